@@ -1,0 +1,36 @@
+"""llm-proxy: records live LLM streams and plays them back exactly.
+
+One idea carries everything: **a response is a sequence of actions**
+(`Begin`, `Send`, `SendRaw`, `Wait`, `Abort`).  A *source* yields them (the live
+upstream, a cassette), one function performs them on the client's socket.
+
+The map, in reading order; imports run downward only, from the last to the first:
+
+words       frozen values, no behaviour beyond their own
+    `exchange`   requests, heads, reads, endings, outcomes: what crossed the wire
+    `actions`    what a response does next
+    `turns`      what was said, free of any wire format
+    `errors`     everything that we raise, drawn as a tree
+
+logic       bytes and values in, bytes and values out
+    `framing`    bytes <-> messages; knows no provider
+    `dialects`   messages <-> turns; knows no socket
+    `providers`  which provider a path belongs to, and where that provider lives
+    `routing`    a request's session, provider, dialect and key: a `Call`
+    `redaction`  what never reaches the disk
+    `matching`   keys, and why a request missed
+    `cassette`   the file format, its spool, and its migrations
+    `outcomes`   what an ending means
+    `pacing`     when the bytes of a replay go out
+    `ports`      the few things that modes ask of the world
+
+modes       `record`, `replay`, `auto`: where an answer comes from
+
+shell       the only place with sockets, files, clocks and environment
+
+entry       `cli`
+"""
+
+from llm_proxy.version import __version__
+
+__all__ = ["__version__"]

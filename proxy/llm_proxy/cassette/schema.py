@@ -1,0 +1,198 @@
+"""The lines of a cassette that are not messages: their exact shape, checked when read.
+
+`msgspec` refuses unknown fields and wrong types, and names the path of the mistake.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import orjson
+from msgspec import UNSET, Meta as Is, UnsetType
+
+from llm_proxy.cassette.model import Meta, StoredRequest, TapeEnd
+from llm_proxy.cassette.spelling import spell, unspell
+from llm_proxy.exchange import Ending, Framing, Head
+
+LONGEST_MS = 6 * 60 * 60 * 1000.0
+"""The latest offset that is believed: a hostile file cannot make a replay wait for years."""
+
+Offset = Annotated[float, Is(ge=0, le=LONGEST_MS)]
+Count = Annotated[int, Is(ge=0)]
+Name = Annotated[str, Is(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")]
+Value = Annotated[str, Is(pattern="^[\\t\\x20-\\x7e\\x80-\\xff]*\\Z")]
+Pair = tuple[Name, Value]
+Hex64 = Annotated[str, Is(pattern=r"^[0-9a-f]{64}\Z")]
+Word = Annotated[str, Is(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=1000)]
+"""Text that goes to a terminal: no control characters."""
+Target = Annotated[str, Is(pattern=r"^[\x21-\x7e]*\Z")]
+"""What stands in a request line: printable, and without a space."""
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A line, or what stands in it."""
+
+
+class MetaLine(_Line, frozen=True):
+    """Line 1."""
+
+    cassette: int
+    tool: Word
+    recorded: Word
+    dialect: Word
+    provider: Word
+    model: Word
+    session: Word
+    key: Hex64
+    key_rules: Count
+    redaction_rules: Count
+
+    @classmethod
+    def of(cls, meta: Meta) -> MetaLine:
+        """The line for this value."""
+        return cls(
+            meta.format, meta.tool, meta.recorded, meta.dialect, meta.provider, meta.model,
+            meta.session, meta.key, meta.key_rules, meta.redaction_rules,
+        )  # fmt: skip
+
+    def value(self) -> Meta:
+        """The value of this line."""
+        return Meta(
+            self.tool, self.recorded, self.dialect, self.provider, self.model, self.session,
+            self.key, self.key_rules, self.redaction_rules, self.cassette,
+        )  # fmt: skip
+
+
+class RequestFields(_Line, frozen=True):
+    """The request: its body as JSON where it is JSON, whatever its spacing was."""
+
+    method: Name
+    path: Target
+    headers: tuple[Pair, ...]
+    query: Target = ""
+    redacted: Count = 0
+    json: Any = UNSET
+    text: str | UnsetType = UNSET
+    base64: str | UnsetType = UNSET
+
+
+class RequestLine(_Line, frozen=True):
+    """Line 2."""
+
+    request: RequestFields
+
+    @classmethod
+    def of(cls, request: StoredRequest) -> RequestLine:
+        """The line for this value."""
+        return cls(
+            RequestFields(
+                method=request.method,
+                path=request.path,
+                query=request.query,
+                headers=request.headers,
+                redacted=request.redacted,
+                **_body(request.body),
+            )
+        )
+
+    def value(self) -> StoredRequest:
+        """The value of this line; raises `ValueError` for a body that cannot be restored."""
+        it = self.request
+        spelled = {
+            name: value
+            for name, value in (("json", it.json), ("text", it.text), ("base64", it.base64))
+            if value is not UNSET
+        }
+        body = unspell(spelled) if spelled else b""
+        return StoredRequest(it.method, it.path, it.query, it.headers, body, it.redacted)
+
+
+class HeadFields(_Line, frozen=True):
+    """The head of the response."""
+
+    at: Offset
+    status: Annotated[int, Is(ge=200, le=999)]
+    reason: Value
+    framing: Framing
+    messages: str
+    headers: tuple[Pair, ...]
+    length: Count | None = None
+    decoded: Word = ""
+
+
+class HeadLine(_Line, frozen=True):
+    """Line 3."""
+
+    response: HeadFields
+
+    @classmethod
+    def of(cls, head: Head, at: float, messages: str, decoded: str) -> HeadLine:
+        """The line for these values."""
+        return cls(
+            HeadFields(
+                at=stamp(at),
+                status=head.status,
+                reason=head.reason,
+                framing=head.framing,
+                messages=messages,
+                headers=head.headers,
+                length=head.length,
+                decoded=decoded,
+            )
+        )
+
+    def value(self) -> Head:
+        """The head alone."""
+        it = self.response
+        return Head(it.status, it.reason, it.headers, it.framing, it.length)
+
+
+class EndFields(_Line, frozen=True):
+    """How it ended."""
+
+    ending: Ending
+    at: Offset
+    bytes: Count
+    sha256: Hex64
+    redacted: Count = 0
+
+
+class EndLine(_Line, frozen=True):
+    """The last line."""
+
+    end: EndFields
+
+    @classmethod
+    def of(cls, end: TapeEnd) -> EndLine:
+        """The line for this value."""
+        return cls(EndFields(end.ending, stamp(end.at), end.size, end.sha256, end.redacted))
+
+    def value(self) -> TapeEnd:
+        """The value of this line."""
+        it = self.end
+        return TapeEnd(it.ending, it.at, it.bytes, it.sha256, it.redacted)
+
+
+def dump(line: _Line | dict[str, Any]) -> bytes:
+    """One line, its LF included."""
+    fields = line if isinstance(line, dict) else msgspec.to_builtins(line, builtin_types=_KEPT)
+    return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
+
+
+_KEPT = (orjson.Fragment,)
+
+
+def stamp(at: float) -> float:
+    """An offset in ms as it is written: to the hundredth, finer than any network."""
+    return round(at, 2)
+
+
+def _body(body: bytes) -> dict[str, Any]:
+    if not body:
+        return {}
+    try:
+        return {"json": orjson.Fragment(orjson.dumps(orjson.loads(body)))}
+    except (ValueError, TypeError):  # not JSON, or nested too deep to be written again
+        fields = spell(body)
+        return fields if "text" in fields or "base64" in fields else {"text": body.decode()}

@@ -1,0 +1,124 @@
+"""The crash-safe form of a recording that is still running.
+
+A spool is appended to as the stream runs, read by read, and made into a cassette when it ends:
+by the recorder, or by `llm-proxy recover` after a crash.  Both take the same path.  A last line
+that the crash cut short is dropped, everything before it counts.
+
+    line 1      the library that the cassette is for, and its take
+    line 2, 3   lines 1 and 2 of the cassette
+    line 4      line 3 of the cassette, once the head has arrived
+    ...         {"read": ms, "base64": "..."}, redacted and without content coding
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import orjson
+
+from llm_proxy.cassette.model import Meta, StoredRequest
+from llm_proxy.cassette.schema import HeadLine, MetaLine, Offset, RequestLine, dump
+from llm_proxy.cassette.writer import CassetteWriter
+from llm_proxy.errors import CassetteError
+from llm_proxy.exchange import Ending, Head, Read
+
+
+class SpoolLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Line 1 of a spool."""
+
+    spool: int
+    library: str
+    """The library's folder, absolute."""
+    take: int
+
+
+class _ReadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    read: Offset
+    base64: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """A spool as far as it goes."""
+
+    target: SpoolLine
+    meta: Meta
+    request: StoredRequest
+    head_line: HeadLine | None
+    """None when the crash came before the head."""
+    reads: Iterator[Read]
+    """Lazily: a spool may be far larger than memory."""
+
+
+def opening(target: SpoolLine, meta: Meta, request: StoredRequest) -> bytes:
+    """Lines 1 to 3 of a spool."""
+    first = {"spool": target.spool, "library": target.library, "take": target.take}
+    return dump(first) + dump(MetaLine.of(meta)) + dump(RequestLine.of(request))
+
+
+def head(it: Head, at: float, messages: str, decoded: str) -> bytes:
+    """Line 4 of a spool."""
+    return dump(HeadLine.of(it, at, messages, decoded))
+
+
+def read(it: Read) -> bytes:
+    """The line of one read."""
+    encoded = b64encode(it.data).decode("ascii")
+    return dump({"read": it.at, "base64": encoded})
+
+
+def parse(file: str, lines: Iterable[bytes]) -> Spooled:
+    """Read a spool; `lines` keep their LF.
+
+    Raises `CassetteError` when not even its opening is whole.
+    """
+    whole = _whole(lines)
+    try:
+        target = msgspec.convert(next(whole), SpoolLine)
+        meta = msgspec.convert(next(whole), MetaLine).value()
+        request = msgspec.convert(next(whole), RequestLine).value()
+    except (StopIteration, ValueError) as error:
+        raise CassetteError(file, None, f"not a spool: {error}") from None
+    try:
+        head_line = msgspec.convert(next(whole), HeadLine)
+    except (StopIteration, msgspec.ValidationError):
+        head_line = None
+    return Spooled(target, meta, request, head_line, _reads(whole))
+
+
+def assemble(spooled: Spooled, ending: Ending, at: float | None, redacted: int) -> Iterator[bytes]:
+    """The lines of the cassette; without `at` it ended with its last read."""
+    line = spooled.head_line
+    assert line is not None  # noqa: S101 # there is no cassette without a head
+    writer = CassetteWriter(line.response.messages)
+    yield writer.opening(spooled.meta, spooled.request)
+    yield writer.head(line.value(), line.response.at, line.response.decoded)
+    last = line.response.at
+    for each in spooled.reads:
+        last = each.at
+        yield writer.read(each)
+    yield writer.ending(ending, last if at is None else max(at, last), redacted)
+
+
+def _whole(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The parsed lines up to the first that is torn."""
+    for line in lines:
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield orjson.loads(line)
+        except ValueError:
+            return
+
+
+def _reads(lines: Iterable[dict[str, Any]]) -> Iterator[Read]:
+    for fields in lines:
+        try:
+            it = msgspec.convert(fields, _ReadLine)
+            yield Read(it.read, b64decode(it.base64, validate=True))
+        except ValueError:
+            return

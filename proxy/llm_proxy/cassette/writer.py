@@ -1,0 +1,76 @@
+"""Makes the lines of a cassette from reads, incrementally and in bounded memory.
+
+Real network reads do not end where events end, so the boundaries are noted beside the
+messages and never cut them.  Say three reads R arrive like this:
+
+    R1        R2             R3
+    data: {"a":1}⏎⏎data: {"b":2}⏎⏎
+    └── message 1 ─┘└─ message 2 ─┘
+
+Message 1 carries `"at": [[0, R1], [10, R2]]` (offset in bytes, ms), and message 2, which began
+to arrive with R2, `"at": [[10, R3]]`.  Where one read begins, and at the first byte, there is
+just the number; a message in which no read begins carries no `at`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from typing import Any
+
+from llm_proxy import framing
+from llm_proxy.cassette.model import Meta, StoredRequest, TapeEnd
+from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine, dump, stamp
+from llm_proxy.cassette.spelling import spell
+from llm_proxy.exchange import Ending, Head, Read
+
+
+class CassetteWriter:
+    """Gives the bytes of one cassette, piece by piece: `opening`, `read`..., `ending`."""
+
+    def __init__(self, messages: str) -> None:
+        """`messages` is the name of the codec that cuts the body."""
+        self._messages = messages
+        self._codec = framing.codec(messages)
+        self._starts: deque[tuple[int, float]] = deque()
+        """Where reads began that no message covers yet: offset in the body, ms."""
+        self._written = 0
+        self._received = 0
+        self._sha256 = hashlib.sha256()
+
+    def opening(self, meta: Meta, request: StoredRequest) -> bytes:
+        """Lines 1 and 2."""
+        return dump(MetaLine.of(meta)) + dump(RequestLine.of(request))
+
+    def head(self, head: Head, at: float, decoded: str = "") -> bytes:
+        """Line 3."""
+        return dump(HeadLine.of(head, at, self._messages, decoded))
+
+    def read(self, read: Read) -> bytes:
+        """The lines of the messages that this read completes."""
+        if not read.data:
+            return b""
+        self._starts.append((self._received, read.at))
+        self._received += len(read.data)
+        self._sha256.update(read.data)
+        return b"".join(map(self._line, self._codec.feed(read.data)))
+
+    def ending(self, ending: Ending, at: float, redacted: int = 0) -> bytes:
+        """The lines of what is left, and the last line."""
+        rest = b"".join(map(self._line, self._codec.close()))
+        end = TapeEnd(ending, at, self._received, self._sha256.hexdigest(), redacted)
+        return rest + dump(EndLine.of(end))
+
+    def _line(self, message: bytes) -> bytes:
+        begin, end = self._written, self._written + len(message)
+        self._written = end
+        reads: list[tuple[int, float]] = []
+        while self._starts and self._starts[0][0] < end:
+            offset, at = self._starts.popleft()
+            reads.append((offset - begin, stamp(at)))
+        fields: dict[str, Any] = {}
+        if len(reads) == 1 and reads[0][0] == 0:
+            fields["at"] = reads[0][1]
+        elif reads:
+            fields["at"] = reads
+        return dump(fields | spell(message))

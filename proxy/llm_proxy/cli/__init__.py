@@ -1,0 +1,108 @@
+"""The command line.  Commands are imported when they run, and heavy libraries when they are used.
+
+Exit codes: 0 fine; 1 a check failed; 2 usage or configuration; else the child's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Final, NamedTuple
+
+import click
+
+from llm_proxy.errors import LlmProxyError, UsageError
+from llm_proxy.version import __version__
+
+
+class _Command(NamedTuple):
+    module: str
+    help: str
+
+
+_COMMANDS: Final = {
+    "record": _Command("serve", "Pass requests on to the live provider and keep every stream."),
+    "replay": _Command("serve", "Answer from cassettes alone, with no network at all."),
+    "auto": _Command("serve", "Replay what is there, record what is not."),
+    "ls": _Command("ls", "List the cassettes of a library."),
+    "show": _Command("show", "Show one cassette: what was said, and when each byte came."),
+    "verify": _Command("verify", "Check that every cassette is whole and consistent."),
+    "recover": _Command("recover", "Make cassettes of recordings that a crash broke off."),
+    "demo": _Command("demo", "Record a stream, stop the provider, replay it; needs no key."),
+    "doctor": _Command("doctor", "Check this machine and this library for trouble."),
+}
+
+_ALIASES: Final = {
+    "none": "replay",
+    "all": "record",
+    "new_episodes": "auto",
+    "once": "auto",
+}
+"""VCR's words for the modes."""
+
+
+class _Commands(click.Group):
+    """The commands, each imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's signature
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 # click's signature
+        name = _ALIASES.get(cmd_name, cmd_name)
+        if name not in _COMMANDS:
+            return None
+        module = import_module(f"llm_proxy.cli.{_COMMANDS[name].module}")
+        command: click.Command = getattr(module, name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 # click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, it.help) for name, it in _COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return command.name if command is not None else name, command, rest
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Each command has a --help with examples. Begin with: llm-proxy demo",
+)
+@click.version_option(__version__, message="llm-proxy %(version)s")
+def cli() -> None:
+    """Record live LLM streams, and play them back exactly: offline, at any pace.
+
+    An application sets OPENAI_BASE_URL (or its provider's twin) to the proxy and notices
+    nothing. Put your command behind two dashes and that is done for you:
+
+    \b
+      llm-proxy record -- python app.py     keep what the provider answers
+      llm-proxy ls                          see what was kept
+      llm-proxy replay -- python app.py     the same answers, no key, no network
+    """
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.exceptions.Abort:
+        code = 130
+    except KeyboardInterrupt:
+        code = 130
+    except UsageError as error:
+        click.echo(f"llm-proxy: {error}", err=True)
+        code = getattr(error, "code", 2)
+    except LlmProxyError as error:
+        click.echo(f"llm-proxy: {error}", err=True)
+        code = 1
+    except BrokenPipeError:
+        sys.stderr.close()
+        code = 0
+    sys.exit(code or 0)

@@ -1,0 +1,166 @@
+"""The server options, the same on every command that serves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from llm_proxy.errors import UsageError
+from llm_proxy.pacing import parse_pace
+from llm_proxy.shell.settings import (
+    Settings,
+    checked_url,
+    default_spool,
+    find_config,
+    parse_upstreams,
+    read_config,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+PORT: Final = 4777
+
+
+def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
+    """An option that the environment sets too, as LLM_PROXY_NAME."""
+    name = names[0].lstrip("-").partition("/")[0].replace("-", "_").upper()
+    return click.option(
+        *names, envvar=f"LLM_PROXY_{name}", show_default=True, show_envvar=True, **attributes
+    )
+
+
+_FOLDER = click.Path(path_type=Path)
+
+cassettes = _option(
+    "--cassettes", type=_FOLDER, default=Path("cassettes"), help="The library's folder."
+)
+spool = _option(
+    "--spool", type=_FOLDER,
+    help="Where running recordings are kept.  [default: below XDG_STATE_HOME]",
+)  # fmt: skip
+
+SERVER: Final[tuple[Callable[[Any], Any], ...]] = (
+    cassettes,
+    _option("--host", default="127.0.0.1", help="The address to listen on."),
+    _option("--port", type=click.IntRange(0, 65535),
+            help=f"The port to listen on; 0 takes any free one.  [default: {PORT}, or 0 with a "
+                 "COMMAND]"),
+    _option("--port-file", type=_FOLDER, help="Write the port to this file once we listen."),
+    _option("--pace", default="recorded",
+            help="When replayed bytes go out: recorded, instant, or a speed such as 4x or 0.5x."),
+    _option("--allow-partial", is_flag=True,
+            help="Replay takes that are not complete too, ended as they ended."),
+    _option("--strict", is_flag=True, help="Exit with 1 when any request was a miss."),
+    _option("--max-body", type=click.IntRange(1), default=64 * 1024 * 1024,
+            help="The largest request body, in bytes."),
+    _option("--allow-host", multiple=True, metavar="NAME",
+            help="A further Host name that we answer for, such as a container's."),
+    _option("--allow-origin", multiple=True, metavar="ORIGIN",
+            help="A web origin whose pages may use the proxy."),
+    _option("--log-format", type=click.Choice(["text", "json"]), default="text",
+            help="How the log on stderr is written."),
+)  # fmt: skip
+"""Options of all modes."""
+
+LIVE: Final[tuple[Callable[[Any], Any], ...]] = (
+    _option("--upstream", multiple=True, metavar="NAME=URL",
+            help="Where a provider is; `default` stands for all of them. Repeatable."),
+    _option("--upstream-proxy", metavar="URL", help="An HTTP proxy on the way to the providers."),
+    _option("--idle-timeout", type=click.FloatRange(min=0, min_open=True), default=300.0,
+            help="The longest silence of a provider, in seconds."),
+    _option("--finish-on-disconnect", is_flag=True,
+            help="Read an answer to its end for the recording, also when the client has left."),
+    spool,
+)  # fmt: skip
+"""Options of the modes that talk to a provider."""
+
+AFTER_LAST: Final = _option(
+    "--after-last", type=click.Choice(["repeat", "cycle", "fail"]), default="repeat",
+    help="What answers a request that comes more often than it was recorded.",
+)  # fmt: skip
+ON_MISS: Final = _option(
+    "--on-miss", type=click.Choice(["record", "passthrough", "fail"]), default="record",
+    help="What happens to a request that is not on disk.",
+)  # fmt: skip
+
+
+def _config(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    """Make the settings of the file the defaults of this command."""
+    path = value or find_config(Path.cwd())
+    if path is not None:
+        known = {name for param in SERVER_NAMES for name in [param]}
+        settings = read_config(path, known)
+        mine = {param.name for param in ctx.command.params}
+        ctx.default_map = {name: it for name, it in settings.items() if name in mine}
+    return path
+
+
+SERVER_NAMES: Final = (
+    "cassettes", "host", "port", "port_file", "pace", "allow_partial", "strict", "max_body",
+    "allow_host", "allow_origin", "log_format", "upstream", "upstream_proxy", "idle_timeout",
+    "finish_on_disconnect", "spool", "after_last", "on_miss",
+)  # fmt: skip
+"""Every setting that a file may hold."""
+
+CONFIG: Final = click.option(
+    "--config", type=_FOLDER, is_eager=True, expose_value=False, callback=_config,
+    help="A settings file.  [default: the nearest llm-proxy.toml or pyproject.toml]",
+)  # fmt: skip
+
+
+def server_options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
+    """The options of all modes, and `more`."""
+
+    def decorate(function: F) -> F:
+        for option in reversed((*SERVER, *more, CONFIG)):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def settings_of(values: dict[str, Any], command: tuple[str, ...]) -> Settings:
+    """The frozen settings for option values.  Raises `UsageError` for values that make none."""
+    environ = os.environ
+    port = values["port"]
+    proxy = values.get("upstream_proxy")
+    return Settings(
+        cassettes=values["cassettes"],
+        host=values["host"],
+        port=(0 if command else PORT) if port is None else port,
+        port_file=values["port_file"],
+        upstreams=_upstreams(values.get("upstream", ()), command),
+        upstream_proxy=checked_url("--upstream-proxy", proxy) if proxy else None,
+        idle_timeout=values.get("idle_timeout", 300.0),
+        finish_on_disconnect=values.get("finish_on_disconnect", False),
+        max_body=values["max_body"],
+        pace=parse_pace(values["pace"]),
+        after_last=values.get("after_last", "repeat"),
+        on_miss=values.get("on_miss", "record"),
+        allow_partial=values["allow_partial"],
+        strict=values["strict"],
+        allow_hosts=frozenset(name.lower() for name in values["allow_host"]),
+        allow_origins=frozenset(values["allow_origin"]),
+        spool=values.get("spool") or default_spool(environ),
+        log_format=values["log_format"],
+    )
+
+
+def _upstreams(pairs: tuple[str, ...], command: tuple[str, ...]) -> dict[str, str]:
+    """The addresses that were given; with a COMMAND also those that its environment names."""
+    from llm_proxy.shell.environment import adopted_upstreams  # noqa: PLC0415 # only to serve
+
+    given = parse_upstreams(pairs)
+    if not command or "default" in given:
+        return given
+    adopted = {}
+    for name, url in adopted_upstreams(os.environ).items():
+        try:
+            adopted[name] = checked_url(name, url)
+        except UsageError:
+            continue  # the operator did not write it for us
+    return adopted | given

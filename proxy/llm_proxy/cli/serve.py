@@ -1,0 +1,84 @@
+"""`record`, `replay` and `auto`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, Final
+
+import click
+
+from llm_proxy.cli.options import AFTER_LAST, LIVE, ON_MISS, server_options, settings_of
+from llm_proxy.shell.settings import in_ci
+
+_CONTEXT: Final = {"ignore_unknown_options": False}
+_COMMAND: Final = click.argument("command", nargs=-1, type=click.UNPROCESSED)
+
+
+@click.command(context_settings=_CONTEXT)
+@server_options(*LIVE)
+@_COMMAND
+def record(command: tuple[str, ...], **values: Any) -> None:
+    """Pass requests on to the live provider and keep every stream.
+
+    With a COMMAND behind two dashes, the proxy takes a free port, points the base-URL variables
+    of every provider at itself, runs the command, and gives its exit code. Without one it
+    serves until Ctrl-C. Keys go to the provider and never to the disk.
+
+    \b
+    Examples:
+      llm-proxy record -- pytest tests/
+      llm-proxy record --upstream openai=http://127.0.0.1:8000 -- python app.py
+      llm-proxy record --port 4777       then: export OPENAI_BASE_URL=http://127.0.0.1:4777/v1
+
+    When a request was recorded before, its new takes replace the old ones as soon as the first
+    of them is complete.
+    """
+    _run("record", values, command)
+
+
+@click.command(context_settings=_CONTEXT)
+@server_options(AFTER_LAST)
+@_COMMAND
+def replay(command: tuple[str, ...], **values: Any) -> None:
+    """Answer from cassettes alone, with no network at all.
+
+    The nth time that a request is asked, its nth take answers. A request that was never
+    recorded is answered with HTTP 424 and the nearest cassette, with what differs.
+
+    \b
+    Examples:
+      llm-proxy replay -- pytest tests/
+      llm-proxy replay --pace instant --strict -- pytest tests/
+      llm-proxy replay --pace 0.5x --port 4777
+    """
+    _run("replay", values, command)
+
+
+@click.command(context_settings=_CONTEXT)
+@server_options(*LIVE, ON_MISS)
+@_COMMAND
+def auto(command: tuple[str, ...], **values: Any) -> None:
+    """Replay what is there, record what is not.
+
+    The nth time that a request is asked, its nth take answers if it was there at the start;
+    otherwise the provider does, and its answer becomes take n. Where CI is set, nothing is
+    recorded: auto behaves as replay.
+
+    \b
+    Examples:
+      llm-proxy auto -- pytest tests/
+      llm-proxy auto --on-miss passthrough -- python app.py
+    """
+    _run("auto", values, command)
+
+
+def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
+    from llm_proxy.shell.logs import configure  # noqa: PLC0415 # only to serve
+    from llm_proxy.shell.session import serve  # noqa: PLC0415 # only to serve
+
+    settings = settings_of(values, command)
+    configure(settings.log_format)
+    if mode == "auto" and in_ci(os.environ):
+        mode, settings = "replay", replace(settings, after_last="fail")
+    raise click.exceptions.Exit(serve(mode, settings, command))

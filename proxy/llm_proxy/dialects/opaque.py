@@ -1,0 +1,47 @@
+"""HTTP that no dialect knows.  Nothing is understood, so nothing is claimed."""
+
+from __future__ import annotations
+
+import orjson
+
+from llm_proxy import framing
+from llm_proxy.dialects.base import Answer, Judgement
+from llm_proxy.exchange import Head, Request, header
+from llm_proxy.turns import Turn
+
+
+class Opaque:
+    """The dialect of last resort."""
+
+    name = "opaque"
+
+    def claims(self, request: Request) -> bool:  # noqa: ARG002 # part of the protocol
+        """Any request at all."""
+        return True
+
+    def model(self, request: Request) -> str:  # noqa: ARG002 # part of the protocol
+        """None is known."""
+        return ""
+
+    def streams(self, request: Request) -> bool:  # noqa: ARG002 # part of the protocol
+        """Nothing is known of the request."""
+        return False
+
+    def framing(self, request: Request, head: Head) -> str:  # noqa: ARG002 # part of the protocol
+        """By content type alone."""
+        return framing.by_content_type(header(head.headers, "content-type"))
+
+    def judge(self, answer: Answer) -> Judgement:
+        """Whole as far as HTTP can say, which for a body delimited by close is nothing."""
+        if answer.head.framing == "close":
+            return Judgement(whole=True, reason="delimited by close", proven=False)
+        return Judgement(whole=True, reason="HTTP framing ended")
+
+    def turns(self, answer: Answer) -> tuple[Turn, ...]:  # noqa: ARG002 # part of the protocol
+        """None that we can read."""
+        return ()
+
+    def error(self, status: int, kind: str, message: str) -> bytes:
+        """A shape that the clients of several providers print in full."""
+        error = {"type": kind, "message": message, "code": status, "param": None}
+        return orjson.dumps({"type": "error", "error": error})

@@ -1,0 +1,185 @@
+"""A chat message, whole or in deltas, as OpenAI and those who followed it spell one.
+
+The same thing has several spellings.  Reasoning alone comes as `reasoning_content` (DeepSeek,
+xAI, llama.cpp), `reasoning` (Groq, vLLM, Ollama), `reasoning_details` beside it (OpenRouter),
+`thinking_blocks` beside it (LiteLLM), or as blocks inside `content` (Mistral, Databricks).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+from typing import Final
+
+from llm_proxy.dialects import reading
+from llm_proxy.dialects.fragments import Fragments
+from llm_proxy.dialects.reading import Fields
+from llm_proxy.turns import (
+    Citation,
+    Json,
+    Media,
+    Metadata,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+)
+
+_OF_CALL: Final = ("index", "id", "type", "function", "custom")
+_DATA_URL: Final = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
+_READABLE: Final = ("text", "summary", "thinking")
+"""Where entries of `reasoning_details` and `thinking_blocks` keep their text."""
+
+Keyed = Iterator[tuple[Hashable, Part]]
+"""Fragments, each with the key that joins it to others of its kind."""
+
+
+class Message:
+    """One message, as its deltas come."""
+
+    def __init__(self) -> None:
+        self._fragments = Fragments()
+        self._call_ids: dict[int, str] = {}
+        """For each index of a tool call, the id of the call that is open there."""
+
+    def take(self, delta: Fields, *, streamed: bool) -> None:
+        """Read one delta, or the whole message, whose tool calls are whole too."""
+        for key, fragment in _fragments(delta):
+            self._fragments.add(fragment, key)
+        for position, call in enumerate(reading.objects(delta.get("tool_calls"))):
+            key = self._call_key(position, call) if streamed else None
+            self._fragments.add(_tool_call(call), key)
+
+    def parts(self) -> tuple[Part, ...]:
+        """What it says."""
+        return self._fragments.parts()
+
+    def _call_key(self, position: int, call: Fields) -> Hashable:
+        """Calls go by index; Gemini gives all of them index 0, and ids that tell them apart."""
+        index = reading.count(call.get("index"), position)
+        index = position if index is None else index
+        call_id = reading.words(call.get("id"))
+        known = self._call_ids.setdefault(index, call_id)
+        begins = bool(call_id) and bool(reading.fields(call.get("function")).get("name"))
+        if begins and known and known != call_id:
+            self._call_ids[index] = known = call_id
+        return index, known
+
+
+def _fragments(delta: Fields) -> Keyed:
+    """What a delta or a message holds besides tool calls, in the order in which it is said."""
+    yield from _reasoning(delta)
+    yield from _content(delta.get("content"))
+    if refusal := reading.text(delta.get("refusal")):
+        yield "", Refusal(refusal)
+    function = reading.fields(delta.get("function_call"))
+    if function.get("name") or function.get("arguments"):
+        yield "function_call", _call(function, "arguments", metadata=(("type", "function_call"),))
+    sound = reading.fields(delta.get("audio"))
+    if sound.get("data") or sound.get("transcript") or sound.get("id"):
+        yield "audio", _sound(sound)
+    for image in reading.objects(delta.get("images")):
+        yield None, _image(image)
+    for annotation in reading.objects(delta.get("annotations")):
+        yield "", Text("", citations=(_citation(annotation),))
+
+
+def _reasoning(delta: Fields) -> Keyed:
+    """Details repeat the text of `reasoning`, which is read only where they have none."""
+    details = reading.objects(delta.get("reasoning_details") or delta.get("thinking_blocks"))
+    alone = reading.text(delta.get("reasoning_content")) or reading.text(delta.get("reasoning"))
+    if alone and not any(detail.get(key) for detail in details for key in _READABLE):
+        yield "", Reasoning(alone)
+    for detail in details:
+        said = "".join(reading.text(detail.get(key)) for key in _READABLE)
+        signature = reading.text(detail.get("signature")) or None
+        sealed = reading.text(detail.get("data")) or None
+        beside = reading.metadata(detail, ("type", "format", "id", "index"))
+        kind = (reading.words(detail.get("type")), reading.count(detail.get("index")))
+        if said or signature or sealed:
+            yield None if sealed else kind, Reasoning(said, signature, sealed, beside)
+
+
+def _content(content: Json) -> Keyed:
+    """A string; blocks, as of Mistral and Databricks; or a document, as of Cloudflare."""
+    if isinstance(content, str) and content:
+        yield "", Text(content)
+    elif isinstance(content, list):
+        for block in content:
+            yield from _content(block) if isinstance(block, str) else _block(reading.fields(block))
+    elif isinstance(content, dict) and content:
+        yield "", Text(reading.compact(content))
+
+
+def _block(block: Fields) -> Keyed:
+    """One typed block of a message; blocks of other types are left out."""
+    kind = block.get("type")
+    if kind == "text" and (said := reading.text(block.get("text"))):
+        yield "", Text(said)
+    elif kind in ("thinking", "reasoning"):
+        yield from _thoughts(block.get("thinking") or block.get("summary"))
+    elif kind == "image_url":
+        yield None, _image(block)
+
+
+def _thoughts(value: Json) -> Keyed:
+    """The text of a typed block: a string, or blocks once more."""
+    blocks = [{"text": value}] if isinstance(value, str) else reading.objects(value)
+    for block in blocks:
+        said, signature = reading.text(block.get("text")), reading.text(block.get("signature"))
+        if said or signature:
+            yield "", Reasoning(said, signature or None)
+
+
+def _tool_call(call: Fields) -> ToolCall:
+    """A call or its fragment; what stands beside it (Gemini's signatures) is kept."""
+    call_id = reading.words(call.get("id"))
+    beside = reading.metadata(call, (name for name in call if name not in _OF_CALL))
+    if call.get("type") == "custom":
+        return _call(
+            reading.fields(call.get("custom")), "input", call_id, (("type", "custom"), *beside)
+        )
+    return _call(reading.fields(call.get("function")), "arguments", call_id, beside)
+
+
+def _call(function: Fields, arguments: str, call_id: str = "", metadata: Metadata = ()) -> ToolCall:
+    """Arguments are JSON text already, or an object (Mistral allows both)."""
+    spelled = function.get(arguments)
+    return ToolCall(
+        id=call_id,
+        name=reading.words(function.get("name")),
+        arguments=spelled if isinstance(spelled, str) else reading.words(spelled),
+        metadata=metadata,
+    )
+
+
+def _sound(sound: Fields) -> Media:
+    """Spoken output; the request alone knows its format."""
+    return Media(
+        media_type="audio/*",
+        base64=reading.text(sound.get("data")),
+        transcript=reading.text(sound.get("transcript")),
+        metadata=reading.metadata(sound, ("id", "expires_at")),
+    )
+
+
+def _image(block: Fields) -> Media:
+    """An image by its URL, which may hold the image itself."""
+    url = reading.words(reading.fields(block.get("image_url")).get("url"))
+    inline = _DATA_URL.fullmatch(url)
+    return Media(inline[1], base64=inline[2]) if inline else Media("image/*", url=url)
+
+
+def _citation(annotation: Fields) -> Citation:
+    """A cited page; any other annotation is kept as it is."""
+    if annotation.get("type") != "url_citation":
+        return Citation(metadata=reading.metadata(annotation, annotation))
+    cited = reading.fields(annotation.get("url_citation"))
+    start, end = reading.count(cited.get("start_index")), reading.count(cited.get("end_index"))
+    return Citation(
+        url=reading.words(cited.get("url")),
+        title=reading.words(cited.get("title")),
+        quoted=reading.words(cited.get("content")),
+        span=None if start is None or end is None or start >= end else (start, end),
+    )

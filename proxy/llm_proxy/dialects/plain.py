@@ -1,0 +1,72 @@
+"""What JSON APIs have in common: a body of one document, an HTTP error, an error in words."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+
+from llm_proxy.dialects import reading
+from llm_proxy.dialects.base import Answer, Judgement
+from llm_proxy.dialects.reading import Fields
+from llm_proxy.exchange import Head
+from llm_proxy.turns import Failure, Json
+
+_REASON_LENGTH: Final = 60
+"""Characters of a provider's message that fit a table."""
+
+
+def succeeded(head: Head) -> bool:
+    """Whether the status is one of success."""
+    return HTTPStatus(200) <= head.status < HTTPStatus(300)
+
+
+def body(answer: Answer) -> bytes:
+    """The body in one piece."""
+    return b"".join(answer.messages)
+
+
+def judge(answer: Answer) -> Judgement:
+    """An HTTP error is whole whatever its body (gateways send HTML); a document when it parses."""
+    if not succeeded(answer.head):
+        return Judgement(whole=True, reason=f"HTTP {answer.head.status}")
+    content = body(answer)
+    if not content.strip():
+        return Judgement(whole=False, reason="empty body")
+    try:
+        reading.parse(content)
+    except ValueError:
+        return Judgement(whole=False, reason="body is not JSON")
+    return Judgement(whole=True, reason="JSON body")
+
+
+def in_band(failure: Failure) -> Judgement:
+    """The provider itself said that nothing more would come."""
+    message = " ".join((failure.message or failure.type or failure.code).split())
+    if len(message) > _REASON_LENGTH:
+        message = message[: _REASON_LENGTH - 1] + "…"
+    return Judgement(whole=True, reason=f"in-band error: {message}")
+
+
+def failure(error: Json) -> Failure:
+    """An error as providers spell it: an object with a message, or the message alone."""
+    about = reading.fields(error)
+    if not about:
+        return Failure(reading.words(error))
+    return Failure(
+        message=reading.words(about.get("message")) or reading.compact(error),
+        type=reading.words(about.get("type")),
+        code=reading.words(about.get("code")),
+    )
+
+
+def http_failure(answer: Answer) -> Failure:
+    """What an HTTP error says, in any of the shapes of providers and gateways."""
+    said: Fields = reading.document(body(answer))
+    error = said.get("error")
+    if error and error is not True:
+        return failure(error)
+    if said.get("message"):
+        return failure(dict(said))
+    if said.get("detail"):
+        return Failure(reading.words(said.get("detail")))
+    return Failure(f"HTTP {answer.head.status} {answer.head.reason}".strip())

@@ -1,0 +1,128 @@
+"""JSON that may hold anything, read without raising.
+
+Providers, gateways and mocks write what they like.  Each function here takes any JSON value
+and gives one of the kind it is named for; what is of another kind counts as absent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final, cast
+
+import orjson
+
+from llm_proxy.turns import Json, Metadata
+
+Fields = Mapping[str, Json]
+"""The fields of one JSON object."""
+
+_NOTHING: Final[Fields] = {}
+
+
+def parse(data: bytes) -> Json:
+    """The JSON value that these bytes spell.  Raises `ValueError` where they spell none.
+
+    Beyond orjson it reads what clients read too: `NaN` (vLLM's log probabilities), one half
+    of a surrogate pair (servers that cut text by UTF-16 units), a byte order mark.
+    """
+    try:
+        return cast("Json", orjson.loads(data))
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return cast("Json", json.loads(data.decode("utf-8-sig")))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def document(data: bytes) -> Fields:
+    """The fields of the JSON object that these bytes spell; none where they spell no object."""
+    try:
+        return fields(parse(data))
+    except ValueError:
+        return _NOTHING
+
+
+def fields(value: Json) -> Fields:
+    """The fields of an object."""
+    return value if isinstance(value, dict) else _NOTHING
+
+
+def objects(value: Json) -> list[Fields]:
+    """The objects in an array."""
+    return [item for item in array(value) if isinstance(item, dict)]
+
+
+def array(value: Json) -> list[Json]:
+    """The items of an array."""
+    return value if isinstance(value, list) else []
+
+
+def text(value: Json) -> str:
+    """A string as it stands; halves of surrogate pairs are left for `joined` to mend."""
+    return value if isinstance(value, str) else ""
+
+
+def words(value: Json) -> str:
+    """A string fit for printing, whatever the value: null is empty, the rest is spelled out."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return joined([value])
+        case _:
+            return compact(value)
+
+
+def count(*values: Json) -> int | None:
+    """The first of the values that is a whole number."""
+    for value in values:
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def joined(pieces: Iterable[str]) -> str:
+    """The pieces as one string of whole characters.
+
+    A surrogate pair that two pieces share becomes its character; a half alone becomes U+FFFD,
+    since nothing downstream could write it.
+    """
+    whole = "".join(pieces)
+    try:
+        whole.encode()
+    except UnicodeEncodeError:
+        return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole
+
+
+def compact(value: Json) -> str:
+    """The value as JSON text without spaces; empty where it is nested too deeply to write."""
+    try:
+        return orjson.dumps(value).decode()
+    except orjson.JSONEncodeError:  # halves of surrogate pairs, integers beyond 64 bits
+        pass
+    try:
+        return json.dumps(value, separators=(",", ":"))
+    except RecursionError:
+        return ""
+
+
+def metadata(source: Fields, names: Iterable[str]) -> Metadata:
+    """The named fields that say something, as they stand."""
+    pairs = ((name, source.get(name)) for name in names)
+    return tuple((name, value) for name, value in pairs if _says_something(value))
+
+
+def _says_something(value: Json) -> bool:
+    """Whether a value is worth keeping, and can be kept."""
+    if value is None or value in ("", [], {}):
+        return False
+    try:
+        orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        return False
+    return True

@@ -1,0 +1,68 @@
+"""Everything that we raise on purpose.
+
+    LlmProxyError
+    ├── UsageError          the operator's settings, arguments or environment   -> exit code 2
+    ├── CassetteError       a file that cannot be trusted, with file and line
+    │   └── CassetteTooNew  written by a later version of this tool
+    ├── SpoolError          the recording cannot be kept up (disk full, no rights)
+    ├── RequestRefused      a request that we do not serve              -> its HTTP status
+    ├── UpstreamFailed      no answer from the provider                 -> 502 or 504
+    └── Miss                no cassette answers this request            -> 424
+
+A message names the thing, the place and the next step.  It is raised where it is known, and
+translated once at the border: by the server into the dialect's own error shape, by the
+command line into one sentence and an exit code.
+"""
+
+from __future__ import annotations
+
+
+class LlmProxyError(Exception):
+    """The root: its message is written for the person who reads it."""
+
+
+class UsageError(LlmProxyError):
+    """Wrong settings, arguments or environment: the command line exits with 2."""
+
+
+class CassetteError(LlmProxyError):
+    """A cassette that cannot be trusted is refused by name, never served in part."""
+
+    def __init__(self, file: str, line: int | None, why: str) -> None:
+        self.file = file
+        self.line = line
+        self.why = why
+        place = file if line is None else f"{file}:{line}"
+        super().__init__(f"{place}: {why}")
+
+
+class CassetteTooNew(CassetteError):
+    """The file's format is newer than this tool reads."""
+
+
+class SpoolError(LlmProxyError):
+    """A recording could not be written down; the client's stream is not affected."""
+
+
+class RequestRefused(LlmProxyError):
+    """A request that is not served at all, with the HTTP status that says so."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class UpstreamFailed(LlmProxyError):
+    """The provider gave no answer: refused, unresolvable, silent, or not speaking HTTP."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(message)
+
+
+class Miss(LlmProxyError):
+    """No cassette answers this request; the message says what is nearest and what differs."""
+
+    def __init__(self, message: str, detail: str) -> None:
+        self.detail = detail
+        super().__init__(message)

@@ -1,0 +1,64 @@
+"""Bytes into messages, without changing a byte.
+
+A *codec* cuts a stream into messages: SSE events (comments included), NDJSON lines, or one
+whole body.  Three rules hold for each of them, whatever the bytes:
+
+* Joined, the messages are the stream, byte for byte.
+* The cuts do not depend on how the stream was split into reads.
+* Time is linear, and memory bounded: a message longer than `MESSAGE_LIMIT` is cut there.
+
+Codecs know no provider.  What a message means is the dialects' business.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from llm_proxy.framing.ndjson import NdjsonCodec
+from llm_proxy.framing.sse import SseCodec
+from llm_proxy.framing.whole import WholeCodec
+
+MESSAGE_LIMIT: Final = 4 * 1024 * 1024
+"""Bytes: the longest message.  Real ones stay under 1 MiB (an image in one event)."""
+
+
+class Codec(Protocol):
+    """An incremental cutter of one stream."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes as they arrive; give the messages that are complete."""
+
+    def close(self) -> list[bytes]:
+        """Say that nothing follows; give what is left."""
+
+
+CODECS: Final = {"sse": SseCodec, "ndjson": NdjsonCodec, "whole": WholeCodec}
+"""Each framing of messages under the name that a cassette stores."""
+
+_BY_CONTENT_TYPE: Final = {
+    "text/event-stream": "sse",
+    "application/x-ndjson": "ndjson",
+    "application/ndjson": "ndjson",
+    "application/jsonl": "ndjson",
+    "application/stream+json": "ndjson",
+}
+
+
+def codec(name: str) -> Codec:
+    """A fresh codec of that name, with the package's message limit.
+
+    Raises `KeyError` for a name that is not in `CODECS`.
+    """
+    return CODECS[name](MESSAGE_LIMIT)
+
+
+def by_content_type(content_type: str | None) -> str:
+    """The name of the codec for a content type; `whole` where it is none of the streaming ones."""
+    essence = (content_type or "").partition(";")[0].strip().lower()
+    return _BY_CONTENT_TYPE.get(essence, "whole")
+
+
+def messages(name: str, body: bytes) -> list[bytes]:
+    """All messages of a body that is there in full."""
+    cutter = codec(name)
+    return [*cutter.feed(body), *cutter.close()]

@@ -1,0 +1,99 @@
+"""Server-sent events: cut at blank lines, and read.
+
+The rules of the WHATWG HTML standard, section 9.2, over bytes: a line ends in CR, LF or CRLF,
+and in nothing else (decoders built on `str.splitlines` split JSON at U+2028).  A message runs
+up to and including the blank line that ends it; further blank lines open the message that
+follows; what stands after the last blank line is a message of its own.
+
+    data: {"a":1}⏎⏎⏎data: [DONE]⏎⏎data: {"a"
+    └── message 1 ─┘└─ message 2 ─┘└ message 3
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_LINE_END: Final = re.compile(rb"\r\n?|\n")
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+class SseCodec:
+    """Cuts a stream of server-sent events into messages of at most `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pending = bytearray()
+        self._searched = 0
+        """Where the search for line ends goes on; everything before it was looked at."""
+        self._line_start = 0
+        """Where the open line began; negative when its beginning was cut off already."""
+        self._has_line = False
+        """Whether the open message holds a line that is not blank."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes as they arrive; give the messages that are complete."""
+        self._pending += data
+        pending = self._pending
+        done: list[bytes] = []
+        start = 0
+        for match in _LINE_END.finditer(pending, self._searched):
+            end = match.end()
+            if end == len(pending) and pending[-1:] == b"\r":
+                break  # The next byte may be the LF that belongs to it.
+            if match.start() > self._line_start:
+                self._has_line = True
+            elif self._has_line:
+                done += [bytes(pending[at : min(at + self._limit, end)])
+                         for at in range(start, end, self._limit)]
+                start, self._has_line = end, False
+            self._line_start = end
+        return done + self._drop(start)
+
+    def close(self) -> list[bytes]:
+        """Say that nothing follows; give what is left."""
+        rest = bytes(self._pending)
+        self._pending.clear()
+        self._searched = self._line_start = 0
+        self._has_line = False
+        return [rest] if rest else []
+
+    def _drop(self, start: int) -> list[bytes]:
+        """Forget what was given out, and cut what has grown to the limit."""
+        pending = self._pending
+        settled = len(pending) - (1 if pending[-1:] == b"\r" else 0)
+        forced: list[bytes] = []
+        while settled - start >= self._limit:
+            forced.append(bytes(pending[start : start + self._limit]))
+            start += self._limit
+        del pending[:start]
+        self._line_start -= start
+        self._searched = settled - start
+        return forced
+
+
+@dataclass(frozen=True, slots=True)
+class SseEvent:
+    """One event, read as a browser would."""
+
+    event: str
+    """The event's type, empty where the stream names none."""
+    data: bytes | None
+    """The `data` lines joined by LF; None where there is no such line (a comment, say)."""
+
+
+def read_event(message: bytes) -> SseEvent:
+    """Read one message of `SseCodec`; ids, retry times and comments are left aside."""
+    event = ""
+    data: list[bytes] = []
+    for line in _LINE_END.split(message.removeprefix(_BOM)):
+        name, colon, value = line.partition(b":")
+        if not name and colon:
+            continue  # a comment
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            data.append(value)
+        elif name == b"event":
+            event = value.decode("utf-8", "replace")
+    return SseEvent(event, b"\n".join(data) if data else None)

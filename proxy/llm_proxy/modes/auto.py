@@ -1,0 +1,54 @@
+"""`auto`: what is on disk is played, what is not goes live and is taken down.
+
+The nth request of a key in a session plays take n if it was on disk when the run started, and
+becomes take n otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from llm_proxy.modes.base import Answer, played
+from llm_proxy.pacing import Pace
+from llm_proxy.ports import Recorder, Takes, Upstream
+from llm_proxy.routing import Call
+from llm_proxy.takes import Ordinals
+
+OnMiss = Literal["record", "passthrough", "fail"]
+"""What happens to a request that no take answers."""
+
+
+class Auto:
+    """Plays and records, whichever is called for."""
+
+    name = "auto"
+
+    def __init__(
+        self, takes: Takes, upstream: Upstream, recorder: Recorder, pace: Pace, on_miss: OnMiss
+    ) -> None:
+        self._takes = takes
+        self._upstream = upstream
+        self._recorder = recorder
+        self._pace = pace
+        self._on_miss: OnMiss = on_miss
+        self._ordinals = Ordinals()
+
+    async def answer(self, call: Call) -> Answer:
+        """Take n, or the provider's answer."""
+        ordinal = self._ordinals.next(call.session, call.key)
+        takes = await self._takes.of(call.session, call.key)
+        if ordinal <= len(takes):
+            cassette = takes[ordinal - 1]
+            return Answer(played(cassette, self._pace), cassette.file)
+        match self._on_miss:
+            case "record":
+                source = self._upstream.stream(call, lambda: self._recorder.start(call, ordinal))
+                return Answer(source, "live")
+            case "passthrough":
+                return Answer(self._upstream.stream(call, None), "live, not recorded")
+            case "fail":
+                raise await self._takes.miss(call, ordinal)
+
+    def reset(self, session: str) -> None:
+        """Begin with the session's first takes again."""
+        self._ordinals.reset(session)

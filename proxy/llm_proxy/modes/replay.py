@@ -1,0 +1,34 @@
+"""`replay`: every call is answered from a cassette, and the network is never touched."""
+
+from __future__ import annotations
+
+from llm_proxy.modes.base import Answer, played
+from llm_proxy.pacing import Pace
+from llm_proxy.ports import Takes
+from llm_proxy.routing import Call
+from llm_proxy.takes import AfterLast, Ordinals, pick
+
+
+class Replay:
+    """Plays the takes of a key one after another, each session on its own."""
+
+    name = "replay"
+
+    def __init__(self, takes: Takes, pace: Pace, after_last: AfterLast) -> None:
+        self._takes = takes
+        self._pace = pace
+        self._after_last: AfterLast = after_last
+        self._ordinals = Ordinals()
+
+    async def answer(self, call: Call) -> Answer:
+        """The next take of this call's key."""
+        ordinal = self._ordinals.next(call.session, call.key)
+        takes = await self._takes.of(call.session, call.key)
+        cassette = pick(takes, ordinal, self._after_last)
+        if cassette is None:
+            raise await self._takes.miss(call, ordinal)
+        return Answer(played(cassette, self._pace), cassette.file)
+
+    def reset(self, session: str) -> None:
+        """Play the session's takes from the first again."""
+        self._ordinals.reset(session)

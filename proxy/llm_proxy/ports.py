@@ -1,0 +1,61 @@
+"""What modes ask of the world.  The shell gives it; tests give something simpler."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Protocol
+
+from llm_proxy.actions import Burst
+from llm_proxy.cassette import Cassette
+from llm_proxy.errors import Miss
+from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.routing import Call
+
+
+class Recording(Protocol):
+    """Takes down one exchange while it runs.  Nothing here waits, and nothing raises."""
+
+    def head(self, at: float, head: Head) -> None:
+        """The head arrived, at `at` ms."""
+
+    def read(self, read: Read) -> None:
+        """Bytes arrived."""
+
+    def end(self, at: float, ending: Ending) -> None:
+        """Nothing more will come: write the cassette."""
+
+
+class Upstream(Protocol):
+    """The live provider."""
+
+    def stream(
+        self, call: Call, record: Callable[[], Recording] | None
+    ) -> AsyncGenerator[Burst, None]:
+        """Ask the provider, and give its answer as it arrives.
+
+        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
+        first burst when there is no answer.
+        """
+
+
+class Takes(Protocol):
+    """The takes that are on disk, as a run sees them: what was there when it started."""
+
+    async def of(self, session: str, key: str) -> Sequence[Cassette]:
+        """The playable takes of a session for a key, in order.
+
+        Raises `CassetteError` when one of them cannot be trusted.
+        """
+
+    async def miss(self, call: Call, ordinal: int) -> Miss:
+        """Why the request of that ordinal is not answered: what is nearest, what differs."""
+
+
+class Recorder(Protocol):
+    """Starts recordings."""
+
+    def start(self, call: Call, take: int | None = None) -> Recording:
+        """Take down this call as its key's next take of this run, or as take number `take`."""
+
+    def reset(self, session: str) -> None:
+        """Number the takes of this session from 1 again."""

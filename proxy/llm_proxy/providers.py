@@ -1,0 +1,90 @@
+"""Which provider a path belongs to, and where that provider lives.
+
+The provider is part of the key, so it is found by the path alone (and by a header, on the
+paths that several providers share), never by what happens to be configured.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy.exchange import Request, header
+
+ANY: Final = "default"
+"""The provider of paths that none claims; `--upstream default=URL` also stands in for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A provider whose address or paths are known without configuration."""
+
+    name: str
+    url: str
+    """Empty where every customer has an address of their own."""
+    paths: str = ""
+    """A regular expression for the paths that are this provider's."""
+    headers: tuple[str, ...] = ()
+    """Headers that only this provider's clients send."""
+
+
+PROVIDERS: Final[tuple[Provider, ...]] = (
+    Provider(
+        "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?",
+        ("anthropic-version",),
+    ),
+    Provider("groq", "https://api.groq.com", r"/openai/v1/.*"),
+    Provider("azure", "", r"/openai/.*"),
+    Provider("openrouter", "https://openrouter.ai", r"/api/v1/.*"),
+    Provider("ollama", "http://127.0.0.1:11434", r"/api/.*|/"),
+    Provider(
+        "gemini", "https://generativelanguage.googleapis.com",
+        r"/v1(beta|alpha)/.*|/v1/models/[^/]+:.*|/upload/v1.*", ("x-goog-api-key",),
+    ),
+    Provider("bedrock", "", r"/model/[^/]+/(converse|invoke).*|/guardrail/.*"),
+    Provider("cohere", "https://api.cohere.com", r"/v2/.*|/v1/(chat|generate|rerank|embed)"),
+    Provider(
+        "openai", "https://api.openai.com",
+        r"/v1/.*|/(chat/)?completions|/(responses|embeddings|models)(/.*)?",
+    ),
+    Provider("mistral", "https://api.mistral.ai"),
+    Provider("deepseek", "https://api.deepseek.com"),
+    Provider("xai", "https://api.x.ai"),
+    Provider("together", "https://api.together.xyz"),
+    Provider("fireworks", "https://api.fireworks.ai/inference"),
+    Provider("perplexity", "https://api.perplexity.ai"),
+)  # fmt: skip
+"""In the order in which they are asked; those without paths are reached as `/~NAME/...`."""
+
+
+def provider_of(request: Request) -> str:
+    """The name of the provider that this request belongs to; `ANY` where none claims it."""
+    for provider in PROVIDERS:
+        if any(header(request.headers, name) is not None for name in provider.headers):
+            return provider.name
+    for provider in PROVIDERS:
+        if provider.paths and re.fullmatch(provider.paths, request.path):
+            return provider.name
+    return ANY
+
+
+def address(provider: str, configured: Mapping[str, str]) -> str | None:
+    """Where requests of this provider go, or None where nobody said.
+
+    First its own `--upstream`, then `default=`, then the built-in address.
+    """
+    if provider in configured:
+        return configured[provider]
+    if ANY in configured:
+        return configured[ANY]
+    return next((it.url for it in PROVIDERS if it.name == provider and it.url), None)
+
+
+def join(base: str, target: str) -> str:
+    """The URL for a request target below a base URL; a `/v1` that both have is joined once."""
+    base = base.rstrip("/")
+    if base.endswith("/v1") and (target == "/v1" or target.startswith(("/v1/", "/v1?"))):
+        target = target.removeprefix("/v1")
+    return base + target

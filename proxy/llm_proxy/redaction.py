@@ -1,0 +1,203 @@
+"""What never reaches the disk.
+
+Headers are kept by allow-list: what is not known to be harmless is not stored at all.  Secret
+query parameters are replaced.  The credentials that a request carries in its headers or query
+are replaced wherever else they turn up: in its body, and in the response, also where a read
+boundary falls inside them.
+
+A placeholder carries what kind of thing stood there, never a hash of it.  Only rules that need
+no environment are used, because the key is made from the redacted request and CI has other
+secrets than the machine that recorded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import unquote
+
+from llm_proxy.exchange import Headers, Read, Request
+
+REDACTION_RULES: Final = 1
+"""The version of the rules in this module, stored in every cassette."""
+
+PLACEHOLDER: Final = "[redacted]"
+
+REQUEST_HEADERS: Final = frozenset(
+    {"accept", "content-type", "content-encoding", "anthropic-version", "anthropic-beta",
+     "openai-beta"}
+)  # fmt: skip
+"""The request headers that are stored, and nothing else."""
+
+RESPONSE_HEADERS: Final = frozenset(
+    {"content-type", "content-encoding", "content-language", "content-disposition",
+     "cache-control", "retry-after", "retry-after-ms", "x-should-retry", "openai-version",
+     "openai-processing-ms", "openai-model", "anthropic-version", "x-amzn-errortype",
+     "x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count",
+     "access-control-allow-origin", "access-control-expose-headers", "x-accel-buffering"}
+)  # fmt: skip
+"""The response headers that are stored as they came."""
+
+_RESPONSE_PREFIXES: Final = ("x-ratelimit-", "anthropic-ratelimit-")
+
+REQUEST_IDS: Final = frozenset(
+    {"x-request-id", "request-id", "x-amzn-requestid", "openai-organization", "openai-project",
+     "anthropic-organization-id"}
+)  # fmt: skip
+"""Response headers that clients read, but whose value says whose account it was."""
+
+_SECRET_PARAMETERS: Final = re.compile(
+    r"key|api[_-]?key|(access[_-]?)?token|auth|sig|signature|code|client_secret|x-(amz|goog)-.*",
+    re.IGNORECASE,
+)
+_CREDENTIAL_HEADERS: Final = frozenset(
+    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie",
+     "ocp-apim-subscription-key", "x-amz-security-token"}
+)  # fmt: skip
+_SCHEME: Final = re.compile(r"(?:bearer|basic|token|apikey)\s+", re.IGNORECASE)
+_SHORTEST_SECRET: Final = 8
+"""Characters: anything shorter is no credential, and would be found everywhere."""
+
+
+def request_headers(headers: Headers) -> Headers:
+    """The request headers that may be stored, their names in lower case."""
+    return tuple(
+        (name.lower(), value) for name, value in headers if name.lower() in REQUEST_HEADERS
+    )
+
+
+def response_headers(headers: Headers) -> Headers:
+    """The response headers that may be stored; ids are replaced, so that readers find one."""
+    kept: list[tuple[str, str]] = []
+    for name, value in headers:
+        lower = name.lower()
+        if lower in RESPONSE_HEADERS or lower.startswith(_RESPONSE_PREFIXES):
+            kept.append((name, value))
+        elif lower in REQUEST_IDS:
+            kept.append((name, PLACEHOLDER))
+    return tuple(kept)
+
+
+def query(raw: str) -> tuple[str, int]:
+    """The query with its secret parameters replaced, and how many there were."""
+    if not raw:
+        return raw, 0
+    count = 0
+    kept: list[str] = []
+    for pair in raw.split("&"):
+        name, equals, value = pair.partition("=")
+        if equals and value and _SECRET_PARAMETERS.fullmatch(unquote(name)):
+            count += 1
+            kept.append(f"{name}={PLACEHOLDER}")
+        else:
+            kept.append(pair)
+    return "&".join(kept), count
+
+
+def credentials(request: Request) -> frozenset[bytes]:
+    """The credentials that this request carries in its headers and its query."""
+    found: set[str] = set()
+    for name, value in request.headers:
+        if name.lower() == "cookie":
+            found.update(pair.partition("=")[2].strip() for pair in value.split(";"))
+        elif name.lower() in _CREDENTIAL_HEADERS:
+            found.add(_SCHEME.sub("", value, count=1).strip())
+    for pair in request.query.split("&"):
+        name, _, value = pair.partition("=")
+        if _SECRET_PARAMETERS.fullmatch(unquote(name)):
+            found.update((value, unquote(value)))
+    return frozenset(
+        secret.encode("utf-8", "replace") for secret in found if len(secret) >= _SHORTEST_SECRET
+    )
+
+
+class Redactor:
+    """Replaces secrets in bytes: in one piece, or in reads as they arrive.
+
+    While reads arrive, bytes that may be the beginning of a secret are held back from the disk
+    until the next read decides; the client has them long since.
+    """
+
+    def __init__(self, secrets: Iterable[bytes]) -> None:
+        ordered = sorted(set(secrets), key=len, reverse=True)
+        self._secrets = ordered
+        self._pattern = re.compile(b"|".join(map(re.escape, ordered))) if ordered else None
+        self._held: list[Read] = []
+        self.count = 0
+        """How many secrets were replaced so far."""
+
+    def whole(self, data: bytes) -> bytes:
+        """All of `data` with its secrets replaced."""
+        if self._pattern is None:
+            return data
+        replaced, count = self._pattern.subn(PLACEHOLDER.encode(), data)
+        self.count += count
+        return replaced
+
+    def text(self, value: str) -> str:
+        """A header's value with its secrets replaced."""
+        return self.whole(value.encode("latin-1", "replace")).decode("latin-1")
+
+    def feed(self, read: Read) -> list[Read]:
+        """The reads that are settled after this one, in order, without secrets."""
+        if self._pattern is None:
+            return [read]
+        self._held.append(read)
+        data = b"".join(held.data for held in self._held)
+        open_at = self._open_at(data)
+        return self._release(data, open_at)
+
+    def close(self) -> list[Read]:
+        """The reads that were held back."""
+        if not self._held:
+            return []
+        data = b"".join(held.data for held in self._held)
+        return self._release(data, len(data))
+
+    def _open_at(self, data: bytes) -> int:
+        """Where a secret may have begun that has not ended; the length of `data` if nowhere."""
+        first = len(data)
+        for secret in self._secrets:
+            start = data.find(secret[:1], max(0, len(data) - len(secret) + 1))
+            while start != -1 and start < first:
+                if secret.startswith(data[start:]):
+                    first = start
+                start = data.find(secret[:1], start + 1)
+        return first
+
+    def _release(self, data: bytes, until: int) -> list[Read]:
+        """Give the reads up to `until`; a placeholder goes to the read in which it began."""
+        assert self._pattern is not None  # noqa: S101 # only called with secrets
+        spans = [match.span() for match in self._pattern.finditer(data, 0, len(data))]
+        spans = [(begin, end) for begin, end in spans if begin < until]
+        until = max([until, *(end for _, end in spans)])
+        self.count += len(spans)
+        settled: list[Read] = []
+        kept: list[Read] = []
+        position = 0
+        for read in self._held:
+            begin, position = position, position + len(read.data)
+            if begin < until:
+                piece = _without(data, begin, min(position, until), spans)
+                if piece:
+                    settled.append(Read(read.at, piece))
+            if position > until:
+                kept.append(Read(read.at, data[max(begin, until) : position]))
+        self._held = kept
+        return settled
+
+
+def _without(data: bytes, begin: int, end: int, spans: list[tuple[int, int]]) -> bytes:
+    """`data[begin:end]` with the spans replaced, each where it begins."""
+    pieces: list[bytes] = []
+    at = begin
+    for first, last in spans:
+        if last <= at or first >= end:
+            continue
+        pieces.append(data[at : max(at, first)])
+        if first >= begin:
+            pieces.append(PLACEHOLDER.encode())
+        at = min(last, end)
+    pieces.append(data[at:end])
+    return b"".join(pieces)

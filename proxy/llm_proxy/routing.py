@@ -1,0 +1,101 @@
+"""From a request to a call: its session, provider, dialect and key.
+
+`/@NAME/...` in front scopes a request to session NAME, `/~NAME/...` after that names the
+provider.  Nothing else is ever stripped: `/openai/v1/...` is Groq's own path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from llm_proxy import dialects, matching, redaction
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.dialects import Dialect
+from llm_proxy.errors import RequestRefused
+from llm_proxy.exchange import Request, header
+from llm_proxy.providers import provider_of
+
+SESSION_HEADER: Final = "x-llm-proxy-session"
+OUR_HEADERS: Final = "x-llm-proxy-"
+"""Headers with this prefix are for us and go no further."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PREFIX: Final = re.compile(r"(?:/@(?P<session>[^/]+))?(?:/~(?P<provider>[^/]+))?(?P<path>/.*|)")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request on its way through us, with everything that its answer depends on."""
+
+    request: Request
+    session: str
+    provider: str
+    dialect: Dialect
+    arrived: float
+    """The moment the request was read in full, in seconds of the loop's clock."""
+    now: Callable[[], float]
+    """The loop's clock, in seconds."""
+
+    def elapsed(self) -> float:
+        """ms since the request was read in full."""
+        return (self.now() - self.arrived) * 1000
+
+    @cached_property
+    def credentials(self) -> frozenset[bytes]:
+        """What must not be stored of this request, wherever it turns up."""
+        return redaction.credentials(self.request)
+
+    @cached_property
+    def stored(self) -> StoredRequest:
+        """The request as it may be stored."""
+        redactor = redaction.Redactor(self.credentials)
+        query, count = redaction.query(self.request.query)
+        return StoredRequest(
+            method=self.request.method,
+            path=redactor.text(self.request.path),
+            query=redactor.text(query),
+            headers=tuple(
+                (name, redactor.text(value))
+                for name, value in redaction.request_headers(self.request.headers)
+            ),
+            body=redactor.whole(self.request.body),
+            redacted=redactor.count + count,
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """The key of the stored request."""
+        return matching.key(self.provider, self.stored)
+
+
+def route(request: Request, arrived: float, now: Callable[[], float]) -> Call:
+    """The call that this request makes.
+
+    Raises `RequestRefused` for a session or provider name that is no name.
+    """
+    match = _PREFIX.fullmatch(request.path)
+    assert match is not None  # noqa: S101 # the pattern matches every path
+    named = header(request.headers, SESSION_HEADER)
+    session = _checked("session", match["session"] or named or DEFAULT_SESSION)
+    plain = replace(
+        request,
+        path=match["path"] or "/",
+        headers=tuple(
+            pair for pair in request.headers if not pair[0].lower().startswith(OUR_HEADERS)
+        ),
+    )
+    provider = _checked("provider", match["provider"] or provider_of(plain))
+    return Call(plain, session, provider, dialects.find(plain), arrived, now)
+
+
+def _checked(what: str, name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise RequestRefused(
+            400, f"{name!r} is no {what} name: use letters, digits, dot, dash and underscore"
+        )
+    return name

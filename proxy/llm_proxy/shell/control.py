@@ -1,0 +1,58 @@
+"""Our own pages, under `/_proxy/`.
+
+    GET  /_proxy/health                    whether we serve, in which mode
+    GET  /_proxy/journal                   what was asked and answered in this run
+    GET  /_proxy/misses                    what was not answered, and why
+    POST /_proxy/sessions/NAME/reset       begin a session again
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+from llm_proxy.exchange import Head
+from llm_proxy.modes import Mode
+from llm_proxy.shell.journal import Journal
+from llm_proxy.shell.wire import Wire
+from llm_proxy.version import __version__
+
+_RESET: Final = re.compile(r"/_proxy/sessions/([^/]+)/reset")
+
+
+class Control:
+    """Answers requests for our own pages."""
+
+    def __init__(self, mode: Mode, journal: Journal) -> None:
+        self._mode = mode
+        self._journal = journal
+
+    async def answer(self, request: web.Request, wire: Wire) -> None:
+        """Answer one of them, with JSON."""
+        status, document = self._document(request.method, request.path)
+        body = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+        headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
+        framing_head = request.method == "HEAD"
+        wire.begin(Head(status, "", headers, "none" if framing_head else "length", len(body)))
+        if not framing_head:
+            wire.send(body)
+        await wire.finish()
+
+    def _document(self, method: str, path: str) -> tuple[int, dict[str, Any]]:
+        reset = _RESET.fullmatch(path)
+        match method, path:
+            case "GET" | "HEAD", "/_proxy/health":
+                return 200, {"ok": True, "mode": self._mode.name, "version": __version__}
+            case "GET" | "HEAD", "/_proxy/journal":
+                entries = [entry.as_json() for entry in self._journal.entries]
+                return 200, {"requests": self._journal.requests, "entries": entries}
+            case "GET" | "HEAD", "/_proxy/misses":
+                return 200, {"misses": self._journal.misses}
+            case "POST", _ if reset is not None:
+                self._mode.reset(reset[1])
+                return 200, {"session": reset[1], "reset": True}
+            case _:
+                return 404, {"error": f"there is no {method} {path}; see docs/server.md"}

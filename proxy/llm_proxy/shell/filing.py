@@ -1,0 +1,129 @@
+"""From a spool to a cassette in the library: whole and durable, or not at all.
+
+The cassette is written beside its place under a temporary name, read back and checked, synced,
+renamed, and the folder synced.  A crash at any moment leaves the old file or the new one, and
+the spool until the new one is safe.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spool
+from llm_proxy.errors import CassetteError, SpoolError
+from llm_proxy.exchange import Ending, Outcome
+from llm_proxy.outcomes import outcome
+from llm_proxy.shell.library import Library
+from llm_proxy.takes import Placement, Shelf
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """A recording that became a cassette."""
+
+    path: Path
+    cassette: Cassette
+    outcome: Outcome
+
+
+class Files:
+    """Files finished takes in one library.  Safe to use from several threads."""
+
+    def __init__(self, library: Library, *, renew: bool) -> None:
+        """With `renew`, the takes of this run replace the older ones of their key and session."""
+        self._library = library
+        self._renew = renew
+        self._shelves: dict[tuple[str, str], Shelf] = {}
+        self._lock = threading.Lock()
+
+    def file(self, path: Path, ending: Ending, at: float | None, redacted: int) -> Filed | None:
+        """Make the cassette of the spool at `path`; None when no head had arrived.
+
+        Raises `SpoolError` where the library cannot be written; the spool stays as it is.
+        """
+        with path.open("rb") as lines:
+            spooled = spool.parse(str(path), lines)
+            if spooled.head_line is None:
+                return None
+            try:
+                return self._file(path, spooled, ending, at, redacted)
+            except OSError as error:
+                raise SpoolError(
+                    f"{self._library.root} cannot be written: {error.strerror}; the recording "
+                    f"is kept in {path}: llm-proxy recover"
+                ) from None
+
+    def _file(
+        self, path: Path, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
+    ) -> Filed:
+        meta, request = spooled.meta, spooled.request
+        folder = self._library.place(meta, request, 1).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f".{path.stem}.tmp"
+        try:
+            _write(temporary, spooled, ending, at, redacted)
+            cassette = read_cassette(str(temporary), temporary.read_bytes())
+            found = outcome(cassette)
+            with self._lock:
+                placement = self._shelf(meta).place(spooled.target.take, complete=found.complete)
+                final = self._put(temporary, meta, request, placement)
+        except CassetteError as error:
+            raise SpoolError(f"the recording in {path} cannot be made a cassette: {error}") from None
+        finally:
+            with suppress(FileNotFoundError):
+                temporary.unlink()
+        return Filed(final, self._library.load(final), found)
+
+    def _shelf(self, meta: Meta) -> Shelf:
+        numbers = self._library.numbers(meta.session, meta.key)
+        return self._shelves.setdefault(
+            (meta.session, meta.key), Shelf(numbers, renew=self._renew)
+        )
+
+    def _put(
+        self, temporary: Path, meta: Meta, request: StoredRequest, placement: Placement
+    ) -> Path:
+        final = self._library.place(meta, request, placement.number)
+        self._rename(temporary, final, meta, placement.number)
+        for source, target in placement.move:
+            parked = self._library.remove(meta.session, meta.key, source)
+            if parked is not None:
+                self._rename(
+                    parked.path, self._library.place(meta, request, target), meta, target
+                )
+        for number in placement.remove:
+            old = self._library.remove(meta.session, meta.key, number)
+            if old is not None:
+                old.path.unlink(missing_ok=True)
+        _sync_folder(final.parent)
+        return final
+
+    def _rename(self, source: Path, target: Path, meta: Meta, number: int) -> None:
+        """Put `source` at `target`, in place of whatever held that number, wherever it lay."""
+        replaced = self._library.remove(meta.session, meta.key, number)
+        source.replace(target)
+        if replaced is not None and replaced.path != target:
+            replaced.path.unlink(missing_ok=True)
+        self._library.add(target, meta.session, meta.key, number)
+
+
+def _write(
+    temporary: Path, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
+) -> None:
+    with temporary.open("wb") as file:
+        for lines in spool.assemble(spooled, ending, at, redacted):
+            file.write(lines)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

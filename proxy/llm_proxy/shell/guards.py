@@ -1,0 +1,80 @@
+"""Requests that are refused before anything else is done with them.
+
+"It listens on localhost" protects nobody: a web page can reach us by DNS rebinding or by a
+cross-site POST.  So the `Host` must be ours, and a browser's request must not come from
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from llm_proxy.errors import RequestRefused
+
+_LOCAL: Final = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """Who may ask."""
+
+    allow_hosts: frozenset[str] = frozenset()
+    """Further names that we are reached by, such as a container's."""
+    allow_origins: frozenset[str] = frozenset()
+    """Origins of web pages that may ask."""
+
+    def check(self, request: web.Request) -> None:
+        """Raises `RequestRefused` for a request that is not meant for us."""
+        target = request.raw_path
+        if not target.startswith("/"):
+            raise RequestRefused(400, f"{target!r} is no path: this is no forward proxy")
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            raise RequestRefused(501, "WebSockets are not recorded; use the provider's HTTP API")
+        self._check_host(request)
+        self._check_origin(request)
+
+    def _check_host(self, request: web.Request) -> None:
+        hosts = request.headers.getall("Host", [])
+        if len(hosts) != 1:
+            raise RequestRefused(400, "a request needs one Host header")
+        name, port = _split(hosts[0])
+        if name in self.allow_hosts or hosts[0].lower() in self.allow_hosts:
+            return
+        socket = request.transport and request.transport.get_extra_info("sockname")
+        ours = str(socket[1]) if socket else ""
+        if (name == _LOCAL or _is_loopback(name)) and port in {ours, ""}:
+            return
+        raise RequestRefused(
+            421, f"this proxy does not answer for {hosts[0]!r}: start it with --allow-host {name}"
+        )
+
+    def _check_origin(self, request: web.Request) -> None:
+        origin = request.headers.get("Origin")
+        if origin in self.allow_origins:
+            return
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        if origin is not None or site in {"cross-site", "same-site"}:
+            raise RequestRefused(
+                403,
+                f"a web page of {origin or 'another site'} may not use this proxy: start it with "
+                f"--allow-origin {origin or 'ORIGIN'} if it may",
+            )
+
+
+def _split(host: str) -> tuple[str, str]:
+    """Name and port of a Host header; the port is empty where none is given."""
+    name, colon, port = host.rpartition(":")
+    if not colon or port.endswith("]"):
+        return host.strip("[]").lower(), ""
+    return name.strip("[]").lower(), port
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

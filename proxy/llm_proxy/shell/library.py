@@ -1,0 +1,185 @@
+"""A folder of cassettes.
+
+    cassettes/<dialect>/<model>/<first 16 digits of the key>-<take>.jsonl
+    cassettes/@<session>/<dialect>/...
+
+A library opens by file names alone; a file is read when somebody asks for it.  The folders in
+between are for people: a take is found by its name wherever it lies.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, read_opening
+from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cassette.reader import MAX_FILE
+from llm_proxy.errors import CassetteError, UsageError
+
+_NAME: Final = re.compile(r"([0-9a-f]{16})-([1-9]\d{0,8})\.jsonl")
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._+-]+")
+_OPENING: Final = 4 * 1024 * 1024
+"""Bytes read of a file when only its first two lines are wanted, at first."""
+_CACHE: Final = 64 * 1024 * 1024
+"""Bytes of bodies whose cassettes are kept in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeFile:
+    """One cassette file, as its name describes it."""
+
+    path: Path
+    session: str
+    key16: str
+    number: int
+
+
+def segment(name: str) -> str:
+    """`name` as one safe part of a path."""
+    safe = _UNSAFE.sub("-", name).lstrip("-.")[:100]
+    return safe or "unnamed"
+
+
+class Library:
+    """The cassettes of one folder.  Safe to use from several threads."""
+
+    def __init__(self, root: Path) -> None:
+        """`root` need not exist; it is looked through by `refresh`."""
+        self.root = root
+        self._takes: dict[tuple[str, str], dict[int, TakeFile]] = {}
+        self._strays: list[Path] = []
+        self._cache: OrderedDict[Path, Cassette] = OrderedDict()
+        self._cached = 0
+        self._lock = threading.RLock()
+
+    def refresh(self) -> None:
+        """Look through the folder.  Raises `UsageError` where it cannot be read."""
+        takes: dict[tuple[str, str], dict[int, TakeFile]] = {}
+        strays: list[Path] = []
+        for path in _files(self.root):
+            match = _NAME.fullmatch(path.name)
+            if match is None:
+                strays.append(path)
+                continue
+            take = TakeFile(path, self._session(path), match[1], int(match[2]))
+            same = takes.setdefault((take.session, take.key16), {})
+            if take.number in same:
+                raise UsageError(
+                    f"two files are take {take.number} of one key: {same[take.number].path} and "
+                    f"{path}: delete or rename one of them"
+                )
+            same[take.number] = take
+        with self._lock:
+            self._takes, self._strays = takes, strays
+
+    def numbers(self, session: str, key: str) -> list[int]:
+        """The take numbers that are on disk for a session and key, in order."""
+        with self._lock:
+            return sorted(self._takes.get((session, key[:16]), {}))
+
+    def take(self, session: str, key: str, number: int) -> TakeFile:
+        """One take.  Raises `KeyError` where there is none."""
+        with self._lock:
+            return self._takes[session, key[:16]][number]
+
+    def files(self) -> list[Path]:
+        """Every cassette, takes and strays, sorted by path."""
+        with self._lock:
+            named = [take.path for same in self._takes.values() for take in same.values()]
+            return sorted([*named, *self._strays])
+
+    def strays(self) -> list[Path]:
+        """The `.jsonl` files whose names say nothing."""
+        with self._lock:
+            return list(self._strays)
+
+    def add(self, path: Path, session: str, key: str, number: int) -> None:
+        """Know of a file that was just put there."""
+        with self._lock:
+            self._forget(path)
+            same = self._takes.setdefault((session, key[:16]), {})
+            same[number] = TakeFile(path, session, key[:16], number)
+
+    def remove(self, session: str, key: str, number: int) -> TakeFile | None:
+        """Forget a take, and say which it was; its file is the caller's business."""
+        with self._lock:
+            return self._takes.get((session, key[:16]), {}).pop(number, None)
+
+    def cached(self, path: Path) -> Cassette | None:
+        """The cassette of a file that was loaded before, as it was then."""
+        with self._lock:
+            kept = self._cache.get(path)
+            if kept is not None:
+                self._cache.move_to_end(path)
+            return kept
+
+    def load(self, path: Path) -> Cassette:
+        """The cassette in a file, checked.  Raises `CassetteError`."""
+        if (kept := self.cached(path)) is not None:
+            return kept
+        cassette = read_cassette(str(path), _content(path))
+        with self._lock:
+            self._forget(path)
+            self._cache[path] = cassette
+            self._cached += cassette.end.size
+            while self._cached > _CACHE and len(self._cache) > 1:
+                self._forget(next(iter(self._cache)))
+        return cassette
+
+    def openings(self) -> Iterator[tuple[Path, Meta, StoredRequest]]:
+        """What every readable cassette answers; what cannot be read is left out."""
+        for path in self.files():
+            try:
+                yield path, *read_opening(str(path), _content(path, _OPENING))
+            except CassetteError:
+                continue
+
+    def place(self, meta: Meta, request: StoredRequest, number: int) -> Path:
+        """Where a take of this exchange belongs."""
+        folder = self.root
+        if meta.session != DEFAULT_SESSION:
+            folder /= f"@{segment(meta.session)}"
+        what = meta.model or request.path.strip("/").replace("/", "-") or "root"
+        return folder / segment(meta.dialect) / segment(what) / f"{meta.key[:16]}-{number}.jsonl"
+
+    def _forget(self, path: Path) -> None:
+        if (kept := self._cache.pop(path, None)) is not None:
+            self._cached -= kept.end.size
+
+    def _session(self, path: Path) -> str:
+        top = path.relative_to(self.root).parts[0]
+        return top[1:] if top.startswith("@") and len(top) > 1 else DEFAULT_SESSION
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """The regular `.jsonl` files below `root`, links not followed, in a stable order."""
+    try:
+        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise UsageError(f"{root} is not a folder: give --cassettes a folder") from None
+    except OSError as error:
+        raise UsageError(f"{root} cannot be read: {error.strerror}") from None
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.startswith("."):
+                yield from _files(Path(entry.path))
+        elif entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
+            if not entry.name.startswith("."):
+                yield Path(entry.path)
+
+
+def _content(path: Path, at_most: int = MAX_FILE + 1) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(at_most)
+    except OSError as error:
+        raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None

@@ -1,0 +1,36 @@
+"""Logs go to stderr: for people, or as JSON lines."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from datetime import UTC, datetime
+
+import orjson
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as JSON."""
+        fields = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        if record.exc_info is not None:
+            fields["traceback"] = self.formatException(record.exc_info)
+        return orjson.dumps(fields).decode()
+
+
+def configure(log_format: str) -> None:
+    """Send the package's log to stderr, as `text` or `json`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        JsonFormatter() if log_format == "json" else logging.Formatter("llm-proxy: %(message)s")
+    )
+    logger = logging.getLogger("llm_proxy")
+    logger.handlers = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False

@@ -1,0 +1,74 @@
+"""Performs actions on a wire, each at its time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy.actions import Abort, Begin, Burst, Send, SendRaw, Wait
+from llm_proxy.routing import Call
+from llm_proxy.shell.wire import Wire
+
+_ENOUGH: Final = 64 * 1024
+"""Bytes that are collected before they are handed over, where nothing says wait."""
+
+
+@dataclass(slots=True)
+class Lateness:
+    """How far writes were behind their due times, in ms."""
+
+    waits: int = 0
+    total: float = 0.0
+    worst: float = 0.0
+
+    def note(self, late: float) -> None:
+        """One write was `late` ms behind."""
+        self.waits += 1
+        self.total += late
+        self.worst = max(self.worst, late)
+
+    @property
+    def mean(self) -> float:
+        """The mean over all writes that had a due time."""
+        return self.total / self.waits if self.waits else 0.0
+
+
+async def perform(
+    source: AsyncGenerator[Burst, None], call: Call, wire: Wire, lateness: Lateness
+) -> None:
+    """Perform all of `source` on `wire`.
+
+    Due times are absolute: what is overdue goes at once, and makes nothing after it late.
+    Raises `ConnectionError` when the client has gone, and whatever the source raises.
+    """
+    async with aclosing(source) as bursts:
+        async for burst in bursts:
+            for action in burst:
+                match action:
+                    case Wait(due):
+                        await _until(due, call, wire, lateness)
+                    case Begin(head):
+                        wire.begin(head)
+                    case Send(data):
+                        wire.send(data)
+                        if wire.pending > _ENOUGH:
+                            await wire.flush()
+                    case SendRaw(data):
+                        wire.send_raw(data)
+                    case Abort(how):
+                        await wire.abort(how)
+                        return
+            await wire.flush()
+    await wire.finish()
+
+
+async def _until(due: float, call: Call, wire: Wire, lateness: Lateness) -> None:
+    early = due - call.elapsed()
+    if early > 0:
+        await wire.flush()
+        await asyncio.sleep((due - call.elapsed()) / 1000)
+    if due > 0:
+        lateness.note(call.elapsed() - due)

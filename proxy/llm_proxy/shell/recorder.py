@@ -1,0 +1,268 @@
+"""Takes down exchanges while they run, without making anybody wait.
+
+    event loop           spool thread               filing thread
+    ----------           ------------               -------------
+    head, read, end ──▶  every 10 ms:  ──▶ at the end: ──▶  spool to cassette
+    (append to a list)   decode, redact,
+                         append to the spool
+
+What reached the spool survives the death of this process.  Trouble with the disk never reaches
+the client: the recording is given up, said once, and remembered for the exit code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from llm_proxy import redaction
+from llm_proxy.cassette import Meta, spool
+from llm_proxy.errors import SpoolError
+from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.matching import KEY_RULES
+from llm_proxy.routing import Call
+from llm_proxy.shell.decoding import CodingError, Decoder, decoded_head
+from llm_proxy.shell.filing import Filed, Files
+from llm_proxy.shell.library import Library
+from llm_proxy.shell.spooling import SpoolFile
+from llm_proxy.takes import Ordinals
+from llm_proxy.version import __version__
+
+FLUSH: Final = 0.01
+"""Seconds until what arrived is handed to the kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class _HeadItem:
+    at: float
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class _EndItem:
+    at: float
+    ending: Ending
+
+
+_Item = _HeadItem | Read | _EndItem
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderEvents:
+    """Who is told, on the event loop, what became of a recording."""
+
+    filed: Callable[[Call, Filed], None]
+    failed: Callable[[Call, str], None]
+
+
+class Recorder:
+    """Starts recordings and sees them into the library."""
+
+    def __init__(
+        self, library: Library, spool_folder: Path, events: RecorderEvents, *, renew: bool
+    ) -> None:
+        self._library = library
+        self._folder = spool_folder
+        self._events = events
+        self._files = Files(library, renew=renew)
+        self._ordinals = Ordinals()
+        self._serial = itertools.count(1)
+        self._spooling = ThreadPoolExecutor(1, "spool")
+        self._filing = ThreadPoolExecutor(1, "filing")
+        self._dirty: list[SpooledRecording] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._running: set[asyncio.Future[None]] = set()
+
+    def start(self, call: Call, take: int | None = None) -> SpooledRecording:
+        """Take down this call as its key's next take of the run, or as take number `take`."""
+        number = take if take is not None else self._ordinals.next(call.session, call.key)
+        name = f"{os.getpid()}-{next(self._serial)}-{call.key[:16]}.spool"
+        target = spool.SpoolLine(1, str(self._library.root.absolute()), number)
+        return SpooledRecording(self, call, target, name)
+
+    def reset(self, session: str) -> None:
+        """Number the takes of this session from 1 again."""
+        self._ordinals.reset(session)
+
+    async def close(self) -> None:
+        """See every recording into the library that has ended.  All of them must have."""
+        self._flush()
+        while self._running:
+            await asyncio.wait(self._running)
+        self._spooling.shutdown()
+        self._filing.shutdown()
+
+    def touched(self, recording: SpooledRecording) -> None:
+        """A recording has something to write."""
+        self._dirty.append(recording)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH, self._flush)
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for recording in self._dirty:
+            self._own(self._write(recording, recording.drain()))
+        self._dirty = []
+
+    def _own(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _write(self, recording: SpooledRecording, items: list[_Item]) -> None:
+        loop = asyncio.get_running_loop()
+        tape = recording.tape
+        try:
+            end = await loop.run_in_executor(self._spooling, tape.write, items, self._folder)
+            if end is None:
+                return
+            filed = await loop.run_in_executor(self._filing, tape.file, self._files, end)
+        except SpoolError as error:
+            self._events.failed(recording.call, str(error))
+            return
+        except Exception as error:  # the outermost frame of this task
+            self._events.failed(recording.call, f"a fault in llm-proxy, please report it: {error!r}")
+            return
+        if filed is not None:
+            self._events.filed(recording.call, filed)
+
+
+class SpooledRecording:
+    """One exchange being taken down: the event loop's side."""
+
+    def __init__(self, recorder: Recorder, call: Call, target: spool.SpoolLine, name: str) -> None:
+        self.call = call
+        self.tape = _Tape(call, target, name, _meta(call))
+        self._recorder = recorder
+        self._items: list[_Item] = []
+
+    def head(self, at: float, head: Head) -> None:
+        """The head arrived, at `at` ms."""
+        self._add(_HeadItem(at, head))
+
+    def read(self, read: Read) -> None:
+        """Bytes arrived."""
+        self._add(read)
+
+    def end(self, at: float, ending: Ending) -> None:
+        """Nothing more will come: write the cassette."""
+        self._add(_EndItem(at, ending))
+
+    def drain(self) -> list[_Item]:
+        """What came since the last time."""
+        items, self._items = self._items, []
+        return items
+
+    def _add(self, item: _Item) -> None:
+        self._items.append(item)
+        if len(self._items) == 1:
+            self._recorder.touched(self)
+
+
+class _Tape:
+    """One exchange being taken down: the spool thread's side, called from there alone."""
+
+    def __init__(self, call: Call, target: spool.SpoolLine, name: str, meta: Meta) -> None:
+        self._call = call
+        self._target = target
+        self._name = name
+        self._meta = meta
+        self._redactor = redaction.Redactor(call.credentials)
+        self._decoder: Decoder | None = None
+        self._broken: Ending | None = None
+        self._file: SpoolFile | None = None
+        self._failed = False
+
+    def write(self, items: list[_Item], folder: Path) -> _EndItem | None:
+        """Append to the spool; gives the end once it came.  Raises `SpoolError` once."""
+        if self._failed:
+            return None
+        try:
+            return self._write(items, folder)
+        except SpoolError:
+            self._failed = True
+            if self._file is not None:
+                self._file.release()
+            raise
+
+    def file(self, files: Files, end: _EndItem) -> Filed | None:
+        """Make the cassette and let go of the spool."""
+        if self._file is None:
+            return None
+        ending = end.ending
+        if ending is Ending.CLEAN and self._broken is not None:
+            ending = self._broken
+        try:
+            filed = files.file(self._file.path, ending, end.at, self._redactor.count)
+        except SpoolError:
+            self._file.release()
+            raise
+        self._file.discard()
+        return filed
+
+    def _write(self, items: list[_Item], folder: Path) -> _EndItem | None:
+        lines: list[bytes] = []
+        end: _EndItem | None = None
+        for item in items:
+            match item:
+                case _HeadItem(at, head):
+                    lines += self._head(at, head)
+                case Read():
+                    lines += [spool.read(read) for read in self._read(item)]
+                case _EndItem():
+                    lines += [spool.read(read) for read in self._redactor.close()]
+                    end = item
+        if lines:
+            if self._file is None:
+                self._file = SpoolFile(folder, self._name)
+            self._file.append(b"".join(lines))
+        return end
+
+    def _head(self, at: float, head: Head) -> list[bytes]:
+        call = self._call
+        stored, coding, self._decoder = decoded_head(head)
+        headers = tuple(
+            (name, self._redactor.text(value))
+            for name, value in redaction.response_headers(stored.headers)
+        )
+        kept = Head(stored.status, stored.reason, headers, stored.framing, stored.length)
+        framing = call.dialect.framing(call.request, kept)
+        return [
+            spool.opening(self._target, self._meta, call.stored),
+            spool.head(kept, at, framing, coding),
+        ]
+
+    def _read(self, read: Read) -> list[Read]:
+        if self._broken is not None:
+            return []
+        if self._decoder is not None:
+            try:
+                read = Read(read.at, self._decoder.decode(read.data))
+            except CodingError:
+                self._broken = Ending.MALFORMED
+                return []
+        return self._redactor.feed(read) if read.data else []
+
+
+def _meta(call: Call) -> Meta:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Meta(
+        tool=f"llm-proxy {__version__}",
+        recorded=now,
+        dialect=call.dialect.name,
+        provider=call.provider,
+        model=call.dialect.model(call.request),
+        session=call.session,
+        key=call.key,
+        key_rules=KEY_RULES,
+        redaction_rules=redaction.REDACTION_RULES,
+    )

@@ -1,0 +1,179 @@
+"""A server from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from aiohttp import web
+
+from llm_proxy.errors import UsageError
+from llm_proxy.modes import Auto, Mode, Record, Replay
+from llm_proxy.routing import Call
+from llm_proxy.shell.filing import Filed
+from llm_proxy.shell.guards import Guards
+from llm_proxy.shell.journal import Journal, Recorded
+from llm_proxy.shell.library import Library
+from llm_proxy.shell.recorder import Recorder, RecorderEvents
+from llm_proxy.shell.server import Server, ServerLimits
+from llm_proxy.shell.settings import Settings
+from llm_proxy.shell.takes_on_disk import TakesOnDisk
+from llm_proxy.shell.upstream import LiveUpstream, UpstreamSettings
+
+log: Final = logging.getLogger("llm_proxy")
+
+ModeName = Literal["record", "replay", "auto"]
+
+_DRAIN: Final = 30.0
+"""Seconds that streams have to end in, once we are told to stop."""
+_KEEPALIVE: Final = 75.0
+_SWITCH: Final = 0.0005
+"""Seconds after which a busy thread of ours lets the event loop have its turn."""
+_LARGEST_HEADER: Final = 64 * 1024
+
+
+@dataclass
+class RunningProxy:
+    """A server that is up."""
+
+    url: str
+    server: Server
+    journal: Journal
+    upstream: LiveUpstream | None
+    stop_listening: Callable[[], Coroutine[None, None, None]]
+
+    def busy(self) -> int:
+        """Streams that are not over."""
+        return max(self.server.active, self.upstream.running if self.upstream else 0)
+
+    async def drain(self, hurry: asyncio.Event) -> None:
+        """Take no more requests; let streams end, for 30 s or until `hurry`, then cut them."""
+        await self.stop_listening()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _DRAIN
+        while self.busy() and not hurry.is_set() and loop.time() < deadline:
+            await asyncio.sleep(0.02)
+        if self.upstream is not None:
+            await self.upstream.cut()
+
+
+@asynccontextmanager
+async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningProxy]:
+    """A server in this mode; on the way out every recording is seen into the library.
+
+    Raises `UsageError` where the settings do not allow it to run.
+    """
+    sys.setswitchinterval(_SWITCH)
+    journal = Journal()
+    async with AsyncExitStack() as stack:
+        library = Library(settings.cassettes)
+        await asyncio.to_thread(library.refresh)
+        upstream: LiveUpstream | None = None
+        if mode == "replay":
+            chosen: Mode = Replay(_takes(library, settings), settings.pace, settings.after_last)
+        else:
+            recorder = await _recorder(mode, settings, journal)
+            stack.push_async_callback(recorder.close)
+            upstream = await stack.enter_async_context(LiveUpstream(_upstream(settings)))
+            chosen = (
+                Record(upstream, recorder)
+                if mode == "record"
+                else Auto(
+                    _takes(library, settings), upstream, recorder, settings.pace, settings.on_miss
+                )
+            )
+        guards = Guards(settings.allow_hosts, settings.allow_origins)
+        server = Server(chosen, guards, ServerLimits(settings.max_body), journal)
+        runner = web.AppRunner(
+            server.application(),
+            handler_cancellation=True,
+            access_log=None,
+            keepalive_timeout=_KEEPALIVE,
+            auto_decompress=False,
+            shutdown_timeout=1.0,
+            max_line_size=_LARGEST_HEADER,
+            max_field_size=_LARGEST_HEADER,
+        )
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        port = await _listen(runner, settings)
+        url = f"http://{_shown(settings.host)}:{port}"
+        _refuse_self(settings, port)
+
+        async def stop_listening() -> None:
+            for site in list(runner.sites):
+                await site.stop()
+
+        yield RunningProxy(url, server, journal, upstream, stop_listening)
+
+
+def _takes(library: Library, settings: Settings) -> TakesOnDisk:
+    return TakesOnDisk(library, allow_partial=settings.allow_partial)
+
+
+async def _recorder(mode: ModeName, settings: Settings, journal: Journal) -> Recorder:
+    """The recorder, with a view of the library of its own: it adds to it as it goes."""
+
+    def filed(call: Call, it: Filed) -> None:
+        journal.recorded.append(Recorded(str(it.path), str(it.outcome), it.outcome.complete))
+        log.info("%s: %s (%s %s)", it.path, it.outcome, call.request.method, call.stored.path)
+
+    def failed(call: Call, why: str) -> None:
+        journal.failures.append(why)
+        log.error("not recorded: %s %s: %s", call.request.method, call.stored.path, why)
+
+    library = Library(settings.cassettes)
+    await asyncio.to_thread(library.refresh)
+    return Recorder(
+        library, settings.spool, RecorderEvents(filed, failed), renew=mode == "record"
+    )
+
+
+def _upstream(settings: Settings) -> UpstreamSettings:
+    return UpstreamSettings(
+        addresses=settings.upstreams,
+        idle=settings.idle_timeout,
+        proxy=settings.upstream_proxy,
+        finish_on_disconnect=settings.finish_on_disconnect,
+    )
+
+
+async def _listen(runner: web.AppRunner, settings: Settings) -> int:
+    host, port = settings.host, settings.port
+    try:
+        await web.TCPSite(runner, host, port, backlog=1024, reuse_port=False).start()
+    except socket.gaierror:
+        raise UsageError(f"--host {host}: there is no such address here") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(
+                f"port {port} of {host} is in use: stop the program that has it, or give "
+                "--port 0 for any free one"
+            ) from None
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+    return int(runner.addresses[0][1])
+
+
+def _shown(host: str) -> str:
+    """A host that clients can connect to: never the name `localhost`, which may be another's."""
+    match host:
+        case "0.0.0.0" | "" | "localhost":  # noqa: S104 # told by the operator, not chosen
+            return "127.0.0.1"
+        case "::":
+            return "[::1]"
+        case _:
+            return f"[{host}]" if ":" in host else host
+
+
+def _refuse_self(settings: Settings, port: int) -> None:
+    for name, address in settings.upstreams.items():
+        for own in ("127.0.0.1", "localhost", "[::1]", settings.host):
+            if address.split("://", 1)[-1].split("/", 1)[0] == f"{own}:{port}":
+                raise UsageError(f"--upstream {name}={address} is this proxy itself")

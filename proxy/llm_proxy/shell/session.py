@@ -1,0 +1,134 @@
+"""A run at the command line: a server, perhaps a child process, signals, and a last word."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from llm_proxy.errors import UsageError
+from llm_proxy.shell.environment import child_environment, exports
+from llm_proxy.shell.journal import Journal
+from llm_proxy.shell.run import ModeName, RunningProxy, running
+from llm_proxy.shell.settings import Settings
+
+log: Final = logging.getLogger("llm_proxy")
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+def serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
+    """Run until told to stop, or until `command` ends; gives the exit code.
+
+    Raises `UsageError` where it cannot run.
+    """
+    return asyncio.run(_serve(mode, settings, command))
+
+
+async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
+    async with running(mode, settings) as proxy:
+        log.info("%s on %s, cassettes in %s", mode, proxy.url, settings.cassettes)
+        with _port_file(settings.port_file, proxy.url):
+            code = await _until_told(mode, proxy, command)
+    _last_word(mode, proxy.journal)
+    return code or _verdict(proxy.journal, settings)
+
+
+async def _until_told(mode: ModeName, proxy: RunningProxy, command: Sequence[str]) -> int:
+    told, hurry = asyncio.Event(), asyncio.Event()
+    child: asyncio.subprocess.Process | None = None
+
+    def on_signal(number: signal.Signals) -> None:
+        if told.is_set():
+            hurry.set()
+        told.set()
+        # A terminal sends SIGINT to the child as well; any other signal is for us alone.
+        if child is not None and not (number == signal.SIGINT and sys.stdin.isatty()):
+            with suppress(ProcessLookupError):
+                child.send_signal(number)
+
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
+    code = 0
+    if command:
+        child = await _start(command, mode, proxy.url)
+        code = await child.wait()
+        code = 128 - code if code < 0 else code
+    else:
+        for line in exports(proxy.url):
+            log.info("  %s", line)
+        await told.wait()
+        if proxy.busy():
+            log.info("%d streams are running; once more to stop at once", proxy.busy())
+    await proxy.drain(hurry)
+    return code
+
+
+async def _start(
+    command: Sequence[str], mode: ModeName, url: str
+) -> asyncio.subprocess.Process:
+    environment = child_environment(os.environ, url, dummy_keys=mode == "replay")
+    try:
+        return await asyncio.create_subprocess_exec(*command, env=environment)
+    except FileNotFoundError:
+        raise CommandFailed(127, f"{command[0]}: there is no such command") from None
+    except OSError as error:
+        raise CommandFailed(126, f"{command[0]} cannot be run: {error.strerror}") from None
+
+
+class CommandFailed(UsageError):
+    """The command after `--` could not be started, with the exit code that shells give."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class _port_file:  # noqa: N801 # reads as the function that it stands for
+    """Holds the port in a file while the server is up."""
+
+    def __init__(self, path: Path | None, url: str) -> None:
+        self._path = path
+        self._port = url.rpartition(":")[2]
+
+    def __enter__(self) -> None:
+        if self._path is not None:
+            temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+            try:
+                temporary.write_text(self._port + "\n")
+                temporary.replace(self._path)
+            except OSError as error:
+                raise UsageError(
+                    f"--port-file {self._path} cannot be written: {error.strerror}"
+                ) from None
+
+    def __exit__(self, *_: object) -> None:
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def _last_word(mode: ModeName, journal: Journal) -> None:
+    partial = [it for it in journal.recorded if not it.complete]
+    if mode != "replay":
+        log.info(
+            "recorded %d exchanges, %d of them complete",
+            len(journal.recorded),
+            len(journal.recorded) - len(partial),
+        )
+    for it in partial:
+        log.info("  %s: %s", it.file, it.outcome)
+    if journal.misses:
+        log.warning("%d requests were not answered from a cassette", len(journal.misses))
+    if journal.failures:
+        log.error("%d recordings were lost", len(journal.failures))
+
+
+def _verdict(journal: Journal, settings: Settings) -> int:
+    return 1 if journal.failures or (settings.strict and journal.misses) else 0

@@ -1,0 +1,129 @@
+"""Flags, environment and file meet in one frozen value."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from llm_proxy.errors import UsageError
+from llm_proxy.modes.auto import OnMiss
+from llm_proxy.pacing import Pace
+from llm_proxy.takes import AfterLast
+
+CONFIG: Final = "llm-proxy.toml"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that an operator decides about a server."""
+
+    cassettes: Path
+    host: str
+    port: int
+    port_file: Path | None
+    upstreams: Mapping[str, str]
+    upstream_proxy: str | None
+    idle_timeout: float
+    """Seconds."""
+    finish_on_disconnect: bool
+    max_body: int
+    """Bytes."""
+    pace: Pace
+    after_last: AfterLast
+    on_miss: OnMiss
+    allow_partial: bool
+    strict: bool
+    allow_hosts: frozenset[str]
+    allow_origins: frozenset[str]
+    spool: Path
+    log_format: str
+
+
+def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
+    """Base URLs by provider name, from `NAME=URL` pairs.
+
+    Raises `UsageError` for a pair that is none, or a URL that is not http or https.
+    """
+    upstreams: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, url = pair.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(
+                f"--upstream {pair!r}: write NAME=URL, such as openai=http://127.0.0.1:8000"
+            )
+        upstreams[name.strip()] = checked_url(f"--upstream {name}", url.strip())
+    return upstreams
+
+
+def checked_url(what: str, url: str) -> str:
+    """`url`, if it is a plain http or https URL.  Raises `UsageError` otherwise."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+        parts = urlsplit("")
+    if not valid:
+        raise UsageError(f"{what}: {url!r} is no http:// or https:// URL")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise UsageError(f"{what}: give the URL without user, query and fragment")
+    return url
+
+
+def default_spool(environ: Mapping[str, str]) -> Path:
+    """Where running recordings are kept, outside every library."""
+    state = environ.get("XDG_STATE_HOME") or ""
+    base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
+    return base / "llm-proxy" / "spool"
+
+
+def find_config(start: Path) -> Path | None:
+    """The nearest `llm-proxy.toml`, or `pyproject.toml` with a `[tool.llm-proxy]`, upwards."""
+    for folder in (start, *start.parents):
+        own, shared = folder / CONFIG, folder / "pyproject.toml"
+        if own.is_file():
+            return own
+        if shared.is_file() and "llm-proxy" in _toml(shared).get("tool", {}):
+            return shared
+    return None
+
+
+def read_config(path: Path, known: Iterable[str]) -> dict[str, Any]:
+    """The settings of a file, under their option names with underscores.
+
+    Raises `UsageError` for a file that cannot be read and for a name that is no setting.
+    """
+    document = _toml(path)
+    if path.name == "pyproject.toml":
+        document = document.get("tool", {}).get("llm-proxy", {})
+    settings: dict[str, Any] = {}
+    names = sorted(known)
+    for key, value in document.items():
+        name = key.replace("-", "_")
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+            raise UsageError(f"{path}: {key} is no setting{hint}")
+        if isinstance(value, dict):
+            value = [f"{each}={url}" for each, url in value.items()]
+        settings[name] = value
+    return settings
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from None
+
+
+def in_ci(environ: Mapping[str, str]) -> bool:
+    """Whether this runs in CI, where nothing is recorded by surprise."""
+    return environ.get("CI", "").lower() not in {"", "0", "false"}

@@ -1,0 +1,108 @@
+"""The takes of a library, as modes ask for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from llm_proxy import matching, misses
+from llm_proxy.cassette import Cassette
+from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.errors import Miss
+from llm_proxy.matching import KEY_RULES
+from llm_proxy.misses import Candidate, Nearest
+from llm_proxy.outcomes import outcome
+from llm_proxy.routing import Call
+from llm_proxy.shell.library import Library
+from llm_proxy.takes import sequence
+
+
+@dataclass(frozen=True, slots=True)
+class _Stray:
+    """A file whose name does not say its key, keyed from the request that it stores."""
+
+    session: str
+    key: str
+    path: Path
+
+
+class TakesOnDisk:
+    """What was in a library when the run started.
+
+    A file is read when its key is first asked for, and kept as it was then.
+    """
+
+    def __init__(self, library: Library, *, allow_partial: bool) -> None:
+        """`library` must be refreshed, and not be added to by a recorder."""
+        self._library = library
+        self._allow_partial = allow_partial
+        self._playable: dict[tuple[str, str], tuple[Path, ...]] = {}
+        self._strays: tuple[_Stray, ...] | None = None
+
+    async def of(self, session: str, key: str) -> Sequence[Cassette]:
+        """The playable takes of a session for a key, in order.
+
+        Raises `CassetteError` when one of them cannot be trusted.
+        """
+        paths = self._playable.get((session, key))
+        if paths is None:
+            paths = await asyncio.to_thread(self._find, session, key)
+            self._playable[session, key] = paths
+        return [
+            self._library.cached(path) or await asyncio.to_thread(self._library.load, path)
+            for path in paths
+        ]
+
+    async def miss(self, call: Call, ordinal: int) -> Miss:
+        """Why the request of that ordinal is not answered."""
+        takes = self._playable.get((call.session, call.key), ())
+        if takes:
+            return misses.used_up(call, len(takes), ordinal)
+        near = await asyncio.to_thread(self._nearest, call)
+        return misses.no_cassette(call, near, str(self._library.root))
+
+    def _find(self, session: str, key: str) -> tuple[Path, ...]:
+        own = self._library.numbers(session, key)
+        default = [] if session == DEFAULT_SESSION else self._library.numbers(DEFAULT_SESSION, key)
+        paths = [
+            self._library.take(session if mine else DEFAULT_SESSION, key, number).path
+            for mine, number in sequence(own, default)
+        ]
+        found = self._only_playable(paths, key)
+        if found:
+            return found
+        sessions = {session, DEFAULT_SESSION}
+        strays = [it for it in self._keyed_anew() if it.key == key and it.session in sessions]
+        mine = [it.path for it in strays if it.session == session]
+        return self._only_playable(mine or [it.path for it in strays], key)
+
+    def _only_playable(self, paths: Sequence[Path], key: str) -> tuple[Path, ...]:
+        playable: list[Path] = []
+        for path in paths:
+            cassette = self._library.load(path)
+            ours = cassette.meta.key_rules != KEY_RULES or cassette.meta.key == key
+            if ours and (self._allow_partial or outcome(cassette).complete):
+                playable.append(path)
+        return tuple(playable)
+
+    def _keyed_anew(self) -> tuple[_Stray, ...]:
+        """The files that their names do not find: other key rules, or names of another kind."""
+        if self._strays is None:
+            unnamed = set(self._library.strays())
+            self._strays = tuple(
+                _Stray(meta.session, matching.key(meta.provider, request), path)
+                for path, meta, request in self._library.openings()
+                if meta.key_rules != KEY_RULES or path in unnamed
+            )
+        return self._strays
+
+    def _nearest(self, call: Call) -> Nearest | None:
+        return misses.nearest(
+            call,
+            (
+                Candidate(str(path), meta, request)
+                for path, meta, request in self._library.openings()
+            ),
+        )

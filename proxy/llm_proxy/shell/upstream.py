@@ -1,0 +1,252 @@
+"""The live provider: one request out, its answer as it arrives.
+
+Upstreams come from configuration alone.  Redirects are passed on, cookies are not kept, the
+environment's proxies are not used, bodies are not decoded, and URLs are not re-quoted: what the
+client asked is what the provider is asked, except that no content coding is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Final
+
+import aiohttp
+from aiohttp import hdrs
+from multidict import CIMultiDict
+from yarl import URL
+
+from llm_proxy import providers
+from llm_proxy.actions import Begin, Burst, Send
+from llm_proxy.errors import UpstreamFailed
+from llm_proxy.exchange import Ending, Framing, Head, Headers, header
+from llm_proxy.pacing import ending_action
+from llm_proxy.ports import Recording
+from llm_proxy.routing import Call
+from llm_proxy.shell.pump import Pump
+
+HOP_BY_HOP: Final = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+     "te", "trailer", "transfer-encoding", "upgrade"}
+)  # fmt: skip
+"""Header fields of one connection, which are never passed on."""
+
+_OURS: Final = HOP_BY_HOP | {"host", "content-length", "accept-encoding", "expect"}
+_AUTOMATIC: Final = (hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE)
+_LARGEST_HEADER: Final = 64 * 1024
+_BUFFER: Final = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSettings:
+    """Where the providers are, and how long they may be silent."""
+
+    addresses: Mapping[str, str]
+    """Base URLs by provider name; `default` stands in for all."""
+    idle: float = 300.0
+    """The longest silence in seconds, before the head and between reads."""
+    connect: float = 10.0
+    """The longest wait for a connection, in seconds."""
+    proxy: str | None = None
+    """An HTTP proxy for networks that need one."""
+    finish_on_disconnect: bool = False
+    """Read an answer to its end for the recording when the client has left."""
+
+
+class LiveUpstream:
+    """The providers, over the network.  Use it as an async context manager."""
+
+    def __init__(self, settings: UpstreamSettings) -> None:
+        self._settings = settings
+        self._stopping = False
+        self._running: dict[asyncio.Task[None], Pump] = {}
+
+    async def __aenter__(self) -> LiveUpstream:
+        trace = aiohttp.TraceConfig(lambda trace_request_ctx: trace_request_ctx)
+        trace.on_connection_reuseconn.append(_note_reuse)
+        self._session = _session(self._settings, [trace], keep_alive=True)
+        self._fresh = _session(self._settings, [], keep_alive=False)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.cut()
+        await self._session.close()
+        await self._fresh.close()
+
+    @property
+    def running(self) -> int:
+        """Responses that are not over."""
+        return len(self._running)
+
+    async def cut(self) -> None:
+        """End every response that is not over, as `killed`: the proxy stops."""
+        self._stopping = True
+        for pump in list(self._running.values()):
+            await pump.stop(Ending.KILLED)
+
+    async def stream(
+        self, call: Call, record: Callable[[], Recording] | None
+    ) -> AsyncGenerator[Burst, None]:
+        """Ask the provider, and give its answer as it arrives.
+
+        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
+        first burst when there is no answer.
+        """
+        url = self._url(call)
+        asking = asyncio.ensure_future(self._ask(call, url))
+        try:
+            await asyncio.sleep(0)  # lets the request out before the bookkeeping begins
+            recording = record() if record is not None else None
+            response = await asking
+        except BaseException:
+            asking.cancel()
+            raise
+        head = _head(response, call.request.method)
+        pump = Pump(response, head.framing, call, recording, self._settings.idle)
+        self._running[pump.task] = pump
+        pump.task.add_done_callback(lambda task: self._running.pop(task, None))
+        if recording is not None:
+            recording.head(call.elapsed(), head)
+        try:
+            yield (Begin(head),)
+            async for pieces in pump.bursts():
+                yield tuple(map(Send, pieces))
+            if pump.ending is not None and (abort := ending_action(pump.ending)) is not None:
+                yield (abort,)
+        finally:
+            await self._leave(pump)
+
+    async def _leave(self, pump: Pump) -> None:
+        """The client has everything, or has left."""
+        if pump.ending is None and self._settings.finish_on_disconnect and not self._stopping:
+            pump.abandon()
+            return
+        await pump.stop(Ending.KILLED if self._stopping else Ending.CLIENT_GONE)
+
+    def _url(self, call: Call) -> URL:
+        base = providers.address(call.provider, self._settings.addresses)
+        if base is None:
+            raise UpstreamFailed(
+                502,
+                f"no upstream is known for {call.request.method} {call.request.path} (provider "
+                f"{call.provider}): start llm-proxy with --upstream {call.provider}=URL",
+            )
+        return URL(providers.join(base, call.request.target), encoded=True)
+
+    async def _ask(self, call: Call, url: URL) -> aiohttp.ClientResponse:
+        reuse = SimpleNamespace(reused=False)
+        try:
+            try:
+                return await self._send(self._session, call, url, reuse)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                # A kept-alive connection that the provider had dropped: once more, on a new one.
+                if not reuse.reused or isinstance(error, aiohttp.ClientConnectorError):
+                    raise
+                return await self._send(self._fresh, call, url, None)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise _failure(error, call, url, self._settings) from error
+
+    async def _send(
+        self, session: aiohttp.ClientSession, call: Call, url: URL, reuse: SimpleNamespace | None
+    ) -> aiohttp.ClientResponse:
+        async with asyncio.timeout(self._settings.idle):
+            return await session.request(
+                call.request.method,
+                url,
+                headers=_request_headers(call.request.headers),
+                data=call.request.body or None,
+                allow_redirects=False,
+                skip_auto_headers=_AUTOMATIC,
+                proxy=self._settings.proxy,
+                trace_request_ctx=reuse,
+            )
+
+
+async def _note_reuse(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: object
+) -> None:
+    context.reused = True
+
+
+def _session(
+    settings: UpstreamSettings, traces: list[aiohttp.TraceConfig], *, keep_alive: bool
+) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, force_close=not keep_alive),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        trust_env=False,
+        auto_decompress=False,
+        raise_for_status=False,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect),
+        read_bufsize=_BUFFER,
+        max_line_size=_LARGEST_HEADER,
+        max_field_size=_LARGEST_HEADER,
+        trace_configs=traces,
+    )
+
+
+def _request_headers(headers: Headers) -> CIMultiDict[str]:
+    """The client's headers without those of its connection, repeats in one case."""
+    named = (header(headers, "connection") or "").lower()
+    dropped = _OURS | {name.strip() for name in named.split(",")}
+    sent: CIMultiDict[str] = CIMultiDict()
+    spelling: dict[str, str] = {}
+    for name, value in headers:
+        if name.lower() not in dropped:
+            sent.add(spelling.setdefault(name.lower(), name), _as_utf8(value))
+    sent["Accept-Encoding"] = "identity"
+    return sent
+
+
+def _as_utf8(value: str) -> str:
+    """A header value such that aiohttp, which writes UTF-8, writes the bytes that came."""
+    try:
+        return value.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return value
+
+
+def _head(response: aiohttp.ClientResponse, method: str) -> Head:
+    raw = tuple(
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
+    )
+    framing, length = _framing(raw, response.status, method)
+    named = (header(raw, "connection") or "").lower()
+    dropped = HOP_BY_HOP | {"content-length"} | {name.strip() for name in named.split(",")}
+    kept = tuple(pair for pair in raw if pair[0].lower() not in dropped)
+    return Head(response.status, response.reason or "", kept, framing, length)
+
+
+def _framing(headers: Headers, status: int, method: str) -> tuple[Framing, int | None]:
+    """RFC 9112, section 6.3."""
+    declared = header(headers, "content-length")
+    length = int(declared) if declared is not None and declared.isdecimal() else None
+    if method == "HEAD" or status in {204, 304}:
+        return "none", length
+    if header(headers, "transfer-encoding") is not None:
+        return "chunked", None
+    return ("close", None) if length is None else ("length", length)
+
+
+def _failure(
+    error: Exception, call: Call, url: URL, settings: UpstreamSettings
+) -> UpstreamFailed:
+    where = f"the upstream of {call.provider}, {url.origin()},"
+    hint = f"check that it runs, or give --upstream {call.provider}=URL"
+    match error:
+        case aiohttp.ServerTimeoutError():
+            return UpstreamFailed(
+                502, f"{where} could not be reached within {settings.connect:g} s: {hint}"
+            )
+        case TimeoutError():
+            return UpstreamFailed(504, f"{where} did not answer within {settings.idle:g} s")
+        case aiohttp.ClientConnectorError():
+            return UpstreamFailed(502, f"{where} cannot be reached ({error.os_error}): {hint}")
+        case aiohttp.ServerDisconnectedError() | OSError():
+            return UpstreamFailed(502, f"{where} closed the connection without an answer")
+        case _:
+            return UpstreamFailed(
+                502, f"{where} did not answer in HTTP ({type(error).__name__}: {error})"
+            )

@@ -1,0 +1,181 @@
+"""One response on the client's socket, byte for byte.
+
+aiohttp parses requests and keeps the connection; the bytes of a response are written here, so
+that heads, chunks, closes and resets are exactly what was asked for.  `Wire` takes the place of
+a `StreamResponse`: aiohttp calls `prepare` and `write_eof` on what a handler returns, and reads
+`keep_alive`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import struct
+from typing import Any, Final, Literal
+
+from aiohttp import HttpVersion11, web
+
+from llm_proxy.exchange import Head
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_RESET: Final = struct.pack("ii", 1, 0)
+_UNSENT: Final = 0x5411
+"""SIOCOUTQ: bytes that the peer has not acknowledged (Linux)."""
+_DELIVERY: Final = 2.0
+"""Seconds that a reset waits for what was sent before it."""
+
+
+class Wire(web.StreamResponse):
+    """The response to one request."""
+
+    def __init__(self, request: web.Request) -> None:
+        super().__init__()
+        self._request = request
+        self._pending = bytearray()
+        self._head: Head | None = None
+        self._chunked = False
+        self._left: int | None = None
+        self._close = not request.keep_alive
+        self._over = False
+        self.sent = 0
+        """Body bytes handed over so far."""
+        self.cut = False
+        """Whether the response was broken off."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether a head went out."""
+        return self._head is not None
+
+    @property
+    def head_status(self) -> int:
+        """The status that went out; 0 where none did."""
+        return self._head.status if self._head is not None else 0
+
+    def close_afterwards(self) -> None:
+        """Serve no further request on this connection."""
+        self._close = True
+
+    @property
+    def pending(self) -> int:
+        """Bytes that wait for `flush`."""
+        return len(self._pending)
+
+    def begin(self, head: Head) -> None:
+        """Send the head.  Raises `ValueError` for one that could forge another response."""
+        version11 = self._request.version >= HttpVersion11
+        lines = [f"HTTP/1.1 {head.status} {_value(head.reason)}"]
+        lines += [f"{_name(name)}: {_value(value)}" for name, value in head.headers]
+        match head.framing:
+            case "chunked" if version11:
+                self._chunked = True
+                lines.append("Transfer-Encoding: chunked")
+            case "length":
+                self._left = head.length or 0
+                lines.append(f"Content-Length: {self._left}")
+            case "none":
+                if head.length is not None and head.status not in {204, 304}:
+                    lines.append(f"Content-Length: {head.length}")
+            case _:
+                self._close = True
+        if self._close:
+            lines.append("Connection: close")
+        elif not version11:
+            lines.append("Connection: keep-alive")
+        self._head = head
+        self._pending += "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+    def send(self, data: bytes) -> None:
+        """Send a piece of the body, as one HTTP chunk where the head says chunked."""
+        self.sent += len(data)
+        if self._chunked:
+            self._pending += b"%x\r\n%b\r\n" % (len(data), data)
+        else:
+            self._pending += data
+            if self._left is not None:
+                self._left -= len(data)
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes past the framing."""
+        self._pending += data
+
+    async def flush(self) -> None:
+        """Hand everything over, and wait while the client is behind.
+
+        Raises `ConnectionError` when the client has gone.
+        """
+        if self._pending:
+            transport = self._request.transport
+            if transport is None or transport.is_closing():
+                raise ConnectionResetError("the client has gone")
+            transport.write(bytes(self._pending))
+            self._pending.clear()
+        await self._request.writer.drain()
+
+    async def finish(self) -> None:
+        """End the body as its framing says."""
+        if self._chunked:
+            self._pending += b"0\r\n\r\n"
+        await self.flush()
+        self._over = True
+        if self._left:  # shorter than declared: only a close can say so
+            self._close = True
+        if self._close and self._request.transport is not None:
+            self._request.transport.close()
+
+    async def abort(self, how: Literal["fin", "rst"]) -> None:
+        """Break off after what was sent: by closing, or with a real reset."""
+        await self.flush()
+        self._over = self._close = self.cut = True
+        transport = self._request.transport
+        if transport is None:
+            return
+        if how == "fin":
+            transport.close()
+            return
+        sock = transport.get_extra_info("socket")
+        await _delivered(transport, sock)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        transport.abort()
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection may serve another request."""
+        return self._over and not self._close
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Nothing is left to prepare."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to write."""
+
+
+async def _delivered(transport: asyncio.WriteTransport, sock: Any) -> None:
+    """Wait until the peer's kernel has what was sent: a reset throws away what is under way."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _DELIVERY
+    while loop.time() < deadline:
+        if transport.get_write_buffer_size() == 0 and _unsent(sock) == 0:
+            return
+        await asyncio.sleep(0.002)
+
+
+def _unsent(sock: Any) -> int:
+    import fcntl  # noqa: PLC0415 # not on every platform
+
+    answer = fcntl.ioctl(sock.fileno(), _UNSENT, b"\0\0\0\0")
+    return int(struct.unpack("i", answer)[0])
+
+
+def _name(name: str) -> str:
+    if _TOKEN.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is no header name")
+    return name
+
+
+def _value(value: str) -> str:
+    if _CONTROLS.search(value) is not None:
+        raise ValueError(f"{value!r} is no header value")
+    return value

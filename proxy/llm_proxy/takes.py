@@ -1,0 +1,110 @@
+"""Which take answers which request, and which number a new take gets.
+
+Requests of one key are counted in each session on its own, in the order of their arrival.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+AfterLast = Literal["repeat", "cycle", "fail"]
+"""What a replay does when a key is asked for more often than it was recorded."""
+
+T = TypeVar("T")
+
+
+class Ordinals:
+    """Counts the requests of every session and key."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def next(self, session: str, key: str) -> int:
+        """The ordinal of this request: 1 for the first of its session and key."""
+        self._counts[session, key] += 1
+        return self._counts[session, key]
+
+    def reset(self, session: str) -> None:
+        """Count the requests of this session from 1 again."""
+        for pair in [pair for pair in self._counts if pair[0] == session]:
+            del self._counts[pair]
+
+
+def sequence(own: Iterable[int], default: Iterable[int]) -> list[tuple[bool, int]]:
+    """The takes that a session plays, in order: whether it is its own, and its number.
+
+    A session plays its own takes; in front of its first one, the default session's.  So one
+    that recorded nothing plays the default session's, and one that continued them in `auto`
+    plays those and then its own.
+    """
+    mine = sorted(own)
+    borrowed = [number for number in sorted(default) if not mine or number < mine[0]]
+    return [(False, number) for number in borrowed] + [(True, number) for number in mine]
+
+
+def pick(takes: Sequence[T], ordinal: int, after_last: AfterLast) -> T | None:
+    """The take for the request of that ordinal; None when nothing is left for it."""
+    if not takes:
+        return None
+    if ordinal <= len(takes):
+        return takes[ordinal - 1]
+    match after_last:
+        case "repeat":
+            return takes[-1]
+        case "cycle":
+            return takes[(ordinal - 1) % len(takes)]
+        case "fail":
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a finished take goes, and what happens to the others."""
+
+    number: int
+    remove: tuple[int, ...] = ()
+    """Takes to delete afterwards."""
+    move: tuple[tuple[int, int], ...] = ()
+    """Takes to renumber afterwards: from, to."""
+
+
+class Shelf:
+    """The take numbers of one key and session while a run records them.
+
+    With `renew` (mode record), takes of this run replace the older ones as soon as the first
+    of them is complete.  Until then they are parked behind the older ones, so that a run that
+    fails destroys nothing.
+    """
+
+    def __init__(self, on_disk: Iterable[int], *, renew: bool) -> None:
+        self._old = set(on_disk)
+        self._taken = set(self._old)
+        self._parked: dict[int, int] = {}
+        self._renewing = renew
+
+    def place(self, number: int, *, complete: bool) -> Placement:
+        """The place of the run's take `number`."""
+        if self._renewing and not complete:
+            parked = max(self._old, default=0) + number
+            self._parked[number] = parked
+            self._taken.add(parked)
+            return Placement(parked)
+        if self._renewing:
+            return self._renew(number)
+        if number in self._taken and not complete:
+            number = max(self._taken) + 1
+        self._taken.add(number)
+        return Placement(number)
+
+    def _renew(self, number: int) -> Placement:
+        self._renewing = False
+        moves = tuple(
+            (parked, mine) for mine, parked in sorted(self._parked.items()) if parked != mine
+        )
+        gone = tuple(sorted(self._old - {number} - {target for _, target in moves}))
+        self._taken = {number, *self._parked}
+        self._parked = {}
+        return Placement(number, gone, moves)

@@ -1,0 +1,57 @@
+"""A proxy of ours in this process, for tests."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from llm_proxy.cassette import Cassette
+from llm_proxy.pacing import Recorded
+from llm_proxy.shell.library import Library
+from llm_proxy.shell.run import ModeName, RunningProxy, running
+from llm_proxy.shell.settings import Settings
+
+
+def settings(folder: Path, **changes: Any) -> Settings:
+    """Settings for a server on a free port, everything below `folder`."""
+    plain = Settings(
+        cassettes=folder / "cassettes",
+        host="127.0.0.1",
+        port=0,
+        port_file=None,
+        upstreams={},
+        upstream_proxy=None,
+        idle_timeout=30.0,
+        finish_on_disconnect=False,
+        max_body=64 * 1024 * 1024,
+        pace=Recorded(),
+        after_last="repeat",
+        on_miss="record",
+        allow_partial=False,
+        strict=False,
+        allow_hosts=frozenset(),
+        allow_origins=frozenset(),
+        spool=folder / "spool",
+        log_format="text",
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+@asynccontextmanager
+async def proxy(
+    mode: ModeName, folder: Path, upstream: str = "", **changes: Any
+) -> AsyncIterator[RunningProxy]:
+    """A running proxy; `upstream` serves every provider.  On the way out all is on disk."""
+    upstreams = {"default": upstream} if upstream else {}
+    async with running(mode, settings(folder, upstreams=upstreams, **changes)) as it:
+        yield it
+
+
+def cassettes(folder: Path) -> list[Cassette]:
+    """Every cassette that was recorded below `folder`, in the order of the files' names."""
+    library = Library(folder / "cassettes")
+    library.refresh()
+    return [library.load(path) for path in library.files()]

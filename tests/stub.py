@@ -1,0 +1,146 @@
+"""An upstream that does on its socket exactly what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+Script = Callable[["Connection"], Awaitable[None]]
+"""What the upstream does once a request has been read in full."""
+
+
+@dataclass
+class Connection:
+    """One client of the upstream, and the request that it is being answered."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    head: bytes = b""
+    """The request's head, as it came."""
+    body: bytes = b""
+    number: int = 0
+    """Which request of the whole upstream this is, from 1."""
+
+    async def send(self, data: bytes) -> None:
+        """Write and hand over."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def chunk(self, data: bytes) -> None:
+        """Write one HTTP chunk."""
+        await self.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def begin(
+        self, *headers: str, status: str = "200 OK", content_type: str = "text/event-stream"
+    ) -> None:
+        """Write a head; chunked unless `headers` say something else of the body."""
+        lines = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", *headers]
+        named = " ".join(headers).lower()
+        if not any(it in named for it in ("content-length", "transfer-encoding", "connection")):
+            lines.append("Transfer-Encoding: chunked")
+        await self.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+
+    async def finish(self) -> None:
+        """Write the last chunk."""
+        await self.send(b"0\r\n\r\n")
+
+    def fin(self) -> None:
+        """Close."""
+        self.writer.close()
+
+    async def rst(self) -> None:
+        """Reset, after the peer's kernel has what was sent."""
+        await asyncio.sleep(0.02)
+        sock = self.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+@dataclass
+class Upstream:
+    """A running stub: where it is, and what it was asked."""
+
+    url: str
+    requests: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """Head and body of each request, in order."""
+    connections: int = 0
+
+
+@asynccontextmanager
+async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
+    """An upstream whose nth request runs the nth script, and the last script from then on."""
+    stub = Upstream("")
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        stub.connections += 1
+        try:
+            while (request := await _request(reader)) is not None:
+                stub.requests.append(request)
+                number = len(stub.requests)
+                connection = Connection(reader, writer, *request, number)
+                await scripts[min(number, len(scripts)) - 1](connection)
+                if writer.is_closing():
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            tasks.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**26)
+    stub.url = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+    try:
+        yield stub
+    finally:
+        server.close()
+        for task in list(tasks):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _request(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    length = 0
+    for line in head.split(b"\r\n")[1:]:
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-length":
+            length = int(value)
+    return head, await reader.readexactly(length)
+
+
+def chunked(pieces: Iterable[bytes], gap: float = 0.0) -> Script:
+    """A script that streams these pieces as HTTP chunks, `gap` seconds apart."""
+
+    async def script(connection: Connection) -> None:
+        await connection.begin()
+        for piece in pieces:
+            if gap:
+                await asyncio.sleep(gap)
+            await connection.chunk(piece)
+        await connection.finish()
+
+    return script
+
+
+def whole(body: bytes, content_type: str = "application/json", status: str = "200 OK") -> Script:
+    """A script that answers with one body of declared length."""
+
+    async def script(connection: Connection) -> None:
+        await connection.begin(
+            f"Content-Length: {len(body)}", status=status, content_type=content_type
+        )
+        await connection.send(body)
+
+    return script

@@ -1,0 +1,741 @@
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import corpus
+import httpx
+import openai
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
+
+from llm_proxy import dialects, framing
+from llm_proxy.dialects import Answer
+from llm_proxy.dialects.openai_chat import OpenAIChat
+from llm_proxy.exchange import Head, Request
+from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from openai.types.chat import ChatCompletion
+
+DIALECT = OpenAIChat()
+
+TEXT = b"""\
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,\
+"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{"content":"Hel"},"logprobs":null,"finish_reason":null}],\
+"usage":null}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{"content":"lo"},"logprobs":null,"finish_reason":null}],"usage":null}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}],"usage":null}
+
+data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11,\
+"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":3},\
+"completion_tokens_details":{"reasoning_tokens":1}}}
+
+data: [DONE]
+
+"""
+"""The minimal text stream, with every count that OpenAI gives."""
+
+TOOLS = b"""\
+data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{"role":"assistant","content":null,"refusal":null},"logprobs":null,\
+"finish_reason":null}]}
+
+data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_a","type":"function",\
+"function":{"name":"get_weather","arguments":""}}]},"logprobs":null,"finish_reason":null}]}
+
+data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"city\\":"}}]},\
+"logprobs":null,"finish_reason":null}]}
+
+data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\\"Rome\\"}"}}]},\
+"logprobs":null,"finish_reason":null}]}
+
+data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_b","type":"function",\
+"function":{"name":"get_weather","arguments":""}}]},"logprobs":null,"finish_reason":null}]}
+
+data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":\
+"{\\"city\\":\\"Oslo\\"}"}}]},"logprobs":null,"finish_reason":null}]}
+
+data: {"id":"chatcmpl-2","object":"chat.completion.chunk","created":1700000000,"model":"gpt-5",\
+"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}]}
+
+data: [DONE]
+
+"""
+"""The minimal stream of two parallel calls."""
+
+DONE = b"data: [DONE]\n\n"
+
+
+def asked(path: str = "/v1/chat/completions", method: str = "POST", **body: Any) -> Request:
+    return Request(method, path, "", (), json.dumps(body).encode())
+
+
+def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
+    headers = (("Content-Type", content_type),) if content_type else ()
+    return Head(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
+
+
+def streamed(body: bytes) -> Answer:
+    return Answer(head(), "sse", framing.messages("sse", body))
+
+
+def whole(body: bytes, status: int = 200) -> Answer:
+    return Answer(head(status, "application/json"), "whole", framing.messages("whole", body))
+
+
+def document(**fields: Any) -> Answer:
+    return whole(json.dumps(fields).encode())
+
+
+def chunk(*choices: dict[str, Any], **fields: Any) -> bytes:
+    return b"data: " + json.dumps({"choices": choices, **fields}).encode() + b"\n\n"
+
+
+def says(text: str, finish: str | None = None, index: int = 0) -> bytes:
+    return chunk({"index": index, "delta": {"content": text}, "finish_reason": finish})
+
+
+def test_the_dialect_is_found_under_its_name() -> None:
+    assert dialects.named("openai-chat").name == "openai-chat"
+    assert dialects.find(asked()).name == "openai-chat"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/chat/completions",
+        "/chat/completions",
+        "/api/v1/chat/completions",
+        "/openai/v1/chat/completions",
+        "/openai/deployments/gpt-4o/chat/completions",
+        "/v1beta/openai/chat/completions",
+        "/client/v4/accounts/0/ai/v1/chat/completions",
+    ],
+)
+def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
+    assert DIALECT.claims(asked(path))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", "/v1/chat/completions", id="the list of stored completions"),
+        pytest.param("POST", "/v1/chat/completions/chatcmpl-1", id="a stored completion"),
+        pytest.param("POST", "/v1/completions", id="legacy completions"),
+        pytest.param("POST", "/v1/responses", id="responses"),
+    ],
+)
+def test_what_is_not_a_chat_is_left_to_others(method: str, path: str) -> None:
+    assert not DIALECT.claims(asked(path, method))
+
+
+@pytest.mark.parametrize(
+    ("request_", "model"),
+    [
+        pytest.param(asked(model="gpt-5"), "gpt-5", id="in the body"),
+        pytest.param(
+            asked("/openai/deployments/my%20gpt/chat/completions"), "my gpt", id="Azure deployment"
+        ),
+        pytest.param(
+            asked("/openai/deployments/a/chat/completions", model="b"), "b", id="body before path"
+        ),
+        pytest.param(asked(), "", id="none"),
+        pytest.param(Request("POST", "/", "", (), b"\xff not JSON"), "", id="unreadable"),
+    ],
+)
+def test_the_model_is_found(request_: Request, model: str) -> None:
+    assert DIALECT.model(request_) == model
+
+
+@pytest.mark.parametrize(
+    ("body", "streams"),
+    [({"stream": True}, True), ({"stream": False}, False), ({}, False), ({"stream": "yes"}, False)],
+)
+def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: bool) -> None:
+    assert DIALECT.streams(asked(**body)) is streams
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "stream", "expected"),
+    [
+        pytest.param(200, "text/event-stream; charset=utf-8", True, "sse", id="a stream"),
+        pytest.param(200, "text/event-stream;charset=UTF-8", False, "sse", id="unasked stream"),
+        pytest.param(200, "application/json", True, "whole", id="a document in place of a stream"),
+        pytest.param(200, "application/json", False, "whole", id="a document"),
+        pytest.param(200, "", True, "sse", id="a stream without a type"),
+        pytest.param(200, "", False, "whole", id="a document without a type"),
+        pytest.param(400, "text/event-stream", True, "whole", id="an error labelled as a stream"),
+        pytest.param(502, "text/html", True, "whole", id="a gateway's page"),
+    ],
+)
+def test_status_and_content_type_choose_the_framing(
+    status: int, content_type: str, stream: bool, expected: str
+) -> None:
+    assert DIALECT.framing(asked(stream=stream), head(status, content_type)) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(TEXT, "[DONE]", id="the usual end"),
+        pytest.param(TEXT.rstrip(), "[DONE]", id="DONE without a line end"),
+        pytest.param(TEXT.replace(b"\n", b"\r\n"), "[DONE]", id="CRLF"),
+        pytest.param(says("Hi", "stop"), "every choice finished", id="no DONE, one choice"),
+        pytest.param(
+            says("a", index=1) + says("b", "stop") + says("c", "length", index=1),
+            "every choice finished",
+            id="no DONE, two choices",
+        ),
+        pytest.param(
+            says("Hi", "stop") + says(""), "every choice finished", id="a delta after the finish"
+        ),
+        pytest.param(
+            says("Hi") + b'data: {"error":{"message":"Overloaded","type":"server_error"}}\n\n',
+            "in-band error: Overloaded",
+            id="an error in place of a chunk",
+        ),
+        pytest.param(
+            says("Hi") + chunk(error={"code": 400, "message": "Token limit\nreached"}),
+            "in-band error: Token limit reached",
+            id="an error beside empty choices",
+        ),
+        pytest.param(
+            says("Hi") + b'event: error\ndata: {"message":"no tool call"}\n\n',
+            "in-band error: no tool call",
+            id="an event named error",
+        ),
+        pytest.param(
+            says("Hi") + b"event: error\ndata: upstream gone\n\n",
+            "in-band error: upstream gone",
+            id="an event named error that is not JSON",
+        ),
+        pytest.param(
+            says("Hi") + b'error: {"detail":"x","error":{"message":"failed to decode"}}\n\n',
+            "in-band error: failed to decode",
+            id="an error line that is no SSE",
+        ),
+        pytest.param(
+            says("Hi") + b"error: out of memory\n\n",
+            "in-band error: out of memory",
+            id="an error line in words",
+        ),
+        pytest.param(
+            says("Hi") + b'data: {"object":"error","message":"bad","code":400}\n\n',
+            "in-band error: bad",
+            id="vLLM's flat error",
+        ),
+        pytest.param(
+            b'{"error":{"message":"blocked"}}', "in-band error: blocked", id="no SSE at all"
+        ),
+    ],
+)
+def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
+    judgement = DIALECT.judge(streamed(body))
+    assert (judgement.whole, judgement.reason, judgement.proven) == (True, reason, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(b"", "empty stream", id="nothing"),
+        pytest.param(b"\n\n", "empty stream", id="blank lines"),
+        pytest.param(b": PROCESSING\n\n", "no [DONE], no choice", id="comments only"),
+        pytest.param(b"data: [DON", "no [DONE], no choice", id="half a DONE"),
+        pytest.param(b"<html>busy</html>", "no [DONE], no choice", id="a page"),
+        pytest.param(says("Hi"), "no [DONE], choice 0 unfinished", id="cut"),
+        pytest.param(says("[DONE]"), "no [DONE], choice 0 unfinished", id="DONE as text"),
+        pytest.param(says("Hi", ""), "no [DONE], choice 0 unfinished", id="empty finish_reason"),
+        pytest.param(
+            says("Hi") + chunk(error=None), "no [DONE], choice 0 unfinished", id="error: null"
+        ),
+        pytest.param(
+            says("Hi") + says("", "stop")[:-9],
+            "no [DONE], choice 0 unfinished",
+            id="cut inside the finish",
+        ),
+        pytest.param(
+            says("a", "stop") + says("b", index=1) + says("c", index=2),
+            "no [DONE], choice 1, 2 unfinished",
+            id="one of three finished",
+        ),
+    ],
+)
+def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
+    judgement = DIALECT.judge(streamed(body))
+    assert (judgement.whole, judgement.reason) == (False, reason)
+
+
+@given(st.integers(0, len(TEXT) - 1))
+def test_no_cut_before_the_finish_is_called_whole(cut: int) -> None:
+    said_all = TEXT.index(b'"finish_reason":"stop"}],"usage":null}') + len(
+        b'"finish_reason":"stop"}],"usage":null}'
+    )
+    assert DIALECT.judge(streamed(TEXT[:cut])).whole is (cut >= said_all)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_whole", "reason"),
+    [
+        pytest.param(whole(b'\n\n {"choices":[]}'), True, "JSON body", id="a document"),
+        pytest.param(whole(b'{"choices":[{"mess'), False, "body is not JSON", id="a cut document"),
+        pytest.param(whole(b"<html></html>"), False, "body is not JSON", id="a page"),
+        pytest.param(whole(b""), False, "empty body", id="nothing"),
+        pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
+        pytest.param(whole(b"", 401), True, "HTTP 401", id="an error without a body"),
+    ],
+)
+def test_a_body_is_whole_when_it_parses_or_reports_an_error(
+    answer: Answer, is_whole: bool, reason: str
+) -> None:
+    judgement = DIALECT.judge(answer)
+    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+
+
+def test_a_text_stream_becomes_a_turn() -> None:
+    assert DIALECT.turns(streamed(TEXT)) == (
+        Turn(
+            parts=(Text("Hello"),),
+            finish=Finish.STOP,
+            finish_raw="stop",
+            usage=Usage(input=9, output=2, total=11, cache_read=4, cache_write=3, reasoning=1),
+            id="chatcmpl-1",
+            model="gpt-5",
+        ),
+    )
+
+
+def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
+    assert DIALECT.turns(streamed(TOOLS)) == (
+        Turn(
+            parts=(
+                ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
+                ToolCall("call_b", "get_weather", '{"city":"Oslo"}'),
+            ),
+            finish=Finish.TOOL_CALLS,
+            finish_raw="tool_calls",
+            id="chatcmpl-2",
+            model="gpt-5",
+        ),
+    )
+
+
+def test_a_document_becomes_a_turn() -> None:
+    answer = document(
+        id="chatcmpl-5",
+        model="gpt-5",
+        choices=[
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": "Hello", "refusal": None},
+                "finish_reason": "length",
+            }
+        ],
+        usage={"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+        service_tier="default",
+        system_fingerprint="fp_1",
+    )
+    assert DIALECT.turns(answer) == (
+        Turn(
+            parts=(Text("Hello"),),
+            finish=Finish.LENGTH,
+            finish_raw="length",
+            usage=Usage(input=9, output=2, total=11),
+            id="chatcmpl-5",
+            model="gpt-5",
+            metadata=(("system_fingerprint", "fp_1"), ("service_tier", "default")),
+        ),
+    )
+
+
+def test_each_choice_is_a_turn_and_all_share_the_usage_chunk() -> None:
+    body = (
+        says("b1", index=1)
+        + says("a1")
+        + says("b2", "length", index=1)
+        + says("a2", "stop")
+        + chunk(usage={"total_tokens": 7})
+        + DONE
+    )
+    turns = DIALECT.turns(streamed(body))
+    assert [(turn.text, turn.finish) for turn in turns] == [
+        ("a1a2", Finish.STOP),
+        ("b1b2", Finish.LENGTH),
+    ]
+    assert [turn.usage for turn in turns] == [Usage(total=7)] * 2
+
+
+def test_choices_without_an_index_go_by_their_place() -> None:
+    body = chunk({"delta": {"content": "a"}}, {"delta": {"content": "b"}})
+    assert [turn.text for turn in DIALECT.turns(streamed(body * 2))] == ["aa", "bb"]
+
+
+def test_azures_opening_chunk_is_no_choice_and_no_name() -> None:
+    preamble = chunk(id="", model="", object="", prompt_filter_results=[{"prompt_index": 0}])
+    (turn,) = DIALECT.turns(streamed(preamble + TEXT))
+    assert (turn.text, turn.id, turn.model) == ("Hello", "chatcmpl-1", "gpt-5")
+
+
+@pytest.mark.parametrize(
+    ("raw", "finish"),
+    [
+        ("stop", Finish.STOP),
+        ("eos", Finish.STOP),
+        ("length", Finish.LENGTH),
+        ("model_length", Finish.CONTEXT_FULL),
+        ("tool_calls", Finish.TOOL_CALLS),
+        ("function_call", Finish.TOOL_CALLS),
+        ("content_filter", Finish.CONTENT_FILTER),
+        ("error", Finish.ERROR),
+        ("abort", Finish.OTHER),
+    ],
+)
+def test_finish_reasons_have_common_words(raw: str, finish: Finish) -> None:
+    (turn,) = DIALECT.turns(streamed(says("Hi", raw)))
+    assert (turn.finish, turn.finish_raw) == (finish, raw)
+
+
+@pytest.mark.parametrize("raw", ["", None])
+def test_an_empty_finish_reason_is_none(raw: str | None) -> None:
+    (turn,) = DIALECT.turns(streamed(says("Hi", raw)))
+    assert (turn.finish, turn.finish_raw) == (None, "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "usage"),
+    [
+        pytest.param(
+            {"usage": {"prompt_tokens": 1.0, "completion_tokens": True}},
+            Usage(input=1),
+            id="whole floats count, booleans do not",
+        ),
+        pytest.param(
+            {"usage": {"prompt_cache_hit_tokens": 5, "prompt_tokens_details": {}}},
+            Usage(cache_read=5),
+            id="DeepSeek",
+        ),
+        pytest.param(
+            {"usage": {"cache_read_input_tokens": 5, "cache_creation_input_tokens": 6}},
+            Usage(cache_read=5, cache_write=6),
+            id="Anthropic's words through a gateway",
+        ),
+        pytest.param(
+            {"x_groq": {"usage": {"total_tokens": 3}}}, Usage(total=3), id="Groq's agents"
+        ),
+        pytest.param(
+            {"choices": [{"delta": {}, "usage": {"total_tokens": 3}}]},
+            Usage(total=3),
+            id="Moonshot's choices",
+        ),
+        pytest.param({"usage": None}, None, id="null"),
+        pytest.param({"usage": []}, None, id="not an object"),
+    ],
+)
+def test_usage_is_read_wherever_a_provider_puts_it(
+    fields: dict[str, Any], usage: Usage | None
+) -> None:
+    body = says("Hi") + b"data: " + json.dumps(fields).encode() + b"\n\n"
+    (turn,) = DIALECT.turns(streamed(body))
+    assert turn.usage == usage
+
+
+def test_the_last_usage_counts_where_every_chunk_carries_one() -> None:
+    body = chunk({"delta": {}}, usage={"total_tokens": 1}) + chunk(usage={"total_tokens": 2})
+    assert DIALECT.turns(streamed(body))[0].usage == Usage(total=2)
+
+
+def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
+    error = {"message": "Overloaded", "type": "server_error", "param": None, "code": 503}
+    (turn,) = DIALECT.turns(streamed(says("Hi") + chunk(error=error)))
+    assert turn.text == "Hi"
+    assert turn.finish is None
+    assert turn.failure == Failure("Overloaded", "server_error", "503")
+
+
+def test_an_error_in_place_of_an_answer_is_a_turn() -> None:
+    (turn,) = DIALECT.turns(streamed(b'data: {"error":{"message":"no"}}\n\n'))
+    assert turn == Turn((), failure=Failure("no"))
+
+
+def test_an_error_of_one_choice_is_that_choices() -> None:
+    body = says("a", "stop") + chunk(
+        {"index": 1, "delta": {}, "finish_reason": "error", "error": {"code": 502, "message": "x"}}
+    )
+    first, second = DIALECT.turns(streamed(body))
+    assert first.failure is None
+    assert (second.finish, second.failure) == (Finish.ERROR, Failure("x", code="502"))
+
+
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [
+        pytest.param(
+            b'{"error":{"message":"m","type":"t","param":null,"code":"c"}}',
+            Failure("m", "t", "c"),
+            id="OpenAI",
+        ),
+        pytest.param(
+            b'{"error":{"code":429}}', Failure('{"code":429}', code="429"), id="code only"
+        ),
+        pytest.param(
+            b'{"object":"error","message":"m","type":"t","code":"1500"}',
+            Failure("m", "t", "1500"),
+            id="Mistral",
+        ),
+        pytest.param(b'{"detail":"Unauthorized"}', Failure("Unauthorized"), id="FastAPI"),
+        pytest.param(b'{"detail":[{"loc":1}]}', Failure('[{"loc":1}]'), id="FastAPI's validation"),
+        pytest.param(b'{"error":"nope"}', Failure("nope"), id="in words"),
+        pytest.param(b"<html></html>", Failure("HTTP 502 Bad Gateway"), id="a gateway's page"),
+        pytest.param(b"", Failure("HTTP 502 Bad Gateway"), id="nothing"),
+    ],
+)
+def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
+    assert DIALECT.turns(whole(body, 502)) == (Turn((), failure=failure),)
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"choices":null}', b'{"hello":1}', b"<"])
+def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
+    assert DIALECT.turns(whole(body)) == ()
+
+
+def test_perplexity_sends_delta_and_message_side_by_side() -> None:
+    def both(delta: str, message: str) -> dict[str, Any]:
+        return {"delta": {"content": delta}, "message": {"content": message}}
+
+    assert DIALECT.turns(document(choices=[both("", "1 2")]))[0].text == "1 2"
+    body = chunk(both("1", "1")) + chunk(both(" 2", "1 2"))
+    assert DIALECT.turns(streamed(body))[0].text == "1 2"
+
+
+def test_a_chunk_that_cannot_be_read_is_left_out() -> None:
+    body = says("a") + b'data: {"choices":[{"del\n\n' + b"data: \xff\n\n" + says("b")
+    assert DIALECT.turns(streamed(body))[0].text == "ab"
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(
+    "id model usage error object choices index delta message finish_reason content type text "
+    "thinking reasoning reasoning_content reasoning_details summary data signature refusal "
+    "tool_calls function custom name arguments function_call audio images image_url url "
+    "annotations url_citation start_index x_groq prompt_tokens_details detail".split()
+)
+DOCUMENTS = st.recursive(
+    JSON,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=5),
+    max_leaves=30,
+)
+
+
+@given(st.lists(st.dictionaries(KEYS, DOCUMENTS)), st.sampled_from([200, 400]))
+def test_documents_of_any_shape_are_judged_and_read(
+    documents: list[dict[str, Any]], status: int
+) -> None:
+    body = b"".join(b"data: " + json.dumps(it).encode() + b"\n\n" for it in documents)
+    for answer in (streamed(body), whole(body[6:-2], status)):
+        assert DIALECT.judge(answer).reason
+        for turn in DIALECT.turns(answer):
+            assert turn.text.encode().decode() == turn.text
+
+
+@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
+def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
+    answer = Answer(head(), name, messages)
+    assert DIALECT.judge(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+
+
+def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
+    body = DIALECT.error(424, "cassette_not_found", "no cassette for this request")
+    with _client(424, "application/json", body) as client, pytest.raises(openai.APIError) as raised:
+        client.chat.completions.create(model="m", messages=[])
+    assert "no cassette for this request" in str(raised.value)
+    assert (raised.value.type, raised.value.code) == ("cassette_not_found",) * 2
+
+
+@pytest.mark.parametrize("body", [TEXT, TOOLS], ids=["text", "tools"])
+def test_the_sdk_reads_the_golden_streams_alike(body: bytes) -> None:
+    with _client(200, "text/event-stream", body) as client:
+        theirs = _accumulated(client)
+    assert _of_turns(DIALECT.turns(streamed(body))) == _of_sdk(theirs)
+
+
+def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, headers={"content-type": content_type}, content=body)
+
+    return openai.OpenAI(
+        api_key="none",
+        base_url="http://127.0.0.1/v1",
+        max_retries=0,
+        http_client=httpx.Client(transport=httpx.MockTransport(answer)),
+    )
+
+
+def _accumulated(client: openai.OpenAI) -> ChatCompletion:
+    """What the SDK's own accumulation makes of a stream; it objects to some finish reasons."""
+    state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
+    for it in client.chat.completions.create(model="m", messages=[], stream=True):
+        try:
+            state.handle_chunk(it)
+        except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError):
+            continue
+    return state.current_completion_snapshot
+
+
+Said = tuple[object, ...]
+"""Text, refusal, calls, finish: what a turn and the SDK's choice can be compared by."""
+
+
+def _of_turns(turns: tuple[Turn, ...]) -> list[Said]:
+    return [
+        (
+            turn.text,
+            "".join(it.text for it in turn.parts if isinstance(it, Refusal)),
+            [(it.name, it.arguments) for it in turn.parts if isinstance(it, ToolCall)],
+            turn.finish_raw,
+        )
+        for turn in turns
+    ]
+
+
+def _of_sdk(completion: ChatCompletion) -> list[Said]:
+    return [
+        (
+            choice.message.content or "",
+            choice.message.refusal or "",
+            list(_calls(choice.message)),
+            choice.finish_reason or "",
+        )
+        for choice in completion.choices
+    ]
+
+
+def _calls(message: Any) -> Iterator[tuple[str, str]]:
+    called = message.function_call
+    if called and (called.name or called.arguments):
+        yield called.name, called.arguments
+    for call in message.tool_calls or ():
+        yield call.function.name, call.function.arguments or ""
+
+
+CHATS = ("openai.chat.sse", "openai.chat.json")
+needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
+
+
+def _answer(row: corpus.Row) -> Answer:
+    name = DIALECT.framing(row.request, row.head)
+    return Answer(row.head, name, framing.messages(name, row.body))
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_every_real_chat_is_claimed_judged_whole_and_read() -> None:
+    chats = [row for row in corpus.rows() if row.wire in CHATS]
+    assert len(chats) > 400
+    for row in chats:
+        answer = _answer(row)
+        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert answer.framing == ("sse" if row.wire == "openai.chat.sse" else "whole"), row.id
+        assert DIALECT.judge(answer).whole, row.id
+        assert DIALECT.model(row.request), row.id
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_real_chats_without_done_are_whole_for_other_reasons() -> None:
+    streams = [row for row in corpus.rows() if row.wire == "openai.chat.sse"]
+    reasons = {row.id: DIALECT.judge(_answer(row)).reason for row in streams}
+    finished = {row for row, reason in reasons.items() if reason == "every choice finished"}
+    failed = {row for row, reason in reasons.items() if reason.startswith("in-band error")}
+    assert finished == {
+        "45bac3d1b48344d1",  # Hugging Face
+        "532cea798a6cc190",  # GPUStack
+        "6e62cbc8e585a97e",  # Perplexity
+        "75c0fe7348055a3e",  # Hugging Face
+        "dfae2e1008201759",  # Perplexity
+    }
+    assert failed == {
+        "8e947bc80e736f76",  # Groq: event: error
+        "9e866a6389da0871",  # Groq: event: error
+        "d2b3e059494a97d3",  # GPUStack: a line `error: {...}`
+    }
+    assert set(reasons.values()) - {reasons[row] for row in finished | failed} == {"[DONE]"}
+
+
+SDK_READS_OTHERWISE = {
+    "0b943ec38ba3b57f": "Mistral's blocks stay a list in the SDK's content",
+    "5aeff3a785a737f8": "Mistral's blocks stay a list in the SDK's content",
+    "6abf31aab3c34ecc": "the SDK adds a string to Mistral's list and loses its first letter",
+    "716ec6554a82e9d8": "Cloudflare's content is an object, which a turn spells as JSON",
+    "93df9c400015df37": "Cloudflare's content is an object, which a turn spells as JSON",
+    "0a4ddfd1d696c8ce": "Cloudflare's content is an object, which a turn spells as JSON",
+}
+SDK_CANNOT_READ = {
+    "8e947bc80e736f76": "raises Groq's error",
+    "9e866a6389da0871": "raises Groq's error",
+    "d46e6c7cd7090593": "raises OpenRouter's error",
+    "f95371acc5da385b": "annotations without an index",
+    "829e198500e8ee68": "JSON without choices",
+    "963631185ff985df": "a filtered choice without a message",
+}
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_the_sdk_understands_every_real_chat_as_we_do() -> None:
+    otherwise, unreadable = set(), set()
+    for row in corpus.rows():
+        if row.wire not in CHATS or row.status != 200:
+            continue
+        with _client(200, _content_type(row), row.body) as client:
+            try:
+                if row.wire == "openai.chat.sse":
+                    theirs = _of_sdk(_accumulated(client))
+                else:
+                    theirs = _of_sdk(client.chat.completions.create(model="m", messages=[]))
+            except (openai.APIError, RuntimeError, TypeError, AttributeError):
+                unreadable.add(row.id)
+                continue
+        if theirs != _of_turns(DIALECT.turns(_answer(row))):
+            otherwise.add(row.id)
+    assert otherwise == SDK_READS_OTHERWISE.keys()
+    assert unreadable == SDK_CANNOT_READ.keys()
+
+
+def _content_type(row: corpus.Row) -> str:
+    return next(value for name, value in row.head.headers if name.lower() == "content-type")
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_what_the_sdk_cannot_read_is_read_here() -> None:
+    rows = {row.id: row for row in corpus.rows() if row.id in SDK_CANNOT_READ}
+    (blocked,) = DIALECT.turns(_answer(rows["963631185ff985df"]))
+    assert (blocked.parts, blocked.finish) == ((), Finish.CONTENT_FILTER)
+    (cited,) = DIALECT.turns(_answer(rows["f95371acc5da385b"]))
+    assert len([it for part in cited.parts if isinstance(part, Text) for it in part.citations]) == 5
+    (limited,) = DIALECT.turns(_answer(rows["d46e6c7cd7090593"]))
+    assert limited.failure == Failure("Token limit reached", code="400")
+    assert [type(part) for part in limited.parts] == [Reasoning]
