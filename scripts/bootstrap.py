@@ -4,14 +4,14 @@
     venv = bootstrap.environment("scripts/test", "dev")     and what its tests need
 
 It is for a machine with nothing but Python 3.11 and pip: standard library only, no root, nothing
-written outside the checkout.  All of it lies in two folders that are free to delete:
+kept outside the checkout but pip's own cache.  All of it lies in two folders, free to delete:
 
     .venv/     the environment
     .tools/    uv and its cache, the lock, temporary files, the log of the last set-up
 
 Two rules keep a set-up that was killed, or met another one, from harm.  An environment is believed
-only by its stamp, which is written last.  Who builds holds the lock, and so do the programs it
-runs: killing the launcher alone does not let the next one in beside an installer still at work.
+only by its stamp, which is written last.  Who builds holds a lock, and the programs it runs hold it
+too: killing the launcher alone does not let the next one in beside an installer still at work.
 """
 
 from __future__ import annotations
@@ -22,30 +22,25 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
 import installers
-from installers import Installer
+from installers import CommandFailed, Say, Workshop
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-_MARK: Final = "made-by-llm-proxy-scripts"
-
-Say = Callable[[str], None]
+_OURS: Final = "made-by-llm-proxy-scripts"
+"""The file that says of an environment that these scripts made it and may delete it."""
 
 
 class SetupError(Exception):
     """Why there is no environment, and what to do about it, in one sentence."""
-
-
-class CommandFailed(Exception):
-    """A program ended badly; the message is what it said last of the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +48,15 @@ class Checkout:
     """The paths of one checkout."""
 
     root: Path
-    venv: Path = field(init=False)
-    tools: Path = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "venv", self.root / ".venv")
-        object.__setattr__(self, "tools", self.root / ".tools")
+    @property
+    def venv(self) -> Path:
+        """The environment."""
+        return self.root / ".venv"
 
     @property
     def python(self) -> Path:
-        """The environment's own interpreter."""
+        """The environment's interpreter."""
         return self.venv / "bin" / "python"
 
     @property
@@ -71,16 +65,16 @@ class Checkout:
         return self.venv / "setup-stamp.json"
 
     @property
-    def log(self) -> Path:
-        """Everything that the programs of the last set-up said."""
-        return self.tools / "setup.log"
+    def tools(self) -> Path:
+        """What the set-up keeps for itself."""
+        return self.root / ".tools"
 
 
 def environment(launcher: str, *extras: str) -> Path:
-    """The folder of an environment that has these extras, made or mended where it must be.
+    """The folder of an environment that has these extras, made where it does not stand.
 
-    `launcher` is the name that the progress lines on stderr begin with.  Ends the program where
-    there can be no environment: one sentence, exit code 2; 128 + n after signal n.
+    Progress goes to stderr, each line with the launcher's name before it.  Where there can be no
+    environment the program ends: with a sentence and code 2, or with 128 + n after signal n.
     """
 
     def say(line: str) -> None:
@@ -98,60 +92,65 @@ def environment(launcher: str, *extras: str) -> Path:
         say(str(error))
         sys.exit(2)
     except OSError as error:
-        say(f"cannot set up {checkout.venv}: {error}; it needs a folder and a disk to write to")
+        say(f"cannot make {checkout.venv}: {error}; is the checkout yours, and the disk not full?")
         sys.exit(2)
     return checkout.venv
 
 
 def ensure(checkout: Checkout, extras: frozenset[str], say: Say) -> None:
-    """Make the environment have these extras.  Raises `SetupError`, `OSError`."""
-    if (standing(checkout) or frozenset()) >= extras and standing(checkout) is not None:
+    """Make the environment have these extras.  Raises `SetupError` and `OSError`."""
+    if _satisfies(standing(checkout), extras):
         return
     checkout.tools.mkdir(exist_ok=True)
     with _locked(checkout.tools / "lock", say) as lock:
-        have = standing(checkout)  # who held the lock may have done our work
-        if have is None or not have >= extras:
-            Builder(checkout, say, lock).build(extras, have)
+        have = standing(checkout)  # who held the lock before may have done our work
+        if not _satisfies(have, extras):
+            workshop = Workshop(checkout.root, checkout.tools, lock)
+            _build(checkout, workshop, (have, extras), say)
+
+
+def _satisfies(have: frozenset[str] | None, extras: frozenset[str]) -> bool:
+    return have is not None and have >= extras
 
 
 def standing(checkout: Checkout) -> frozenset[str] | None:
     """The extras that the environment has; None where it is not to be believed."""
     try:
         stamp = json.loads(checkout.stamp.read_bytes())
-        whole = stamp["of"] == fingerprint(checkout) and contents(checkout).issuperset(stamp["holds"])
-        extras = frozenset(stamp["extras"])
+        extras, of, holds = frozenset(stamp["extras"]), stamp["of"], frozenset(stamp["holds"])
+        whole = of == fingerprint(checkout) and holds <= contents(checkout)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return extras if whole and os.access(checkout.python, os.X_OK) else None
 
 
 def fingerprint(checkout: Checkout) -> dict[str, str]:
-    """What an environment is made of; another fingerprint asks for another environment."""
-    parts = (checkout.root / "pyproject.toml", Path(__file__), Path(installers.__file__))
+    """What an environment is made of: where this differs, it is another environment."""
+    sources = (checkout.root / "pyproject.toml", Path(__file__), Path(installers.__file__))
     version = ".".join(map(str, sys.version_info[:3]))
     return {
-        "sources": hashlib.sha256(b"\0".join(part.read_bytes() for part in parts)).hexdigest(),
+        "sources": hashlib.sha256(b"\0".join(map(Path.read_bytes, sources))).hexdigest(),
         "python": f"{sys.implementation.cache_tag} {version} of {sys.base_prefix}",
-        "root": str(checkout.root),  # scripts in an environment name it by its absolute path
+        "root": str(checkout.root),  # the scripts of an environment hold its absolute path
     }
 
 
-def contents(checkout: Checkout) -> set[str]:
-    """The names at the top of the environment: cheap to list, and enough to see a package gone."""
+def contents(checkout: Checkout) -> frozenset[str]:
+    """The names at the top of the environment: soon listed, and they show a package gone."""
     folders = (checkout.venv / "bin", *checkout.venv.glob("lib/python*/site-packages"))
     names = (f"{folder.name}/{name}" for folder in folders for name in os.listdir(folder))
-    return {name for name in names if not name.endswith((".dist-info", "__pycache__"))}
+    return frozenset(name for name in names if not name.endswith((".dist-info", "__pycache__")))
 
 
 @contextmanager
 def _locked(path: Path, say: Say) -> Iterator[int]:
-    """Hold the lock of the checkout; its descriptor is for the programs that share it."""
+    """Hold the lock of the checkout; yields its descriptor."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("waiting for another launcher that is setting up .venv")
+            say("waiting for another launcher that is making .venv")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock
     finally:
@@ -164,33 +163,92 @@ def _terminated(number: int, _frame: object) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """Makes the environment, while it holds the lock."""
+    """Makes the environment, while the lock is held."""
 
     checkout: Checkout
+    workshop: Workshop
     say: Say
-    lock: int
 
     def build(self, extras: frozenset[str], have: frozenset[str] | None) -> None:
         """Install with one installer after the other until one succeeds, and stamp the result.
 
-        `have` are the extras that are there and to be kept; None makes the environment anew.
-        Raises `SetupError`.
+        `have` are the extras that stand: they are kept and added to, for programs may be running
+        there.  None makes the environment from nothing.  Raises `SetupError`.
         """
         began = time.monotonic()
-        self._sweep()
-        reason = ""
-        for installer in installers.usable(self.checkout.tools, self.run, self.say):
-            wanted = installers.requirements(self.checkout.root, extras, complete=have is None)
+        failure = "none was found"
+        self.workshop.clear()
+        for installer in installers.usable(self.workshop, self.say):
             self.say(f"{'making' if have is None else 'extending'} .venv with {installer.name}")
-            self._lay(anew=have is None)
             try:
-                self.run(*installer.command(self.checkout.python), *wanted, **installer.environ)
+                if have is None:
+                    self._make(installer, extras)
+                else:
+                    self._extend(installer, extras | have)
             except CommandFailed as failed:
-                reason = str(failed)
-                self.say(f"{installer.name} could not install: {reason}")
-                have = None
+                failure = f"{installer.name} says: {failed}"
+                self.say(f"it failed; {failure}")
+                have = standing(self.checkout)
             else:
-                self._stamp(extras | (have or frozenset()))
                 self.say(f".venv is ready after {time.monotonic() - began:.0f} s")
                 return
-        raise SetupError(self._advice(reason))
+        raise SetupError(self._advice(failure))
+
+    def _make(self, installer: Installer, extras: frozenset[str]) -> None:
+        venv = self.checkout.venv
+        self._set_aside()
+        venv.mkdir()
+        (venv / _OURS).touch()
+        python = installers.base_python()
+        self.workshop.run(python, "-m", "venv", "--without-pip", "--prompt=llm-proxy", venv)
+        names = f"[{','.join(sorted(extras))}]" if extras else ""
+        self._install(installer, ("--editable", f".{names}"))
+        self._stamp(extras)
+
+    def _extend(self, installer: Installer, extras: frozenset[str]) -> None:
+        """Add packages, the program itself left alone.  A failure that changed nothing harms not."""
+        project = tomllib.loads((self.checkout.root / "pyproject.toml").read_text())["project"]
+        optional = project.get("optional-dependencies", {})
+        wanted = [*project["dependencies"], *(one for name in extras for one in optional[name])]
+        stamp, names = self.checkout.stamp.read_bytes(), contents(self.checkout)
+        self.checkout.stamp.unlink()
+        try:
+            self._install(installer, wanted)
+        except CommandFailed:
+            if contents(self.checkout) == names:
+                _write_whole(self.checkout.stamp, stamp)
+            raise
+        self._stamp(extras)
+
+    def _install(self, installer: Installer, packages: Sequence[str]) -> None:
+        command = installer.command(self.checkout.python)
+        self.workshop.run(*command, *packages, **installer.environ)
+
+    def _stamp(self, extras: frozenset[str]) -> None:
+        holds = sorted(name for name in contents(self.checkout) if not _fleeting(name))
+        stamp = {"of": fingerprint(self.checkout), "extras": sorted(extras), "holds": holds}
+        _write_whole(self.checkout.stamp, json.dumps(stamp, indent=1).encode())
+
+    def _set_aside(self) -> None:
+        """Put what lies in the place of the environment elsewhere, and delete it if it is ours."""
+        venv = self.checkout.venv
+        if not os.path.lexists(venv):
+            return
+        if (venv / _OURS).exists():
+            venv.rename(self.workshop.temporary / "old-venv")
+            self.workshop.clear()
+            return
+        aside = next(path for n in count(1) if not (path := venv.with_name(f".venv-{n}")).exists())
+        venv.rename(aside)
+        self.say(f"the .venv that lay here is not of our making: kept as {aside.name}")
+
+    def _advice(self, failure: str) -> str:
+        if failure == "none was found":
+            return (
+                f"{installers.base_python()} has no pip, and no uv is on PATH: install one of "
+                "them (on Debian, as root: apt install python3-pip) and run this again"
+            )
+        return (
+            f"cannot install the packages that pyproject.toml names ({failure}); see that pip "
+            f"reaches its index, then run this again; {self.workshop.log} has the whole output"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
@@ -71,29 +72,31 @@ async def _response(reader: asyncio.StreamReader, *, bodiless: bool) -> Raw:
         line, *fields = head.decode("latin-1").split("\r\n")
         _, status, raw.reason = line.split(" ", 2)
         raw.status = int(status)
-        raw.headers = [
-            (name, value.strip()) for name, _, value in (it.partition(":") for it in fields if it)
-        ]
-        if bodiless or raw.status in {204, 304}:
-            return raw
-        if raw.header("transfer-encoding") == "chunked":
-            while size := int(await reader.readuntil(b"\r\n"), 16):
-                raw.chunks.append((await reader.readexactly(size + 2))[:-2])
-                raw.times.append(now())
-            await reader.readexactly(2)
-            return raw
-        declared = raw.header("content-length")
-        left = int(declared) if declared is not None else None
-        while left is None or left > 0:
-            piece = await reader.read(65536 if left is None else min(left, 65536))
-            if not piece:
-                raw.how = "clean" if left is None else "fin"
-                return raw
-            raw.chunks.append(piece)
-            raw.times.append(now())
-            left = None if left is None else left - len(piece)
+        pairs = (it.partition(":") for it in fields if it)
+        raw.headers = [(name, value.strip()) for name, _, value in pairs]
+        if not bodiless and raw.status not in {204, 304}:
+            await _body(reader, raw, now)
     except ConnectionResetError:
         raw.how = "rst"
     except (asyncio.IncompleteReadError, ValueError):
         raw.how = "fin"
     return raw
+
+
+async def _body(reader: asyncio.StreamReader, raw: Raw, now: Callable[[], float]) -> None:
+    if raw.header("transfer-encoding") == "chunked":
+        while size := int(await reader.readuntil(b"\r\n"), 16):
+            raw.chunks.append((await reader.readexactly(size + 2))[:-2])
+            raw.times.append(now())
+        await reader.readexactly(2)
+        return
+    declared = raw.header("content-length")
+    left = int(declared) if declared is not None else None
+    while left is None or left > 0:
+        piece = await reader.read(65536 if left is None else min(left, 65536))
+        if not piece:
+            raw.how = "clean" if left is None else "fin"
+            return
+        raw.chunks.append(piece)
+        raw.times.append(now())
+        left = None if left is None else left - len(piece)

@@ -82,13 +82,7 @@ async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
         tasks.add(task)
         stub.connections += 1
         try:
-            while (request := await _request(reader)) is not None:
-                stub.requests.append(request)
-                number = len(stub.requests)
-                connection = Connection(reader, writer, *request, number)
-                await scripts[min(number, len(scripts)) - 1](connection)
-                if writer.is_closing():
-                    break
+            await _converse(stub, scripts, reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -96,7 +90,7 @@ async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**26)
-    stub.url = "http://127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+    stub.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield stub
     finally:
@@ -105,6 +99,21 @@ async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+
+async def _converse(
+    stub: Upstream,
+    scripts: tuple[Script, ...],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    while (request := await _request(reader)) is not None:
+        stub.requests.append(request)
+        number = len(stub.requests)
+        connection = Connection(reader, writer, *request, number)
+        await scripts[min(number, len(scripts)) - 1](connection)
+        if writer.is_closing():
+            return
 
 
 async def _request(reader: asyncio.StreamReader) -> tuple[bytes, bytes] | None:

@@ -29,8 +29,10 @@ def migrate(file: str, lines: Lines) -> Lines:
         raise CassetteError(file, 1, 'not a cassette: line 1 has no "cassette" format number')
     if version > FORMAT:
         raise CassetteTooNew(
-            file, 1, f"format {version} is newer than this tool reads (up to {FORMAT}); "
-            f"it was written by {lines[0].get('tool', 'a later version')}: upgrade llm-proxy"
+            file,
+            1,
+            f"format {version} is newer than this tool reads (up to {FORMAT}); "
+            f"it was written by {lines[0].get('tool', 'a later version')}: upgrade llm-proxy",
         )
     for step in range(version, FORMAT):
         lines = STEPS[step](lines)

@@ -147,19 +147,17 @@ def _messages(
 
 
 def _at(file: str, number: int, at: object) -> list[tuple[int, float]]:
-    match at:
-        case None:
-            return []
-        case bool():
-            pass
-        case int() | float():
-            return [(0, float(at))]
-        case list():
-            try:
-                return msgspec.convert(at, list[tuple[int, float]])
-            except msgspec.ValidationError as error:
-                raise CassetteError(file, number, f"at: {error}") from None
-    raise CassetteError(file, number, "at must be a number of ms, or a list of [bytes, ms]")
+    """The reads that begin in a message: offsets in it, and ms."""
+    if at is None:
+        return []
+    if isinstance(at, int | float) and not isinstance(at, bool):
+        return [(0, float(at))]
+    try:
+        return msgspec.convert(at, list[tuple[int, float]])
+    except msgspec.ValidationError as error:
+        raise CassetteError(
+            file, number, f"at must be a number of ms, or a list of [bytes, ms]: {error}"
+        ) from None
 
 
 def _check_body(file: str, number: int, body: bytes, end: TapeEnd) -> None:
@@ -185,8 +183,12 @@ def _reads(
         if not offset < stop:
             raise CassetteError(file, None, f"reads out of order at byte {offset} of the body")
         if not earliest <= at <= LONGEST_MS:
-            raise CassetteError(file, None, f"the read at byte {offset} is at {at} ms, "
-                                            f"before what came ahead of it, or absurdly late")
+            raise CassetteError(
+                file,
+                None,
+                f"the read at byte {offset} is at {at} ms, "
+                f"before what came ahead of it, or absurdly late",
+            )
         earliest = at
         reads.append(Read(at, body[offset:stop]))
     if end.at < earliest:

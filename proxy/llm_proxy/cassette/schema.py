@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import msgspec
 import orjson
-from msgspec import UNSET, Meta as Is, UnsetType
+from msgspec import UNSET, UnsetType
+from msgspec import Meta as Is
 
 from llm_proxy.cassette.model import Meta, StoredRequest, TapeEnd
 from llm_proxy.cassette.spelling import spell, unspell

@@ -1,4 +1,4 @@
-"""One message as JSON fields, and back to the very same bytes.
+r"""One message as JSON fields, and back to the very same bytes.
 
 A message is spelled so that a reviewer can read it, in the first of these ways that gives
 back every byte:

@@ -44,10 +44,10 @@ _ALIASES: Final = {
 class _Commands(click.Group):
     """The commands, each imported when it is asked for."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 # click's signature
+    def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 # click's signature
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         name = _ALIASES.get(cmd_name, cmd_name)
         if name not in _COMMANDS:
             return None
@@ -55,7 +55,7 @@ class _Commands(click.Group):
         command: click.Command = getattr(module, name)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 # click's signature
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, it.help) for name, it in _COMMANDS.items()])
 
@@ -73,7 +73,7 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, message="llm-proxy %(version)s")
 def cli() -> None:
-    """Record live LLM streams, and play them back exactly: offline, at any pace.
+    r"""Record live LLM streams, and play them back exactly: offline, at any pace.
 
     An application sets OPENAI_BASE_URL (or its provider's twin) to the proxy and notices
     nothing. Put your command behind two dashes and that is done for you:

@@ -19,7 +19,7 @@ _COMMAND: Final = click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @server_options(*LIVE)
 @_COMMAND
 def record(command: tuple[str, ...], **values: Any) -> None:
-    """Pass requests on to the live provider and keep every stream.
+    r"""Pass requests on to the live provider and keep every stream.
 
     With a COMMAND behind two dashes, the proxy takes a free port, points the base-URL variables
     of every provider at itself, runs the command, and gives its exit code. Without one it
@@ -41,7 +41,7 @@ def record(command: tuple[str, ...], **values: Any) -> None:
 @server_options(AFTER_LAST)
 @_COMMAND
 def replay(command: tuple[str, ...], **values: Any) -> None:
-    """Answer from cassettes alone, with no network at all.
+    r"""Answer from cassettes alone, with no network at all.
 
     The nth time that a request is asked, its nth take answers. A request that was never
     recorded is answered with HTTP 424 and the nearest cassette, with what differs.
@@ -59,7 +59,7 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
 @server_options(*LIVE, ON_MISS)
 @_COMMAND
 def auto(command: tuple[str, ...], **values: Any) -> None:
-    """Replay what is there, record what is not.
+    r"""Replay what is there, record what is not.
 
     The nth time that a request is asked, its nth take answers if it was there at the start;
     otherwise the provider does, and its answer becomes take n. Where CI is set, nothing is

@@ -15,19 +15,19 @@ class Opaque:
 
     name = "opaque"
 
-    def claims(self, request: Request) -> bool:  # noqa: ARG002 # part of the protocol
+    def claims(self, request: Request) -> bool:
         """Any request at all."""
         return True
 
-    def model(self, request: Request) -> str:  # noqa: ARG002 # part of the protocol
+    def model(self, request: Request) -> str:
         """None is known."""
         return ""
 
-    def streams(self, request: Request) -> bool:  # noqa: ARG002 # part of the protocol
+    def streams(self, request: Request) -> bool:
         """Nothing is known of the request."""
         return False
 
-    def framing(self, request: Request, head: Head) -> str:  # noqa: ARG002 # part of the protocol
+    def framing(self, request: Request, head: Head) -> str:
         """By content type alone."""
         return framing.by_content_type(header(head.headers, "content-type"))
 
@@ -37,7 +37,7 @@ class Opaque:
             return Judgement(whole=True, reason="delimited by close", proven=False)
         return Judgement(whole=True, reason="HTTP framing ended")
 
-    def turns(self, answer: Answer) -> tuple[Turn, ...]:  # noqa: ARG002 # part of the protocol
+    def turns(self, answer: Answer) -> tuple[Turn, ...]:
         """None that we can read."""
         return ()
 

@@ -18,6 +18,9 @@ Fields = Mapping[str, Json]
 """The fields of one JSON object."""
 
 _NOTHING: Final[Fields] = {}
+_EMPTY: Final[tuple[Json, ...]] = (None, "", [], {})
+_COUNT_LIMIT: Final = 2**53
+"""From here on, numbers are not exact everywhere."""
 
 
 def parse(data: bytes) -> Json:
@@ -76,12 +79,11 @@ def words(value: Json) -> str:
 
 
 def count(*values: Json) -> int | None:
-    """The first of the values that is a whole number."""
+    """The first of the values that is a whole number, of the size that JSON writers agree on."""
     for value in values:
-        if isinstance(value, float) and value.is_integer():
-            return int(value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
+        whole = int(value) if isinstance(value, float) and value.is_integer() else value
+        if isinstance(whole, int) and not isinstance(whole, bool) and abs(whole) < _COUNT_LIMIT:
+            return whole
     return None
 
 
@@ -114,13 +116,10 @@ def compact(value: Json) -> str:
 def metadata(source: Fields, names: Iterable[str]) -> Metadata:
     """The named fields that say something, as they stand."""
     pairs = ((name, source.get(name)) for name in names)
-    return tuple((name, value) for name, value in pairs if _says_something(value))
+    return tuple(pair for pair in pairs if pair[1] not in _EMPTY and _is_writable(pair))
 
 
-def _says_something(value: Json) -> bool:
-    """Whether a value is worth keeping, and can be kept."""
-    if value is None or value in ("", [], {}):
-        return False
+def _is_writable(value: tuple[str, Json]) -> bool:
     try:
         orjson.dumps(value)
     except orjson.JSONEncodeError:

@@ -12,6 +12,7 @@ Codecs know no provider.  What a message means is the dialects' business.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from llm_proxy.framing.ndjson import NdjsonCodec
@@ -32,7 +33,11 @@ class Codec(Protocol):
         """Say that nothing follows; give what is left."""
 
 
-CODECS: Final = {"sse": SseCodec, "ndjson": NdjsonCodec, "whole": WholeCodec}
+CODECS: Final[Mapping[str, Callable[[int], Codec]]] = {
+    "sse": SseCodec,
+    "ndjson": NdjsonCodec,
+    "whole": WholeCodec,
+}
 """Each framing of messages under the name that a cassette stores."""
 
 _BY_CONTENT_TYPE: Final = {

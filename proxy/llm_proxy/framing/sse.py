@@ -45,8 +45,10 @@ class SseCodec:
             if match.start() > self._line_start:
                 self._has_line = True
             elif self._has_line:
-                done += [bytes(pending[at : min(at + self._limit, end)])
-                         for at in range(start, end, self._limit)]
+                done += [
+                    bytes(pending[at : min(at + self._limit, end)])
+                    for at in range(start, end, self._limit)
+                ]
                 start, self._has_line = end, False
             self._line_start = end
         return done + self._drop(start)

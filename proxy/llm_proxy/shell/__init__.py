@@ -1,5 +1,6 @@
-"""The world: sockets, files, clocks and environment.  Nothing outside this folder and the entry
-points touches them.
+"""The world: sockets, files, clocks and environment.
+
+Nothing outside this folder and the entry points touches them.
 
     server       requests in, responses out: guards, routing, the mode, the journal
     wire         one response on a socket, byte for byte
@@ -8,10 +9,16 @@ points touches them.
     pump         one upstream response read without losing a byte
     decoding     content codings that arrive although identity was asked for
     library      a folder of cassettes
+    takes_on_disk  its takes, as modes ask for them
     recorder     recordings: spooled as they run, filed when they end
     spooling     spool files: locks, appends, leftovers
+    filing       from a spool to a cassette in the library
+    guards       requests that are refused before anything else
+    control      our own pages
+    journal      what was asked and answered in this run
     settings     flags, environment and file, as one frozen value
     environment  what a child process needs to find us
-    journal      what was asked and answered in this run
+    logs         the log on stderr
     run          a server from start to stop
+    session      a run at the command line: child process, signals, exit code
 """

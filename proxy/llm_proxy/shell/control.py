@@ -1,9 +1,9 @@
 """Our own pages, under `/_proxy/`.
 
-    GET  /_proxy/health                    whether we serve, in which mode
-    GET  /_proxy/journal                   what was asked and answered in this run
-    GET  /_proxy/misses                    what was not answered, and why
-    POST /_proxy/sessions/NAME/reset       begin a session again
+GET  /_proxy/health                    whether we serve, in which mode
+GET  /_proxy/journal                   what was asked and answered in this run
+GET  /_proxy/misses                    what was not answered, and why
+POST /_proxy/sessions/NAME/reset       begin a session again
 """
 
 from __future__ import annotations

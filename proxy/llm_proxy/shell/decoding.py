@@ -110,7 +110,5 @@ def decoded_head(head: Head) -> tuple[Head, str, Decoder | None]:
     undo = decoder(coding) if coding and head.framing != "none" else None
     if undo is None:
         return head, "", None
-    headers: Headers = tuple(
-        pair for pair in head.headers if pair[0].lower() != "content-encoding"
-    )
+    headers: Headers = tuple(pair for pair in head.headers if pair[0].lower() != "content-encoding")
     return Head(head.status, head.reason, headers, head.framing, head.length), coding, undo

@@ -72,7 +72,9 @@ class Files:
                 placement = self._shelf(meta).place(spooled.target.take, complete=found.complete)
                 final = self._put(temporary, meta, request, placement)
         except CassetteError as error:
-            raise SpoolError(f"the recording in {path} cannot be made a cassette: {error}") from None
+            raise SpoolError(
+                f"the recording in {path} cannot be made a cassette: {error}"
+            ) from None
         finally:
             with suppress(FileNotFoundError):
                 temporary.unlink()
@@ -80,9 +82,7 @@ class Files:
 
     def _shelf(self, meta: Meta) -> Shelf:
         numbers = self._library.numbers(meta.session, meta.key)
-        return self._shelves.setdefault(
-            (meta.session, meta.key), Shelf(numbers, renew=self._renew)
-        )
+        return self._shelves.setdefault((meta.session, meta.key), Shelf(numbers, renew=self._renew))
 
     def _put(
         self, temporary: Path, meta: Meta, request: StoredRequest, placement: Placement
@@ -92,9 +92,7 @@ class Files:
         for source, target in placement.move:
             parked = self._library.remove(meta.session, meta.key, source)
             if parked is not None:
-                self._rename(
-                    parked.path, self._library.place(meta, request, target), meta, target
-                )
+                self._rename(parked.path, self._library.place(meta, request, target), meta, target)
         for number in placement.remove:
             old = self._library.remove(meta.session, meta.key, number)
             if old is not None:

@@ -160,21 +160,24 @@ class Library:
 
 def _files(root: Path) -> Iterator[Path]:
     """The regular `.jsonl` files below `root`, links not followed, in a stable order."""
-    try:
-        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
-    except FileNotFoundError:
-        return
-    except NotADirectoryError:
-        raise UsageError(f"{root} is not a folder: give --cassettes a folder") from None
-    except OSError as error:
-        raise UsageError(f"{root} cannot be read: {error.strerror}") from None
-    for entry in entries:
+    for entry in _entries(root):
+        if entry.name.startswith("."):
+            continue
         if entry.is_dir(follow_symlinks=False):
-            if not entry.name.startswith("."):
-                yield from _files(Path(entry.path))
+            yield from _files(Path(entry.path))
         elif entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
-            if not entry.name.startswith("."):
-                yield Path(entry.path)
+            yield Path(entry.path)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        raise UsageError(f"{folder} is not a folder: give --cassettes a folder") from None
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
 
 
 def _content(path: Path, at_most: int = MAX_FILE + 1) -> bytes:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.actions import Abort, Begin, Burst, Send, SendRaw, Wait
+from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Wait
 from llm_proxy.routing import Call
 from llm_proxy.shell.wire import Wire
 
@@ -47,22 +47,27 @@ async def perform(
     async with aclosing(source) as bursts:
         async for burst in bursts:
             for action in burst:
-                match action:
-                    case Wait(due):
-                        await _until(due, call, wire, lateness)
-                    case Begin(head):
-                        wire.begin(head)
-                    case Send(data):
-                        wire.send(data)
-                        if wire.pending > _ENOUGH:
-                            await wire.flush()
-                    case SendRaw(data):
-                        wire.send_raw(data)
-                    case Abort(how):
-                        await wire.abort(how)
-                        return
+                await _perform(action, call, wire, lateness)
+            if wire.cut:
+                return
             await wire.flush()
     await wire.finish()
+
+
+async def _perform(action: Action, call: Call, wire: Wire, lateness: Lateness) -> None:
+    match action:
+        case Wait(due):
+            await _until(due, call, wire, lateness)
+        case Begin(head):
+            wire.begin(head)
+        case Send(data):
+            wire.send(data)
+        case SendRaw(data):
+            wire.send_raw(data)
+        case Abort(how):
+            await wire.abort(how)
+    if wire.pending > _ENOUGH:
+        await wire.flush()
 
 
 async def _until(due: float, call: Call, wire: Wire, lateness: Lateness) -> None:

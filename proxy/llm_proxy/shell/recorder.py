@@ -130,7 +130,9 @@ class Recorder:
             self._events.failed(recording.call, str(error))
             return
         except Exception as error:  # the outermost frame of this task
-            self._events.failed(recording.call, f"a fault in llm-proxy, please report it: {error!r}")
+            self._events.failed(
+                recording.call, f"a fault in llm-proxy, please report it: {error!r}"
+            )
             return
         if filed is not None:
             self._events.filed(recording.call, filed)

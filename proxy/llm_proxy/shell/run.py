@@ -58,7 +58,7 @@ class RunningProxy:
         await self.stop_listening()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _DRAIN
-        while self.busy() and not hurry.is_set() and loop.time() < deadline:
+        while self.busy() and not hurry.is_set() and loop.time() < deadline:  # noqa: ASYNC110 # two counters, and only while stopping
             await asyncio.sleep(0.02)
         if self.upstream is not None:
             await self.upstream.cut()
@@ -131,9 +131,7 @@ async def _recorder(mode: ModeName, settings: Settings, journal: Journal) -> Rec
 
     library = Library(settings.cassettes)
     await asyncio.to_thread(library.refresh)
-    return Recorder(
-        library, settings.spool, RecorderEvents(filed, failed), renew=mode == "record"
-    )
+    return Recorder(library, settings.spool, RecorderEvents(filed, failed), renew=mode == "record")
 
 
 def _upstream(settings: Settings) -> UpstreamSettings:

@@ -45,9 +45,7 @@ class ServerLimits:
 class Server:
     """Answers every request with what the mode gives."""
 
-    def __init__(
-        self, mode: Mode, guards: Guards, limits: ServerLimits, journal: Journal
-    ) -> None:
+    def __init__(self, mode: Mode, guards: Guards, limits: ServerLimits, journal: Journal) -> None:
         self._mode = mode
         self._guards = guards
         self._limits = limits
@@ -80,11 +78,6 @@ class Server:
             self.active -= 1
         return wire
 
-    async def _refuse(self, wire: Wire, entry: Entry, refused: RequestRefused) -> None:
-        entry.origin = "refused"
-        wire.close_afterwards()
-        await self._fail(wire, entry, OPAQUE, refused.status, "request_refused", refused)
-
     async def _serve(self, request: web.Request, wire: Wire, entry: Entry) -> None:
         loop = asyncio.get_running_loop()
         try:
@@ -114,38 +107,27 @@ class Server:
             entry.origin = answer.origin
             await perform(answer.source, call, wire, lateness)
             entry.ending = "cut" if wire.cut else "sent"
-        except Miss as miss:
-            entry.origin = "miss"
-            self._journal.misses.append(miss.detail)
-            log.warning("%s", miss.detail)
-            await self._fail(wire, entry, call.dialect, MISS_STATUS, "cassette_not_found", miss)
-        except CassetteError as error:
-            entry.origin = "error"
-            log.error("%s", error)
-            await self._fail(wire, entry, call.dialect, MISS_STATUS, "cassette_unusable", error)
-        except UpstreamFailed as failed:
-            entry.origin = "error"
-            log.warning("%s", failed)
-            await self._fail(wire, entry, call.dialect, failed.status, "upstream_failed", failed)
+        except (Miss, CassetteError, UpstreamFailed) as error:
+            self._remember(error, entry)
+            await _fail(wire, call.dialect, error)
         finally:
             _describe(entry, call)
 
-    async def _fail(
-        self, wire: Wire, entry: Entry, dialect: Dialect, status: int, kind: str,
-        error: LlmProxyError,
-    ) -> None:  # fmt: skip
-        """Answer with an error of our own, in the dialect's shape."""
+    async def _refuse(self, wire: Wire, entry: Entry, refused: RequestRefused) -> None:
+        entry.origin, entry.note = "refused", str(refused)
+        wire.close_afterwards()
+        await _fail(wire, OPAQUE, refused)
+
+    def _remember(self, error: LlmProxyError, entry: Entry) -> None:
+        """Say in log and journal that a request was not answered."""
         entry.note = str(error)
-        body = dialect.error(status, kind, str(error))
-        headers: list[tuple[str, str]] = [
-            ("Content-Type", "application/json"),
-            ("x-llm-proxy-error", kind),
-        ]
-        if status < 500:  # a failed upstream may be asked again, as without us
-            headers.append(("x-should-retry", "false"))
-        wire.begin(Head(status, "llm-proxy", tuple(headers), "length", len(body)))
-        wire.send(body)
-        await wire.finish()
+        if isinstance(error, Miss):
+            entry.origin = "miss"
+            self._journal.misses.append(error.detail)
+            log.warning("%s", error.detail)
+        else:
+            entry.origin = "error"
+            log.warning("%s", error)
 
     async def _body(self, request: web.Request) -> bytes:
         try:
@@ -167,16 +149,48 @@ class Server:
         wire = Wire(request)
         try:
             self._guards.check(request)
-            if request.headers.get("Expect", "").lower() != "100-continue":
-                raise RequestRefused(417, "the only expectation that is met is 100-continue")
+            _check_expectation(request)
         except RequestRefused as refused:
-            await self._refuse(
-                wire, self._journal.open("", request.method, request.path), refused
-            )
+            await self._refuse(wire, self._journal.open("", request.method, request.path), refused)
             return wire
         if request.transport is not None:
             request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return None
+
+
+async def _fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
+    """Answer with an error of our own, in the dialect's shape."""
+    status, kind = _as_http(error)
+    body = dialect.error(status, kind, str(error))
+    headers: list[tuple[str, str]] = [
+        ("Content-Type", "application/json"),
+        ("x-llm-proxy-error", kind),
+    ]
+    if status < 500:  # a failed upstream may be asked again, as it would be without us
+        headers.append(("x-should-retry", "false"))
+    wire.begin(Head(status, "llm-proxy", tuple(headers), "length", len(body)))
+    wire.send(body)
+    await wire.finish()
+
+
+def _as_http(error: LlmProxyError) -> tuple[int, str]:
+    """The status and the error type that an error is answered with."""
+    match error:
+        case Miss():
+            return MISS_STATUS, "cassette_not_found"
+        case CassetteError():
+            return MISS_STATUS, "cassette_unusable"
+        case UpstreamFailed(status=status):
+            return status, "upstream_failed"
+        case RequestRefused(status=status):
+            return status, "request_refused"
+        case _:
+            return 500, "llm_proxy_error"
+
+
+def _check_expectation(request: web.Request) -> None:
+    if request.headers.get("Expect", "").lower() != "100-continue":
+        raise RequestRefused(417, "the only expectation that is met is 100-continue")
 
 
 def _request(request: web.Request, body: bytes) -> Request:

@@ -71,9 +71,7 @@ async def _until_told(mode: ModeName, proxy: RunningProxy, command: Sequence[str
     return code
 
 
-async def _start(
-    command: Sequence[str], mode: ModeName, url: str
-) -> asyncio.subprocess.Process:
+async def _start(command: Sequence[str], mode: ModeName, url: str) -> asyncio.subprocess.Process:
     environment = child_environment(os.environ, url, dummy_keys=mode == "replay")
     try:
         return await asyncio.create_subprocess_exec(*command, env=environment)

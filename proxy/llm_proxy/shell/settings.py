@@ -109,9 +109,9 @@ def read_config(path: Path, known: Iterable[str]) -> dict[str, Any]:
             near = difflib.get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
             raise UsageError(f"{path}: {key} is no setting{hint}")
-        if isinstance(value, dict):
-            value = [f"{each}={url}" for each, url in value.items()]
-        settings[name] = value
+        settings[name] = (
+            [f"{each}={url}" for each, url in value.items()] if isinstance(value, dict) else value
+        )
     return settings
 
 

@@ -50,10 +50,7 @@ class TakesOnDisk:
         if paths is None:
             paths = await asyncio.to_thread(self._find, session, key)
             self._playable[session, key] = paths
-        return [
-            self._library.cached(path) or await asyncio.to_thread(self._library.load, path)
-            for path in paths
-        ]
+        return [await self._load(path) for path in paths]
 
     async def miss(self, call: Call, ordinal: int) -> Miss:
         """Why the request of that ordinal is not answered."""
@@ -62,6 +59,12 @@ class TakesOnDisk:
             return misses.used_up(call, len(takes), ordinal)
         near = await asyncio.to_thread(self._nearest, call)
         return misses.no_cassette(call, near, str(self._library.root))
+
+    async def _load(self, path: Path) -> Cassette:
+        cassette = self._library.cached(path)
+        if cassette is None:
+            cassette = await asyncio.to_thread(self._library.load, path)
+        return cassette
 
     def _find(self, session: str, key: str) -> tuple[Path, ...]:
         own = self._library.numbers(session, key)

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Final
+from typing import Final, Self
 
 import aiohttp
 from aiohttp import hdrs
@@ -63,8 +63,8 @@ class LiveUpstream:
         self._stopping = False
         self._running: dict[asyncio.Task[None], Pump] = {}
 
-    async def __aenter__(self) -> LiveUpstream:
-        trace = aiohttp.TraceConfig(lambda trace_request_ctx: trace_request_ctx)
+    async def __aenter__(self) -> Self:
+        trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
         self._session = _session(self._settings, [trace], keep_alive=True)
         self._fresh = _session(self._settings, [], keep_alive=False)
@@ -167,7 +167,7 @@ class LiveUpstream:
 async def _note_reuse(
     _session: aiohttp.ClientSession, context: SimpleNamespace, _params: object
 ) -> None:
-    context.reused = True
+    context.trace_request_ctx.reused = True
 
 
 def _session(
@@ -230,9 +230,7 @@ def _framing(headers: Headers, status: int, method: str) -> tuple[Framing, int |
     return ("close", None) if length is None else ("length", length)
 
 
-def _failure(
-    error: Exception, call: Call, url: URL, settings: UpstreamSettings
-) -> UpstreamFailed:
+def _failure(error: Exception, call: Call, url: URL, settings: UpstreamSettings) -> UpstreamFailed:
     where = f"the upstream of {call.provider}, {url.origin()},"
     hint = f"check that it runs, or give --upstream {call.provider}=URL"
     match error:

@@ -1,0 +1,238 @@
+"""What can install packages on this machine: uv where it can be had, else pip.
+
+uv is ten times faster.  It is taken from an earlier run, from PATH, or from pip's own index into
+`.tools/uv`.  pip needs no module of its own inside `.venv`: it is told which Python to serve.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+_UNSET: Final = ("PIP_PREFIX", "PIP_PYTHON", "PIP_ROOT", "PIP_TARGET", "PYTHONPATH", "VIRTUAL_ENV")
+"""Settings that would send an installer elsewhere, or show it packages that are not there."""
+
+_SET: Final = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_REQUIRE_VIRTUALENV": "0",
+    "PIP_USER": "0",
+    "UV_NO_PROGRESS": "1",
+    "UV_PYTHON_DOWNLOADS": "never",
+}
+
+_TRANSLATED: Final = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "client-cert": "SSL_CLIENT_CERT",
+    "proxy": "ALL_PROXY",
+}
+"""pip's settings that uv has under names of its own."""
+
+_ONLY_PIP: Final = frozenset(
+    ("constraint", "no-binary", "no-index", "only-binary", "pre", "require-hashes")
+)
+"""pip's settings that choose packages and that uv would not see."""
+
+_FALSE: Final = frozenset(("", "0", "false", "no", "off"))
+
+_SETTING: Final = re.compile(r"^(?P<section>global|install|:env:)\.(?P<name>[a-z-]+)=(?P<value>.*)$")
+
+Say = Callable[[str], None]
+Command = tuple[str | Path, ...]
+
+
+class CommandFailed(Exception):
+    """A program ended badly; the message is the line in which it said why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where installers run: their log, their temporary files, and the lock that they share."""
+
+    root: Path
+    tools: Path
+    lock: int
+    """The descriptor of the held lock.  Whoever inherits it holds the lock too."""
+
+    @property
+    def log(self) -> Path:
+        """Everything that the programs of this set-up said."""
+        return self.tools / "setup.log"
+
+    @property
+    def uv(self) -> Path:
+        """The uv that we keep for the next set-up."""
+        return self.tools / "uv" / "bin" / "uv"
+
+    def run(self, *command: str | Path, **environ: str) -> None:
+        """Run a program to its end, its output into the log.
+
+        It has a session of its own: no terminal to ask at, and none of its children outlives a
+        launcher that is interrupted.  Raises `CommandFailed`.
+        """
+        with self.log.open("a+b") as log:
+            start = log.seek(0, os.SEEK_END)
+            child = subprocess.Popen(
+                command,
+                cwd=self.root,
+                env=self._environment(environ),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self.lock,),
+                start_new_session=True,
+            )
+            try:
+                code = child.wait()
+            except BaseException:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+                raise
+            log.seek(start)
+            output = log.read().decode(errors="replace")
+        if code:
+            raise CommandFailed(reason(output) or f"{command[0]} ended with code {code}")
+
+    def ask(self, *command: str | Path) -> str | None:
+        """What a program answers on stdout; None where it cannot be run or ends badly."""
+        try:
+            answer = subprocess.run(
+                command,
+                env=self._environment({}),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=True,
+                text=True,
+                errors="replace",
+                timeout=60,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return answer.stdout
+
+    def _environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
+        ours = {"TMPDIR": str(self.tools / "tmp"), "UV_CACHE_DIR": str(self.tools / "uv-cache")}
+        return {**ours, **environ, **kept, **_SET, "TMPDIR": ours["TMPDIR"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Installer:
+    """One way to install packages into an environment."""
+
+    name: str
+    before: Command
+    """The command, up to the path of the environment's Python …"""
+    after: Command
+    """… and from there to the packages."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """For each of these, a value that the caller has set goes first."""
+
+    def command(self, python: Path) -> Command:
+        """The command that installs into the environment of this Python, without the packages."""
+        return (*self.before, python, *self.after)
+
+
+def usable(workshop: Workshop, say: Say) -> Iterator[Installer]:
+    """The installers of this machine, the quickest first; each is sought when it is asked for."""
+    uv = _ready_uv(workshop)
+    pip = _pip(workshop) or (() if uv else _own_pip(workshop))
+    settings = pip_settings(workshop.ask(*pip, "config", "list") or "") if pip else {}
+    if foreign := sorted(_ONLY_PIP & settings.keys()):
+        say(f"not using uv: it would not see what pip is configured with, {', '.join(foreign)}")
+    elif uv := uv or (_fetched_uv(workshop, pip, say) if pip else None):
+        yield Installer("uv", (uv, "pip", "install", "--python"), (), uv_environment(settings))
+    if pip := pip or _own_pip(workshop):
+        yield Installer("pip", (*pip, "--python"), ("install", "--progress-bar=off"))
+
+
+def _ready_uv(workshop: Workshop) -> Path | None:
+    """The uv of an earlier run, or the user's own."""
+    on_path = shutil.which("uv")
+    for uv in (workshop.uv, *([Path(on_path)] if on_path else ())):
+        if workshop.ask(uv, "--version") is not None:
+            return uv
+    return None
+
+
+def _fetched_uv(workshop: Workshop, pip: Command, say: Say) -> Path | None:
+    """uv from the index that pip is configured with; None where it is not to be had."""
+    say("getting uv, which installs faster than pip")
+    folder = workshop.tools / "uv"
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        # A wheel or nothing: where there is none, pip would set out to compile uv.
+        workshop.run(*pip, "install", "--only-binary=:all:", "--no-deps", "--target", folder, "uv")
+    except CommandFailed as failed:
+        say(f"uv is not to be had ({failed})")
+        return None
+    return workshop.uv if workshop.ask(workshop.uv, "--version") is not None else None
+
+
+def _pip(workshop: Workshop) -> Command:
+    """The pip of this Python, of the environment it may be in, or of an earlier run."""
+    own = workshop.tools / "pip" / "bin" / "python"
+    for python in dict.fromkeys((base_python(), Path(sys.executable), own)):
+        if workshop.ask(python, "-m", "pip", "--version") is not None:
+            return (python, "-m", "pip")
+    return ()
+
+
+def _own_pip(workshop: Workshop) -> Command:
+    """A pip that Python's ensurepip unpacks; empty where there is no ensurepip either."""
+    own = workshop.tools / "pip"
+    if workshop.ask(base_python(), "-m", "venv", "--clear", own) is None:
+        shutil.rmtree(own, ignore_errors=True)
+        return ()
+    return (own / "bin" / "python", "-m", "pip")
+
+
+def base_python() -> Path:
+    """The interpreter that runs us, outside of any environment that it may be in."""
+    base = Path(getattr(sys, "_base_executable", sys.executable))
+    return base if base.exists() else Path(sys.executable).resolve()
+
+
+def pip_settings(listing: str) -> dict[str, str]:
+    """What `pip config list` says of an install, a later section over an earlier one, as pip does.
+
+    A value that reads as false is left out.
+    """
+    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in listing.splitlines():
+        if match := _SETTING.match(line):
+            found[match["section"]][match["name"]] = str(ast.literal_eval(match["value"]))
+    merged = {name: value for section in found.values() for name, value in section.items()}
+    return {name: value for name, value in merged.items() if value.lower() not in _FALSE}
+
+
+def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """pip's settings as uv's variables, so that both find the same packages in the same places."""
+    environ = {
+        variable: (",", " ")[name != "find-links"].join(settings[name].split())
+        for name, variable in _TRANSLATED.items()
+        if name in settings
+    }
+    if "UV_INDEX" in environ:  # pip takes the best version of all indexes, uv of the first
+        environ["UV_INDEX_STRATEGY"] = "unsafe-best-match"
+    return environ
+
+
+def reason(output: str) -> str:
+    """The line of an installer's output that says why it failed."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = [line for line in lines if line.lower().startswith(("error", "×", "caused by"))]
+    return (telling or lines or [""])[-1][:300]
