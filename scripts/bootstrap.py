@@ -20,27 +20,23 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import signal
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Final, NoReturn
 
 import installers
-from installers import CommandFailed, Say, Workshop
+from installers import CommandFailed, Installer, Say, SetupError, Workshop
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _OURS: Final = "made-by-llm-proxy-scripts"
 """The file that says of an environment that these scripts made it and may delete it."""
-
-
-class SetupError(Exception):
-    """Why there is no environment, and what to do about it, in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +93,18 @@ def environment(launcher: str, *extras: str) -> Path:
     return checkout.venv
 
 
+def become(launcher: str, command: Path, *arguments: str) -> int:
+    """Go on as this program.  Returns only where that cannot be: with a sentence, and code 2."""
+    try:
+        os.execv(command, (str(command), *arguments))
+    except OSError as error:
+        sys.stderr.write(
+            f"{launcher}: cannot run {command}: {error.strerror}; if pyproject.toml still names "
+            f"{command.name}, delete .venv and run this again\n"
+        )
+    return 2
+
+
 def ensure(checkout: Checkout, extras: frozenset[str], say: Say) -> None:
     """Make the environment have these extras.  Raises `SetupError` and `OSError`."""
     if _satisfies(standing(checkout), extras):
@@ -106,7 +114,7 @@ def ensure(checkout: Checkout, extras: frozenset[str], say: Say) -> None:
         have = standing(checkout)  # who held the lock before may have done our work
         if not _satisfies(have, extras):
             workshop = Workshop(checkout.root, checkout.tools, lock)
-            _build(checkout, workshop, (have, extras), say)
+            Builder(checkout, workshop, say).build(extras, have)
 
 
 def _satisfies(have: frozenset[str] | None, extras: frozenset[str]) -> bool:
@@ -138,8 +146,7 @@ def fingerprint(checkout: Checkout) -> dict[str, str]:
 def contents(checkout: Checkout) -> frozenset[str]:
     """The names at the top of the environment: soon listed, and they show a package gone."""
     folders = (checkout.venv / "bin", *checkout.venv.glob("lib/python*/site-packages"))
-    names = (f"{folder.name}/{name}" for folder in folders for name in os.listdir(folder))
-    return frozenset(name for name in names if not name.endswith((".dist-info", "__pycache__")))
+    return frozenset(f"{folder.name}/{name}" for folder in folders for name in os.listdir(folder))
 
 
 @contextmanager
@@ -176,10 +183,10 @@ class Builder:
         there.  None makes the environment from nothing.  Raises `SetupError`.
         """
         began = time.monotonic()
-        failure = "none was found"
-        self.workshop.clear()
+        failure = ""
+        self.workshop.open()
         for installer in installers.usable(self.workshop, self.say):
-            self.say(f"{'making' if have is None else 'extending'} .venv with {installer.name}")
+            self.say(f"{'making' if have is None else 'extending'} .venv with {installer.name} …")
             try:
                 if have is None:
                     self._make(installer, extras)
@@ -187,12 +194,16 @@ class Builder:
                     self._extend(installer, extras | have)
             except CommandFailed as failed:
                 failure = f"{installer.name} says: {failed}"
-                self.say(f"it failed; {failure}")
+                self.say(failure)
                 have = standing(self.checkout)
             else:
+                self.workshop.sweep()
                 self.say(f".venv is ready after {time.monotonic() - began:.0f} s")
                 return
-        raise SetupError(self._advice(failure))
+        raise SetupError(
+            f"cannot install the packages that pyproject.toml names ({failure}); see that pip "
+            f"reaches its index, then run this again; the whole story is in {self.workshop.log}"
+        )
 
     def _make(self, installer: Installer, extras: frozenset[str]) -> None:
         venv = self.checkout.venv
@@ -206,9 +217,9 @@ class Builder:
         self._stamp(extras)
 
     def _extend(self, installer: Installer, extras: frozenset[str]) -> None:
-        """Add packages, the program itself left alone.  A failure that changed nothing harms not."""
+        """Add packages, and leave the program alone.  A failure that changed nothing harms not."""
         project = tomllib.loads((self.checkout.root / "pyproject.toml").read_text())["project"]
-        optional = project.get("optional-dependencies", {})
+        optional = project["optional-dependencies"]
         wanted = [*project["dependencies"], *(one for name in extras for one in optional[name])]
         stamp, names = self.checkout.stamp.read_bytes(), contents(self.checkout)
         self.checkout.stamp.unlink()
@@ -225,30 +236,29 @@ class Builder:
         self.workshop.run(*command, *packages, **installer.environ)
 
     def _stamp(self, extras: frozenset[str]) -> None:
-        holds = sorted(name for name in contents(self.checkout) if not _fleeting(name))
+        """Vouch for the environment: for its packages, not for their exact versions."""
+        names = contents(self.checkout)
+        holds = sorted(name for name in names if not name.endswith((".dist-info", "__pycache__")))
         stamp = {"of": fingerprint(self.checkout), "extras": sorted(extras), "holds": holds}
         _write_whole(self.checkout.stamp, json.dumps(stamp, indent=1).encode())
 
     def _set_aside(self) -> None:
-        """Put what lies in the place of the environment elsewhere, and delete it if it is ours."""
+        """Clear the place of the environment.  Only what we made is deleted."""
         venv = self.checkout.venv
-        if not os.path.lexists(venv):
-            return
+        with suppress(OSError):
+            venv.rmdir()
         if (venv / _OURS).exists():
             venv.rename(self.workshop.temporary / "old-venv")
-            self.workshop.clear()
-            return
-        aside = next(path for n in count(1) if not (path := venv.with_name(f".venv-{n}")).exists())
-        venv.rename(aside)
-        self.say(f"the .venv that lay here is not of our making: kept as {aside.name}")
+            self.workshop.sweep()
+        elif os.path.lexists(venv):
+            names = (f".venv-{number}" for number in count(1))
+            aside = next(path for name in names if not (path := venv.with_name(name)).exists())
+            venv.rename(aside)
+            self.say(f"the .venv that was here is not of our making: kept as {aside.name}")
 
-    def _advice(self, failure: str) -> str:
-        if failure == "none was found":
-            return (
-                f"{installers.base_python()} has no pip, and no uv is on PATH: install one of "
-                "them (on Debian, as root: apt install python3-pip) and run this again"
-            )
-        return (
-            f"cannot install the packages that pyproject.toml names ({failure}); see that pip "
-            f"reaches its index, then run this again; {self.workshop.log} has the whole output"
-        )
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is there in full or not at all."""
+    part = path.with_suffix(".part")
+    part.write_bytes(content)
+    part.replace(path)

@@ -1,7 +1,7 @@
 """What can install packages on this machine: uv where it can be had, else pip.
 
-uv is ten times faster.  It is taken from an earlier run, from PATH, or from pip's own index into
-`.tools/uv`.  pip needs no module of its own inside `.venv`: it is told which Python to serve.
+uv is many times faster.  It is taken from an earlier run, from PATH, or from the index that pip is
+configured with, into `.tools/uv`.  pip needs not to be inside `.venv`: it serves any Python.
 """
 
 from __future__ import annotations
@@ -44,14 +44,18 @@ _TRANSLATED: Final = {
 _ONLY_PIP: Final = frozenset(
     ("constraint", "no-binary", "no-index", "only-binary", "pre", "require-hashes")
 )
-"""pip's settings that choose packages and that uv would not see."""
+"""pip's settings that decide what is installed, and that uv would not see."""
 
 _FALSE: Final = frozenset(("", "0", "false", "no", "off"))
 
-_SETTING: Final = re.compile(r"^(?P<section>global|install|:env:)\.(?P<name>[a-z-]+)=(?P<value>.*)$")
+_SETTING: Final = re.compile(r"(?P<section>global|install|:env:)\.(?P<name>[a-z-]+)=(?P<value>.*)")
 
 Say = Callable[[str], None]
 Command = tuple[str | Path, ...]
+
+
+class SetupError(Exception):
+    """Why there is no environment, and what to do about it, in one sentence."""
 
 
 class CommandFailed(Exception):
@@ -65,7 +69,7 @@ class Workshop:
     root: Path
     tools: Path
     lock: int
-    """The descriptor of the held lock.  Whoever inherits it holds the lock too."""
+    """The descriptor of the held lock: whoever inherits it holds the lock too."""
 
     @property
     def log(self) -> Path:
@@ -73,9 +77,24 @@ class Workshop:
         return self.tools / "setup.log"
 
     @property
+    def temporary(self) -> Path:
+        """A folder for what nobody needs afterwards."""
+        return self.tools / "tmp"
+
+    @property
     def uv(self) -> Path:
-        """The uv that we keep for the next set-up."""
+        """The uv that is kept for the next set-up."""
         return self.tools / "uv" / "bin" / "uv"
+
+    def open(self) -> None:
+        """Begin with an empty log and no leftovers."""
+        self.log.write_bytes(b"")
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Empty the temporary folder."""
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        self.temporary.mkdir(exist_ok=True)
 
     def run(self, *command: str | Path, **environ: str) -> None:
         """Run a program to its end, its output into the log.
@@ -84,7 +103,7 @@ class Workshop:
         launcher that is interrupted.  Raises `CommandFailed`.
         """
         with self.log.open("a+b") as log:
-            start = log.seek(0, os.SEEK_END)
+            start = log.tell()
             child = subprocess.Popen(
                 command,
                 cwd=self.root,
@@ -115,18 +134,17 @@ class Workshop:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=True,
-                text=True,
-                errors="replace",
                 timeout=60,
             )
         except (OSError, subprocess.SubprocessError):
             return None
-        return answer.stdout
+        return answer.stdout.decode(errors="replace")
 
     def _environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """What the user has set goes before `environ`, and what must be before both."""
         kept = {name: value for name, value in os.environ.items() if name not in _UNSET}
-        ours = {"TMPDIR": str(self.tools / "tmp"), "UV_CACHE_DIR": str(self.tools / "uv-cache")}
-        return {**ours, **environ, **kept, **_SET, "TMPDIR": ours["TMPDIR"]}
+        cache = {"UV_CACHE_DIR": str(self.tools / "uv-cache")}
+        return {**cache, **environ, **kept, **_SET, "TMPDIR": str(self.temporary)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,27 +153,34 @@ class Installer:
 
     name: str
     before: Command
-    """The command, up to the path of the environment's Python …"""
-    after: Command
+    """Its command, up to the path of the environment's Python …"""
+    after: Command = ()
     """… and from there to the packages."""
     environ: Mapping[str, str] = field(default_factory=dict)
-    """For each of these, a value that the caller has set goes first."""
 
     def command(self, python: Path) -> Command:
-        """The command that installs into the environment of this Python, without the packages."""
+        """What installs into the environment of this Python the packages that are put behind it."""
         return (*self.before, python, *self.after)
 
 
 def usable(workshop: Workshop, say: Say) -> Iterator[Installer]:
-    """The installers of this machine, the quickest first; each is sought when it is asked for."""
+    """The installers of this machine, the quickest first; each is sought when it is asked for.
+
+    Raises `SetupError` where there is none.
+    """
     uv = _ready_uv(workshop)
-    pip = _pip(workshop) or (() if uv else _own_pip(workshop))
+    pip = _ready_pip(workshop) or (() if uv else _unpacked_pip(workshop))
+    if not uv and not pip:
+        raise SetupError(
+            f"{base_python()} has no pip, and there is no uv on PATH: install one of them (on "
+            "Debian, as root: apt install python3-pip), then run this again"
+        )
     settings = pip_settings(workshop.ask(*pip, "config", "list") or "") if pip else {}
     if foreign := sorted(_ONLY_PIP & settings.keys()):
-        say(f"not using uv: it would not see what pip is configured with, {', '.join(foreign)}")
-    elif uv := uv or (_fetched_uv(workshop, pip, say) if pip else None):
+        say(f"not using uv, which would not see that pip is configured with {', '.join(foreign)}")
+    elif uv := uv or _fetched_uv(workshop, pip, say):
         yield Installer("uv", (uv, "pip", "install", "--python"), (), uv_environment(settings))
-    if pip := pip or _own_pip(workshop):
+    if pip := pip or _unpacked_pip(workshop):
         yield Installer("pip", (*pip, "--python"), ("install", "--progress-bar=off"))
 
 
@@ -170,19 +195,19 @@ def _ready_uv(workshop: Workshop) -> Path | None:
 
 def _fetched_uv(workshop: Workshop, pip: Command, say: Say) -> Path | None:
     """uv from the index that pip is configured with; None where it is not to be had."""
-    say("getting uv, which installs faster than pip")
+    say("getting uv, which installs faster than pip …")
     folder = workshop.tools / "uv"
     shutil.rmtree(folder, ignore_errors=True)
     try:
         # A wheel or nothing: where there is none, pip would set out to compile uv.
         workshop.run(*pip, "install", "--only-binary=:all:", "--no-deps", "--target", folder, "uv")
     except CommandFailed as failed:
-        say(f"uv is not to be had ({failed})")
+        say(f"uv is not to be had: {failed}")
         return None
     return workshop.uv if workshop.ask(workshop.uv, "--version") is not None else None
 
 
-def _pip(workshop: Workshop) -> Command:
+def _ready_pip(workshop: Workshop) -> Command:
     """The pip of this Python, of the environment it may be in, or of an earlier run."""
     own = workshop.tools / "pip" / "bin" / "python"
     for python in dict.fromkeys((base_python(), Path(sys.executable), own)):
@@ -191,8 +216,8 @@ def _pip(workshop: Workshop) -> Command:
     return ()
 
 
-def _own_pip(workshop: Workshop) -> Command:
-    """A pip that Python's ensurepip unpacks; empty where there is no ensurepip either."""
+def _unpacked_pip(workshop: Workshop) -> Command:
+    """A pip that Python's own `ensurepip` unpacks; empty where there is no `ensurepip` either."""
     own = workshop.tools / "pip"
     if workshop.ask(base_python(), "-m", "venv", "--clear", own) is None:
         shutil.rmtree(own, ignore_errors=True)
@@ -207,32 +232,33 @@ def base_python() -> Path:
 
 
 def pip_settings(listing: str) -> dict[str, str]:
-    """What `pip config list` says of an install, a later section over an earlier one, as pip does.
+    """What `pip config list` says of an install, a later section over an earlier one, as in pip.
 
-    A value that reads as false is left out.
+    Settings that are switched off are left out.
     """
     found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in listing.splitlines():
-        if match := _SETTING.match(line):
+        if match := _SETTING.fullmatch(line):
             found[match["section"]][match["name"]] = str(ast.literal_eval(match["value"]))
     merged = {name: value for section in found.values() for name, value in section.items()}
     return {name: value for name, value in merged.items() if value.lower() not in _FALSE}
 
 
 def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """pip's settings as uv's variables, so that both find the same packages in the same places."""
+    """pip's settings as uv's variables: the same packages from the same places."""
     environ = {
-        variable: (",", " ")[name != "find-links"].join(settings[name].split())
+        variable: ("," if name == "find-links" else " ").join(settings[name].split())
         for name, variable in _TRANSLATED.items()
         if name in settings
     }
-    if "UV_INDEX" in environ:  # pip takes the best version of all indexes, uv of the first
+    if "UV_INDEX" in environ:
+        # pip takes the best version of all indexes; uv by itself that of the first that has any.
         environ["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return environ
 
 
 def reason(output: str) -> str:
-    """The line of an installer's output that says why it failed."""
+    """The line of an installer's output that says why it failed; empty where there is none."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if line.lower().startswith(("error", "×", "caused by"))]
     return (telling or lines or [""])[-1][:300]

@@ -643,8 +643,8 @@ def _calls(message: ChatCompletionMessage) -> Iterator[tuple[str, str]]:
     if called and (called.name or called.arguments):
         yield called.name, called.arguments
     for call in message.tool_calls or ():
-        assert call.type == "function"
-        yield call.function.name, call.function.arguments or ""
+        if call.type != "custom":  # Mistral names no type
+            yield call.function.name, call.function.arguments or ""
 
 
 CHATS = ("openai.chat.sse", "openai.chat.json")

@@ -35,6 +35,7 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?",
         ("anthropic-version",),
     ),
+    Provider("vertex", "", r"/v1(beta1)?/(projects|publishers)/.*"),
     Provider("groq", "https://api.groq.com", r"/openai/v1/.*"),
     Provider("azure", "", r"/openai/.*"),
     Provider("openrouter", "https://openrouter.ai", r"/api/v1/.*"),

@@ -76,7 +76,7 @@ class Shelf:
 
     With `renew` (mode record), takes of this run replace the older ones as soon as the first
     of them is complete.  Until then they are parked behind the older ones, so that a run that
-    fails destroys nothing.
+    fails destroys nothing.  Apart from that, no take ever takes the place of another.
     """
 
     def __init__(self, on_disk: Iterable[int], *, renew: bool) -> None:
@@ -94,7 +94,7 @@ class Shelf:
             return Placement(parked)
         if self._renewing:
             return self._renew(number)
-        if number in self._taken and not complete:
+        if number in self._taken:
             number = max(self._taken) + 1
         self._taken.add(number)
         return Placement(number)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any, Final
 
 import click
@@ -80,5 +79,6 @@ def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
     settings = settings_of(values, command)
     configure(settings.log_format)
     if mode == "auto" and in_ci(os.environ):
-        mode, settings = "replay", replace(settings, after_last="fail")
+        click.echo("llm-proxy: CI is set: auto replays, and records nothing", err=True)
+        mode = "replay"
     raise click.exceptions.Exit(serve(mode, settings, command))

@@ -71,8 +71,7 @@ class Ollama:
                 return Judgement(whole=True, reason="done: true")
             if said.get("status") == "success":
                 return Judgement(whole=True, reason="status: success")
-        reason = "no line with done: true" if plain.body(answer).strip() else "empty body"
-        return Judgement(whole=False, reason=reason)
+        return Judgement(whole=False, reason=_missing(answer))
 
     def turns(self, answer: Answer) -> tuple[Turn, ...]:
         """One turn, or none where nothing of Ollama's can be read.
@@ -88,6 +87,14 @@ class Ollama:
     def error(self, status: int, kind: str, message: str) -> bytes:
         """Ollama's errors are a message and nothing else."""
         return orjson.dumps({"error": message})
+
+
+def _missing(answer: Answer) -> str:
+    """What a stream that does not say its end lacks."""
+    if not plain.body(answer).strip():
+        return "empty body"
+    status = reading.words(reading.document(answer.messages[-1]).get("status"))
+    return f"no success after status: {status}" if status else "no line with done: true"
 
 
 def _turn(lines: list[Fields]) -> Turn:

@@ -50,7 +50,7 @@ class Control:
                 entries = [entry.as_json() for entry in self._journal.entries]
                 return 200, {"requests": self._journal.requests, "entries": entries}
             case "GET" | "HEAD", "/_proxy/misses":
-                return 200, {"misses": self._journal.misses}
+                return 200, {"misses": list(self._journal.misses)}
             case "POST", _ if reset is not None:
                 self._mode.reset(reset[1])
                 return 200, {"session": reset[1], "reset": True}

@@ -46,7 +46,7 @@ class Guards:
             return
         socket = request.transport and request.transport.get_extra_info("sockname")
         ours = str(socket[1]) if socket else ""
-        if (name == _LOCAL or _is_loopback(name)) and port in {ours, ""}:
+        if (name == _LOCAL or _is_loopback(name)) and (port or "80") == ours:
             return
         raise RequestRefused(
             421, f"this proxy does not answer for {hosts[0]!r}: start it with --allow-host {name}"
@@ -75,6 +75,7 @@ def _split(host: str) -> tuple[str, str]:
 
 def _is_loopback(name: str) -> bool:
     try:
-        return ipaddress.ip_address(name).is_loopback
+        address = ipaddress.ip_address(name)
     except ValueError:
         return False
+    return address.is_loopback and getattr(address, "ipv4_mapped", None) is None

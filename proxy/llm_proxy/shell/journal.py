@@ -59,10 +59,9 @@ class Journal:
     recorded: list[Recorded] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     """Recordings that were lost, in a sentence each."""
-    misses: list[str] = field(default_factory=list)
+    misses: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT))
     """What each miss says, at length."""
     requests: int = 0
-    replayed: int = 0
 
     def open(self, session: str, method: str, path: str) -> Entry:
         """The entry of a request that has just arrived."""

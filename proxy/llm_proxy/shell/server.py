@@ -6,6 +6,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -27,6 +28,8 @@ from llm_proxy.shell.perform import Lateness, perform
 from llm_proxy.shell.wire import Wire
 
 log: Final = logging.getLogger("llm_proxy")
+
+_TARGET: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 MISS_STATUS: Final = 424
 """No SDK retries it, and no client has a habit on it."""
@@ -197,7 +200,9 @@ def _request(request: web.Request, body: bytes) -> Request:
     headers: Headers = tuple(
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers
     )
-    path, _, query = request.raw_path.partition("?")
+    # Bytes that have no place in a request line are percent-encoded; all else stays as it came.
+    target = quote(request.raw_path.encode("utf-8", "surrogateescape"), safe=_TARGET)
+    path, _, query = target.partition("?")
     return Request(request.method, path, query, headers, body)
 
 

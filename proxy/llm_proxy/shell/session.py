@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,14 @@ from llm_proxy.shell.settings import Settings
 log: Final = logging.getLogger("llm_proxy")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class CommandFailed(UsageError):
+    """The command after `--` could not be started, with the exit code that shells give."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        super().__init__(message)
 
 
 def serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
@@ -81,35 +89,22 @@ async def _start(command: Sequence[str], mode: ModeName, url: str) -> asyncio.su
         raise CommandFailed(126, f"{command[0]} cannot be run: {error.strerror}") from None
 
 
-class CommandFailed(UsageError):
-    """The command after `--` could not be started, with the exit code that shells give."""
-
-    def __init__(self, code: int, message: str) -> None:
-        self.code = code
-        super().__init__(message)
-
-
-class _port_file:  # noqa: N801 # reads as the function that it stands for
-    """Holds the port in a file while the server is up."""
-
-    def __init__(self, path: Path | None, url: str) -> None:
-        self._path = path
-        self._port = url.rpartition(":")[2]
-
-    def __enter__(self) -> None:
-        if self._path is not None:
-            temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-            try:
-                temporary.write_text(self._port + "\n")
-                temporary.replace(self._path)
-            except OSError as error:
-                raise UsageError(
-                    f"--port-file {self._path} cannot be written: {error.strerror}"
-                ) from None
-
-    def __exit__(self, *_: object) -> None:
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
+@contextmanager
+def _port_file(path: Path | None, url: str) -> Iterator[None]:
+    """The port stands in a file while the server is up."""
+    if path is None:
+        yield
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(url.rpartition(":")[2] + "\n")
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(f"--port-file {path} cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def _last_word(mode: ModeName, journal: Journal) -> None:

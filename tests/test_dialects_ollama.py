@@ -1,0 +1,370 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import ollama
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corpus
+from llm_proxy import dialects, framing
+from llm_proxy.dialects import Answer
+from llm_proxy.dialects.ollama import Ollama
+from llm_proxy.exchange import Head, Request
+from llm_proxy.turns import Failure, Finish, Reasoning, Text, ToolCall, Turn, Usage
+
+DIALECT = Ollama()
+
+CHAT = b"""\
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.000000001Z","message":{"role":"assistant",\
+"content":"","thinking":"I should greet."},"done":false}
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.100000001Z","message":{"role":"assistant",\
+"content":"Hel"},"done":false}
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.200000001Z","message":{"role":"assistant",\
+"content":"lo"},"done":false}
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.300000001Z","message":{"role":"assistant",\
+"content":""},"done":true,"done_reason":"stop","total_duration":500000000,"prompt_eval_count":9,\
+"eval_count":5}
+"""
+
+TOOLS = b"""\
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.000000001Z","message":{"role":"assistant",\
+"content":"","tool_calls":[{"id":"call_a","function":{"index":0,"name":"get_weather","arguments":\
+{"city":"Rome"}}}]},"done":false}
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.100000001Z","message":{"role":"assistant",\
+"content":"","tool_calls":[{"id":"call_b","function":{"index":1,"name":"get_weather","arguments":\
+{"city":"Oslo"}}}]},"done":false}
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.300000001Z","message":{"role":"assistant",\
+"content":""},"done":true,"done_reason":"stop"}
+"""
+
+GENERATE = b"""\
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.000000001Z","response":"Hel","done":false}
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.100000001Z","response":"lo","done":false}
+{"model":"qwen3","created_at":"2026-11-21T10:00:00.300000001Z","response":"","done":true,\
+"done_reason":"length","context":[1,2,3],"prompt_eval_count":9,"eval_count":2}
+"""
+
+PULL = b"""\
+{"status":"pulling manifest"}
+{"status":"pulling 6a0746a1ec1a","digest":"sha256:6a0746a1ec1a","total":46,"completed":46}
+{"status":"verifying sha256 digest"}
+{"status":"success"}
+"""
+
+ERROR = b'{"error":"an error was encountered while running the model: unexpected EOF"}\n'
+
+
+def asked(path: str = "/api/chat", method: str = "POST", **body: object) -> Request:
+    return Request(method, path, "", (), json.dumps(body).encode())
+
+
+def head(status: int = 200, content_type: str = "application/x-ndjson") -> Head:
+    return Head(status, "", (("Content-Type", content_type),), "chunked")
+
+
+def streamed(body: bytes) -> Answer:
+    return Answer(head(), "ndjson", framing.messages("ndjson", body))
+
+
+def whole(body: bytes, status: int = 200) -> Answer:
+    return Answer(head(status, "application/json"), "whole", framing.messages("whole", body))
+
+
+def test_the_dialect_is_found_under_its_name() -> None:
+    assert dialects.named("ollama").name == "ollama"
+    assert dialects.find(asked()).name == "ollama"
+
+
+@pytest.mark.parametrize("path", ["chat", "generate", "pull", "push", "create"])
+def test_the_paths_that_stream_are_claimed(path: str) -> None:
+    assert DIALECT.claims(asked(f"/api/{path}"))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/tags"),
+        ("POST", "/api/show"),
+        ("POST", "/api/embed"),
+        ("GET", "/api/chat"),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/api/chat/1"),
+    ],
+)
+def test_other_paths_are_left_to_others(method: str, path: str) -> None:
+    assert not DIALECT.claims(asked(path, method))
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [({"model": "qwen3:8b"}, "qwen3:8b"), ({"name": "qwen3"}, "qwen3"), ({}, "")],
+    ids=["model", "the name of old clients", "none"],
+)
+def test_the_model_is_found(body: dict[str, str], model: str) -> None:
+    assert DIALECT.model(asked(**body)) == model
+
+
+@pytest.mark.parametrize(
+    ("body", "streams"),
+    [
+        (b"{}", True),
+        (b'{"stream":true}', True),
+        (b'{"stream":null}', True),
+        (b'{"stream":false}', False),
+        (b"not JSON", True),
+    ],
+)
+def test_a_request_streams_unless_it_says_no(body: bytes, streams: bool) -> None:
+    assert DIALECT.streams(Request("POST", "/api/chat", "", (), body)) is streams
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "stream", "expected"),
+    [
+        pytest.param(200, "application/x-ndjson", True, "ndjson", id="a stream"),
+        pytest.param(200, "application/json", True, "ndjson", id="a stream of the cloud"),
+        pytest.param(200, "application/json; charset=utf-8", False, "whole", id="a document"),
+        pytest.param(404, "application/json; charset=utf-8", True, "whole", id="an error"),
+    ],
+)
+def test_the_request_and_the_status_choose_the_framing(
+    status: int, content_type: str, stream: bool, expected: str
+) -> None:
+    assert DIALECT.framing(asked(stream=stream), head(status, content_type)) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(CHAT, "done: true", id="a chat"),
+        pytest.param(CHAT.rstrip(), "done: true", id="the last line not ended"),
+        pytest.param(CHAT + b"\n", "done: true", id="a blank line at the end"),
+        pytest.param(GENERATE, "done: true", id="a completion"),
+        pytest.param(PULL, "status: success", id="a transfer"),
+        pytest.param(
+            CHAT[: CHAT.index(b"\n") + 1] + ERROR,
+            "in-band error: an error was encountered while running the model: unexpecte…",
+            id="an error line",
+        ),
+        pytest.param(
+            b'{"status":"pulling manifest"}\n{"error":"file does not exist"}\n',
+            "in-band error: file does not exist",
+            id="an error line of a transfer",
+        ),
+    ],
+)
+def test_a_stream_is_whole_by_its_last_line(body: bytes, reason: str) -> None:
+    judgement = DIALECT.judge(streamed(body))
+    assert (judgement.whole, judgement.reason) == (True, reason)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(b"", "empty body", id="nothing"),
+        pytest.param(b"\n\n", "empty body", id="blank lines"),
+        pytest.param(CHAT[:-2], "no line with done: true", id="cut inside the last line"),
+        pytest.param(b"<html></html>", "no line with done: true", id="a page"),
+        pytest.param(
+            PULL.replace(b"success", b"writing manifest"),
+            "no success after status: writing manifest",
+            id="a transfer without success",
+        ),
+    ],
+)
+def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
+    judgement = DIALECT.judge(streamed(body))
+    assert (judgement.whole, judgement.reason) == (False, reason)
+
+
+@given(st.integers(0, len(CHAT)))
+def test_no_cut_of_a_chat_is_called_whole(cut: int) -> None:
+    assert DIALECT.judge(streamed(CHAT[:cut])).whole is (cut >= len(CHAT) - 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_whole", "reason"),
+    [
+        pytest.param(whole(CHAT.splitlines()[-1]), True, "JSON body", id="a document"),
+        pytest.param(whole(b'{"model":"q'), False, "body is not JSON", id="a cut document"),
+        pytest.param(whole(b'{"error":"busy"}', 503), True, "HTTP 503", id="an error"),
+        pytest.param(whole(b"<html>", 502), True, "HTTP 502", id="a gateway's page"),
+    ],
+)
+def test_a_body_is_judged_as_of_any_json_api(answer: Answer, is_whole: bool, reason: str) -> None:
+    judgement = DIALECT.judge(answer)
+    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+
+
+def test_a_chat_becomes_a_turn() -> None:
+    assert DIALECT.turns(streamed(CHAT)) == (
+        Turn(
+            parts=(Reasoning("I should greet."), Text("Hello")),
+            finish=Finish.STOP,
+            finish_raw="stop",
+            usage=Usage(input=9, output=5),
+            model="qwen3",
+            metadata=(("total_duration", 500000000),),
+        ),
+    )
+
+
+def test_tool_calls_come_whole_and_end_the_turn() -> None:
+    assert DIALECT.turns(streamed(TOOLS)) == (
+        Turn(
+            parts=(
+                ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
+                ToolCall("call_b", "get_weather", '{"city":"Oslo"}'),
+            ),
+            finish=Finish.TOOL_CALLS,
+            finish_raw="stop",
+            model="qwen3",
+        ),
+    )
+
+
+def test_a_completion_becomes_a_turn() -> None:
+    (turn,) = DIALECT.turns(streamed(GENERATE))
+    assert turn.parts == (Text("Hello"),)
+    assert (turn.finish, turn.usage) == (Finish.LENGTH, Usage(input=9, output=2))
+
+
+def test_a_document_becomes_a_turn() -> None:
+    body = b'{"model":"m","response":"Hi","thinking":"Hm","done":true,"done_reason":"stop"}'
+    (turn,) = DIALECT.turns(whole(body))
+    assert turn == Turn(
+        (Reasoning("Hm"), Text("Hi")), finish=Finish.STOP, finish_raw="stop", model="m"
+    )
+
+
+def test_a_transfer_is_a_turn_without_words() -> None:
+    assert DIALECT.turns(streamed(PULL)) == (Turn((), finish=Finish.STOP, finish_raw="success"),)
+
+
+@pytest.mark.parametrize(
+    ("end", "finish", "raw"),
+    [
+        ({"done": True, "done_reason": "load"}, Finish.OTHER, "load"),
+        ({"done": True}, Finish.OTHER, ""),
+        ({"done": False}, None, ""),
+    ],
+    ids=["a model was loaded", "an old server", "cut"],
+)
+def test_a_finish_is_never_made_up(end: dict[str, Any], finish: Finish | None, raw: str) -> None:
+    (turn,) = DIALECT.turns(streamed(json.dumps(end).encode()))
+    assert (turn.finish, turn.finish_raw) == (finish, raw)
+
+
+def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
+    (turn,) = DIALECT.turns(streamed(GENERATE[: GENERATE.index(b"\n") + 1] + ERROR))
+    assert (turn.text, turn.finish) == ("Hel", None)
+    assert turn.failure == Failure(json.loads(ERROR)["error"])
+
+
+def test_an_http_error_is_one_turn_with_a_failure() -> None:
+    error = b'{"error":"model \'x\' not found"}'
+    assert DIALECT.turns(whole(error, 404)) == (Turn((), failure=Failure("model 'x' not found")),)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"hello":1}', b"<html>"])
+def test_what_is_not_ollamas_has_no_turn(body: bytes) -> None:
+    assert DIALECT.turns(whole(body)) == DIALECT.turns(streamed(body)) == ()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["content", "thinking", "tool_calls", "function", "name", "arguments"]),
+            inner,
+        )
+    ),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(
+    """model message response thinking done done_reason error status eval_count
+    total_duration""".split()  # noqa: SIM905 # readable
+)
+LINES = st.dictionaries(KEYS, VALUES)
+
+
+@given(st.lists(LINES, min_size=1), st.sampled_from([200, 500]))
+def test_lines_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+    lines: list[dict[str, Any]], status: int
+) -> None:
+    spelled = [json.dumps(line).encode() + b"\n" for line in lines]
+    for answer in (streamed(b"".join(spelled)), whole(spelled[0], status)):
+        assert DIALECT.judge(answer).reason
+        assert orjson.dumps(DIALECT.turns(answer))
+
+
+@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
+def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
+    answer = Answer(head(), name, messages)
+    assert DIALECT.judge(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+
+
+def _client(status: int, body: bytes) -> ollama.Client:
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, content=body)
+
+    return ollama.Client(host="http://127.0.0.1", transport=httpx.MockTransport(answer))
+
+
+def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
+    client = _client(424, DIALECT.error(424, "cassette_not_found", "no cassette"))
+    with pytest.raises(ollama.ResponseError, match="no cassette") as raised:
+        client.chat(model="m", messages=[])
+    assert raised.value.status_code == 424
+
+
+@pytest.mark.parametrize("body", [CHAT, TOOLS], ids=["text", "tools"])
+def test_the_sdk_reads_the_golden_chats_alike(body: bytes) -> None:
+    lines = list(_client(200, body).chat(model="m", messages=[], stream=True))
+    (turn,) = DIALECT.turns(streamed(body))
+    assert turn.text == "".join(line.message.content or "" for line in lines)
+    theirs = [call.function for line in lines for call in line.message.tool_calls or ()]
+    ours = [part for part in turn.parts if isinstance(part, ToolCall)]
+    assert [(it.name, json.loads(it.arguments)) for it in ours] == [
+        (it.name, it.arguments) for it in theirs
+    ]
+
+
+needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_every_real_answer_is_whole_and_read_as_the_sdk_reads_it() -> None:
+    rows = [row for row in corpus.rows() if row.wire.startswith("ollama.")]
+    assert len(rows) == 17
+    for row in rows:
+        assert dialects.find(row.request).name == DIALECT.name, row.id
+        name = DIALECT.framing(row.request, row.head)
+        assert name == ("ndjson" if "ndjson" in row.wire else "whole"), row.id
+        answer = Answer(row.head, name, framing.messages(name, row.body))
+        assert DIALECT.judge(answer).whole, row.id
+        (turn,) = DIALECT.turns(answer)
+        assert turn.text == _read_by_sdk(row), row.id
+
+
+def _read_by_sdk(row: corpus.Row) -> str:
+    client = _client(row.status, row.body)
+    match row.request.path, row.streaming:
+        case "/api/chat", True:
+            chat = client.chat(model="m", messages=[], stream=True)
+            return "".join(line.message.content or "" for line in chat)
+        case "/api/generate", True:
+            return "".join(line.response or "" for line in client.generate(model="m", stream=True))
+        case "/api/generate", False:
+            return client.generate(model="m").response or ""
+        case _:
+            assert [line.status for line in client.pull("m", stream=True)][-1] == "success"
+            return ""

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from llm_proxy.dialects.openai_message import Message
+from llm_proxy.turns import Citation, Media, Part, Reasoning, Refusal, Text, ToolCall
+
+if TYPE_CHECKING:
+    from llm_proxy.turns import Json
+
+
+def parts(*deltas: dict[str, Any], streamed: bool = True) -> tuple[Part, ...]:
+    message = Message()
+    for delta in deltas:
+        message.take(delta, streamed=streamed)
+    return message.parts()
+
+
+def call(index: int | None = None, call_id: str = "", name: str = "", arguments: Json = "") -> Any:
+    place = {} if index is None else {"index": index}
+    named = {"name": name} if name else {}
+    identity: dict[str, Json] = {"id": call_id, "type": "function"} if call_id else {}
+    fragment = {**place, **identity, "function": {**named, "arguments": arguments}}
+    return {"tool_calls": [fragment]}
+
+
+def test_a_message_says_its_parts_in_the_order_in_which_they_came() -> None:
+    said = parts(
+        {"role": "assistant", "content": ""},
+        {"reasoning_content": "Let me "},
+        {"reasoning_content": "think.", "content": ""},
+        {"content": "Look", "reasoning_content": None},
+        {"content": "ing."},
+        call(0, "a", "f", "{}"),
+        {"content": "Done."},
+    )
+    assert said == (
+        Reasoning("Let me think."),
+        Text("Looking."),
+        ToolCall("a", "f", "{}"),
+        Text("Done."),
+    )
+
+
+def test_a_message_of_nothing_but_empty_strings_has_no_parts() -> None:
+    junk: dict[str, Json] = {
+        "content": "",
+        "refusal": "",
+        "reasoning": "",
+        "tool_calls": None,
+        "annotations": [],
+    }
+    empty_objects: dict[str, Json] = {
+        "function_call": {"name": "", "arguments": ""},
+        "audio": {"id": "", "data": "", "transcript": "", "expires_at": 0},
+        "reasoning_details": [{"type": "reasoning.text", "text": "", "signature": ""}],
+    }
+    assert parts(junk | empty_objects, streamed=False) == ()
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param({"content": "Hi"}, (Text("Hi"),), id="text"),
+        pytest.param({"refusal": "No."}, (Refusal("No."),), id="refusal"),
+        pytest.param(
+            {"reasoning": "Hm", "content": "Hi"}, (Reasoning("Hm"), Text("Hi")), id="reasoning"
+        ),
+        pytest.param(
+            {"reasoning": "Hm", "reasoning_content": "Hm"}, (Reasoning("Hm"),), id="both names"
+        ),
+        pytest.param(
+            {
+                "reasoning": "Hm",
+                "reasoning_details": [
+                    {"type": "reasoning.summary", "summary": "Hm", "format": "x-v1", "index": 0},
+                    {"type": "reasoning.encrypted", "data": "c2VhbA==", "id": "r1", "index": 0},
+                ],
+            },
+            (
+                Reasoning(
+                    "Hm",
+                    metadata=(("type", "reasoning.summary"), ("format", "x-v1"), ("index", 0)),
+                ),
+                Reasoning(
+                    redacted="c2VhbA==",
+                    metadata=(("type", "reasoning.encrypted"), ("id", "r1"), ("index", 0)),
+                ),
+            ),
+            id="details repeat the text",
+        ),
+        pytest.param(
+            {
+                "reasoning": "Hm",
+                "reasoning_details": [{"type": "reasoning.encrypted", "data": "c2VhbA=="}],
+            },
+            (
+                Reasoning("Hm"),
+                Reasoning(redacted="c2VhbA==", metadata=(("type", "reasoning.encrypted"),)),
+            ),
+            id="details hold the seal only",
+        ),
+        pytest.param(
+            {
+                "reasoning_content": "Hm",
+                "thinking_blocks": [{"type": "thinking", "thinking": "Hm", "signature": "s"}],
+            },
+            (Reasoning("Hm", signature="s", metadata=(("type", "thinking"),)),),
+            id="LiteLLM's thinking blocks",
+        ),
+        pytest.param(
+            {
+                "content": [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
+                    {"type": "text", "text": "Hi"},
+                    {"type": "reference", "reference_ids": [1]},
+                    "!",
+                ]
+            },
+            (Reasoning("Hm"), Text("Hi!")),
+            id="Mistral's blocks",
+        ),
+        pytest.param(
+            {"content": [{"type": "thinking", "thinking": "Hm"}]},
+            (Reasoning("Hm"),),
+            id="a thinking block of plain text",
+        ),
+        pytest.param(
+            {
+                "content": [
+                    {
+                        "type": "reasoning",
+                        "summary": [{"type": "summary_text", "text": "Hm", "signature": "s"}],
+                    }
+                ]
+            },
+            (Reasoning("Hm", signature="s"),),
+            id="Databricks' blocks",
+        ),
+        pytest.param(
+            {"content": {"name": "Ann", "age": 32}},
+            (Text('{"name":"Ann","age":32}'),),
+            id="Cloudflare's document",
+        ),
+        pytest.param(
+            {"function_call": {"name": "f", "arguments": "{}"}},
+            (ToolCall("", "f", "{}", metadata=(("type", "function_call"),)),),
+            id="a legacy call",
+        ),
+        pytest.param(
+            {"tool_calls": [{"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}]},
+            (ToolCall("a", "f", "x", metadata=(("type", "custom"),)),),
+            id="a custom tool",
+        ),
+        pytest.param(
+            {
+                "tool_calls": [
+                    {"id": "a", "function": {"name": "f", "arguments": {"b": 1}}, "x": {"y": 2}}
+                ]
+            },
+            (ToolCall("a", "f", '{"b":1}', metadata=(("x", {"y": 2}),)),),
+            id="arguments as an object, and fields beside",
+        ),
+        pytest.param(
+            {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]},
+            (Media("image/png", base64="aGk="),),
+            id="an inline image",
+        ),
+        pytest.param(
+            {"content": [{"type": "image_url", "image_url": {"url": "https://example.com/i"}}]},
+            (Media("image/*", url="https://example.com/i"),),
+            id="an image by reference",
+        ),
+    ],
+)
+def test_each_spelling_becomes_its_part(
+    message: dict[str, Any], expected: tuple[Part, ...], streamed: bool
+) -> None:
+    assert parts(message, streamed=streamed) == expected
+
+
+def test_a_signature_finds_its_reasoning_after_the_text() -> None:
+    said = parts(
+        {"reasoning_details": [{"type": "reasoning.text", "text": "Hm", "index": 0}]},
+        {"content": "Hi"},
+        {"reasoning_details": [{"type": "reasoning.text", "signature": "s", "index": 0}]},
+    )
+    about = (("type", "reasoning.text"), ("index", 0))
+    assert said == (Reasoning("Hm", signature="s", metadata=about), Text("Hi"))
+
+
+def test_reasoning_after_text_is_a_part_of_its_own() -> None:
+    said = parts({"reasoning": "a"}, {"content": "b"}, {"reasoning": "c"})
+    assert said == (Reasoning("a"), Text("b"), Reasoning("c"))
+
+
+def test_sealed_reasoning_is_never_run_together() -> None:
+    seal = {"type": "reasoning.encrypted", "data": "c2VhbA=="}
+    about = (("type", "reasoning.encrypted"),)
+    assert (
+        parts({"reasoning_details": [seal, seal]})
+        == (Reasoning(redacted="c2VhbA==", metadata=about),) * 2
+    )
+
+
+CALLS = {
+    "one after another": [
+        call(0, "a", "f"), call(0, arguments="{"), call(0, arguments="}"), call(1, "b", "g", "[]"),
+    ],
+    "interleaved": [
+        call(0, "a", "f", "{"), call(1, "b", "g", "["), call(0, arguments="}"),
+        call(1, arguments="]"),
+    ],
+    "id and name in every fragment": [
+        call(0, "a", "f", "{"), call(0, "a", "f", "}"), call(1, "b", "g", "[]"),
+    ],
+    "all at index 0": [
+        call(0, "a", "f", "{"), call(0, arguments="}"), call(0, "b", "g", "[]"),
+    ],
+    "no index": [call(None, "a", "f", "{}"), call(None, "b", "g", "[]")],
+    "first index is 1": [call(1, "a", "f", "{}"), call(2, "b", "g", "[]")],
+    "null arguments first": [
+        call(0, "a", "f", None), call(0, arguments="{}"), call(1, "b", "g", "[]"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("deltas", CALLS.values(), ids=CALLS.keys())
+def test_parallel_calls_are_told_apart(deltas: list[dict[str, Any]]) -> None:
+    assert parts(*deltas) == (ToolCall("a", "f", "{}"), ToolCall("b", "g", "[]"))
+
+
+def test_calls_of_a_whole_message_are_whole() -> None:
+    once = call(0, name="f", arguments="{}")["tool_calls"]
+    assert parts({"tool_calls": once * 2}, streamed=False) == (ToolCall("", "f", "{}"),) * 2
+
+
+def test_a_legacy_call_is_joined() -> None:
+    said = parts(
+        {"function_call": {"name": "f", "arguments": ""}},
+        {"function_call": {"arguments": '{"a":'}},
+        {"function_call": {"arguments": "1}"}},
+    )
+    assert said == (ToolCall("", "f", '{"a":1}', metadata=(("type", "function_call"),)),)
+
+
+def test_citations_belong_to_the_text() -> None:
+    about = {"url": "https://example.com", "title": "T", "start_index": 1, "end_index": 3}
+    unknown = {"url": "https://example.org", "start_index": 0, "end_index": 0, "content": "quote"}
+    file = {"type": "file", "file": {"hash": "0"}}
+    said = parts(
+        {"content": "Hello"},
+        {"annotations": [{"type": "url_citation", "url_citation": about}]},
+        {"annotations": [{"type": "url_citation", "url_citation": unknown}, file]},
+    )
+    assert said == (
+        Text(
+            "Hello",
+            citations=(
+                Citation("https://example.com", "T", span=(1, 3)),
+                Citation("https://example.org", quoted="quote"),
+                Citation(metadata=(("type", "file"), ("file", {"hash": "0"}))),
+            ),
+        ),
+    )
+
+
+def test_spoken_output_is_joined_with_its_transcript() -> None:
+    first, second = (base64.b64encode(sound).decode() for sound in (b"a", b"bc"))
+    said = parts(
+        {"audio": {"id": "audio_1", "transcript": "Hel"}},
+        {"audio": {"transcript": "lo"}},
+        {"audio": {"data": first}},
+        {"audio": {"data": second}},
+        {"audio": {"expires_at": 1700000000, "id": "audio_1"}},
+    )
+    assert said == (
+        Media(
+            "audio/*",
+            base64=base64.b64encode(b"abc").decode(),
+            transcript="Hello",
+            metadata=(("id", "audio_1"), ("expires_at", 1700000000)),
+        ),
+    )

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import pytest
+
+from llm_proxy.dialects import Answer, plain
+from llm_proxy.exchange import Head
+from llm_proxy.turns import Failure, Json
+
+
+def answered(status: int, *pieces: bytes) -> Answer:
+    return Answer(Head(status, "", (), "length"), "whole", pieces)
+
+
+@pytest.mark.parametrize(
+    ("status", "succeeded"), [(199, False), (200, True), (299, True), (302, False), (404, False)]
+)
+def test_the_statuses_of_success_are_the_two_hundreds(status: int, succeeded: bool) -> None:
+    assert plain.succeeded(answered(status).head) is succeeded
+
+
+def test_a_document_in_pieces_is_one_document() -> None:
+    judgement = plain.judge(answered(200, b'{"a":"', b'b"}'))
+    assert (judgement.whole, judgement.reason) == (True, "JSON body")
+
+
+@pytest.mark.parametrize(
+    ("answer", "whole", "reason"),
+    [
+        (answered(200, b"<html>"), False, "body is not JSON"),
+        (answered(200, b" \n"), False, "empty body"),
+        (answered(200), False, "empty body"),
+        (answered(503, b"<html>"), True, "HTTP 503"),
+        (answered(302), True, "HTTP 302"),
+    ],
+)
+def test_a_body_is_judged_by_its_status_and_its_syntax(
+    answer: Answer, whole: bool, reason: str
+) -> None:
+    judgement = plain.judge(answer)
+    assert (judgement.whole, judgement.reason) == (whole, reason)
+
+
+def test_a_long_error_is_cut_to_fit_a_table() -> None:
+    reason = plain.in_band(Failure("no\n\n  " + "x" * 1000)).reason
+    assert reason == "in-band error: no " + "x" * 56 + "…"
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (Failure("", type="t", code="c"), "in-band error: t"),
+        (Failure("", code="c"), "in-band error: c"),
+    ],
+)
+def test_an_error_without_a_message_goes_by_its_type_or_code(failure: Failure, reason: str) -> None:
+    assert plain.in_band(failure).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        ("no", Failure("no")),
+        ({"message": "m", "type": "t", "code": 429}, Failure("m", "t", "429")),
+        ({"message": None, "code": "c"}, Failure('{"message":null,"code":"c"}', "", "c")),
+        ({"message": {"detail": [1]}}, Failure('{"detail":[1]}')),
+        (["a"], Failure('["a"]')),
+    ],
+)
+def test_an_error_is_read_in_each_of_its_shapes(error: Json, failure: Failure) -> None:
+    assert plain.failure(error) == failure
+
+
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [
+        (b'{"error":true,"message":"m"}', Failure("m")),
+        (b'{"error":"Not Found","path":"/"}', Failure("Not Found")),
+        (b'{"message":"Forbidden"}', Failure("Forbidden")),
+        (b'{"error":{"message":"m"},"message":"other"}', Failure("m")),
+        (b'{"hello":1}', Failure("HTTP 404")),
+        (b"<html>", Failure("HTTP 404")),
+    ],
+)
+def test_an_http_error_is_read_in_the_shapes_of_gateways(body: bytes, failure: Failure) -> None:
+    assert plain.http_failure(answered(404, body)) == failure
