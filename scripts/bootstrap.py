@@ -96,7 +96,7 @@ def environment(launcher: str, *extras: str) -> Path:
 def become(launcher: str, command: Path, *arguments: str) -> int:
     """Go on as this program.  Returns only where that cannot be: with a sentence, and code 2."""
     try:
-        os.execv(command, (str(command), *arguments))
+        os.execv(command, (str(command), *arguments))  # noqa: S606 # no shell is what we want
     except OSError as error:
         sys.stderr.write(
             f"{launcher}: cannot run {command}: {error.strerror}; if pyproject.toml still names "
@@ -146,7 +146,9 @@ def fingerprint(checkout: Checkout) -> dict[str, str]:
 def contents(checkout: Checkout) -> frozenset[str]:
     """The names at the top of the environment: soon listed, and they show a package gone."""
     folders = (checkout.venv / "bin", *checkout.venv.glob("lib/python*/site-packages"))
-    return frozenset(f"{folder.name}/{name}" for folder in folders for name in os.listdir(folder))
+    return frozenset(
+        f"{entry.parent.name}/{entry.name}" for folder in folders for entry in folder.iterdir()
+    )
 
 
 @contextmanager

@@ -186,11 +186,8 @@ def usable(workshop: Workshop, say: Say) -> Iterator[Installer]:
 
 def _ready_uv(workshop: Workshop) -> Path | None:
     """The uv of an earlier run, or the user's own."""
-    on_path = shutil.which("uv")
-    for uv in (workshop.uv, *([Path(on_path)] if on_path else ())):
-        if workshop.ask(uv, "--version") is not None:
-            return uv
-    return None
+    candidates = (workshop.uv, Path(shutil.which("uv") or workshop.uv))
+    return next((uv for uv in candidates if workshop.ask(uv, "--version") is not None), None)
 
 
 def _fetched_uv(workshop: Workshop, pip: Command, say: Say) -> Path | None:
@@ -260,5 +257,5 @@ def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
 def reason(output: str) -> str:
     """The line of an installer's output that says why it failed; empty where there is none."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if line.lower().startswith(("error", "×", "caused by"))]
+    telling = [line for line in lines if line.lower().startswith(("error", "caused by", "╰─▶"))]
     return (telling or lines or [""])[-1][:300]
