@@ -82,7 +82,7 @@ def environment(launcher: str, *extras: str) -> Path:
     try:
         ensure(checkout, frozenset(extras), say)
     except KeyboardInterrupt:
-        say("stopped; the next run makes .venv anew")
+        say("stopped before .venv was ready; run this again to make it")
         sys.exit(130)
     except SetupError as error:
         say(str(error))

@@ -257,5 +257,7 @@ def uv_environment(settings: Mapping[str, str]) -> dict[str, str]:
 def reason(output: str) -> str:
     """The line of an installer's output that says why it failed; empty where there is none."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if line.lower().startswith(("error", "caused by", "╰─▶"))]
-    return (telling or lines or [""])[-1][:300]
+    for opening in ("ERROR: ", "cause: ", "Caused by: ", "╰─▶ ", "error: "):
+        if telling := [line for line in lines if line.startswith(opening)]:
+            return telling[-1].removeprefix(opening)[:300]
+    return lines[-1][:300] if lines else ""

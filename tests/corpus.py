@@ -45,6 +45,8 @@ class Row:
 
     id: str
     repo: str
+    path: str
+    """The file of the repository that it was recorded in; several may lie in one."""
     provider: str
     wire: str
     """API, operation and framing: `openai.chat.sse`."""
@@ -94,10 +96,17 @@ def rows() -> list[Row]:
         return [_row(json.loads(line)) for line in lines]
 
 
+def read_timings() -> list[list[float]]:
+    """Of the few real streams that were timed: ms between one network read and the next."""
+    timings = json.loads((_FOLDER / "read-timings.json").read_bytes())
+    return [stream["ms"] for stream in timings["streams"]]
+
+
 def _row(raw: dict[str, Any]) -> Row:
     return Row(
         id=raw["id"],
         repo=raw["repo"],
+        path=raw["path"],
         provider=raw["provider"],
         wire=raw["wire"],
         fidelity=raw["fidelity"],

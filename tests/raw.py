@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
@@ -100,3 +101,41 @@ async def _body(reader: asyncio.StreamReader, raw: Raw, now: Callable[[], float]
         raw.chunks.append(piece)
         raw.times.append(now())
         left = None if left is None else left - len(piece)
+
+
+@dataclass
+class Line:
+    """A connection that several requests may go over, as bytes that the test chooses."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    host: bytes
+    """Stands in for `HOST` in what is sent."""
+    within: float = 5.0
+    """Seconds that a wait may take."""
+
+    async def send(self, data: bytes) -> None:
+        """Send these bytes and nothing else."""
+        self.writer.write(data.replace(b"HOST", self.host))
+        await self.writer.drain()
+
+    async def answer(self, *, bodiless: bool = False) -> Raw:
+        """Read one answer to its end; `bodiless` for one to HEAD."""
+        async with asyncio.timeout(self.within):
+            return await _response(self.reader, bodiless=bodiless)
+
+    async def rest(self) -> bytes:
+        """Everything until the connection is closed; a reset is an error."""
+        async with asyncio.timeout(self.within):
+            return await self.reader.read()
+
+
+@asynccontextmanager
+async def line(url: str, within: float = 5.0) -> AsyncIterator[Line]:
+    """A connection to `url`."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**26)
+    try:
+        yield Line(reader, writer, parts.netloc.encode(), within)
+    finally:
+        writer.close()

@@ -83,8 +83,8 @@ async def upstream(*scripts: Script) -> AsyncIterator[Upstream]:
         stub.connections += 1
         try:
             await _converse(stub, scripts, reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # a cancelled task would make asyncio's own callback log an error
         finally:
             tasks.discard(task)
             writer.close()

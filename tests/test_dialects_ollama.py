@@ -201,6 +201,10 @@ def test_a_body_is_judged_as_of_any_json_api(answer: Answer, is_whole: bool, rea
     assert (judgement.whole, judgement.reason) == (is_whole, reason)
 
 
+def test_an_http_error_is_whole_however_it_was_cut() -> None:
+    assert DIALECT.judge(Answer(head(500), "ndjson", [])).reason == "HTTP 500"
+
+
 def test_a_chat_becomes_a_turn() -> None:
     assert DIALECT.turns(streamed(CHAT)) == (
         Turn(
@@ -228,6 +232,11 @@ def test_tool_calls_come_whole_and_end_the_turn() -> None:
     )
 
 
+def test_calls_that_were_cut_short_end_by_length() -> None:
+    (turn,) = DIALECT.turns(streamed(TOOLS.replace(b'"stop"', b'"length"')))
+    assert (turn.finish, len(turn.parts)) == (Finish.LENGTH, 2)
+
+
 def test_a_completion_becomes_a_turn() -> None:
     (turn,) = DIALECT.turns(streamed(GENERATE))
     assert turn.parts == (Text("Hello"),)
@@ -242,8 +251,46 @@ def test_a_document_becomes_a_turn() -> None:
     )
 
 
+def test_where_a_model_ran_and_how_long_it_took_is_kept() -> None:
+    about = {
+        "remote_model": "qwen3:235b",
+        "remote_host": "https://example.com",
+        "total_duration": 4,
+        "load_duration": 1,
+        "prompt_eval_duration": 2,
+        "eval_duration": 1,
+    }
+    body = json.dumps({"message": {}, "done": True, "context": [1, 2], **about}).encode()
+    assert DIALECT.turns(streamed(body))[0].metadata == tuple(about.items())
+
+
 def test_a_transfer_is_a_turn_without_words() -> None:
     assert DIALECT.turns(streamed(PULL)) == (Turn((), finish=Finish.STOP, finish_raw="success"),)
+
+
+def test_a_document_in_pieces_is_one_document() -> None:
+    answer = Answer(head(), "whole", [b'{"response":"H', b'i","done":true}'])
+    assert [turn.text for turn in DIALECT.turns(answer)] == ["Hi"]
+
+
+def test_an_error_after_the_end_takes_nothing_back() -> None:
+    (turn,) = DIALECT.turns(streamed(GENERATE + ERROR))
+    assert (turn.text, turn.finish, turn.usage) == ("Hello", Finish.LENGTH, Usage(9, 2))
+    assert turn.failure is not None
+
+
+@pytest.mark.parametrize(
+    ("counts", "usage"),
+    [
+        ({"eval_count": 5}, Usage(output=5)),
+        ({"prompt_eval_count": 9}, Usage(input=9)),
+        ({}, None),
+    ],
+    ids=["the prompt was cached", "a model that said nothing", "none"],
+)
+def test_counts_may_be_absent(counts: dict[str, int], usage: Usage | None) -> None:
+    (turn,) = DIALECT.turns(streamed(json.dumps({"done": True, **counts}).encode()))
+    assert turn.usage == usage
 
 
 @pytest.mark.parametrize(
@@ -252,8 +299,10 @@ def test_a_transfer_is_a_turn_without_words() -> None:
         ({"done": True, "done_reason": "load"}, Finish.OTHER, "load"),
         ({"done": True}, Finish.OTHER, ""),
         ({"done": False}, None, ""),
+        ({"message": {"content": "a"}}, None, ""),
+        ({"response": "a"}, None, ""),
     ],
-    ids=["a model was loaded", "an old server", "cut"],
+    ids=["a model was loaded", "an old server", "cut", "a bare message", "a bare response"],
 )
 def test_a_finish_is_never_made_up(end: dict[str, Any], finish: Finish | None, raw: str) -> None:
     (turn,) = DIALECT.turns(streamed(json.dumps(end).encode()))
@@ -319,6 +368,7 @@ def _client(status: int, body: bytes) -> ollama.Client:
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
+    assert DIALECT.error(424, "kind", "text") == b'{"error":"text"}'
     client = _client(424, DIALECT.error(424, "cassette_not_found", "no cassette"))
     with pytest.raises(ollama.ResponseError, match="no cassette") as raised:
         client.chat(model="m", messages=[])

@@ -225,6 +225,16 @@ def test_status_and_content_type_choose_the_framing(
             id="an event named error",
         ),
         pytest.param(
+            says("Hi") + b'event: error\ndata: {"error":{"message":"no tool call"}}\n\n',
+            "in-band error: no tool call",
+            id="Groq's event",
+        ),
+        pytest.param(
+            says("Hi") + b'data: {"object":"error","error":{"message":"bad"}}\n\n',
+            "in-band error: bad",
+            id="an error object that holds an error",
+        ),
+        pytest.param(
             says("Hi") + b"event: error\ndata: upstream gone\n\n",
             "in-band error: upstream gone",
             id="an event named error that is not JSON",
@@ -311,6 +321,10 @@ def test_a_body_is_whole_when_it_parses_or_reports_an_error(
     assert (judgement.whole, judgement.reason) == (is_whole, reason)
 
 
+def test_an_http_error_is_whole_however_it_was_cut() -> None:
+    assert DIALECT.judge(Answer(head(500), "sse", [])).reason == "HTTP 500"
+
+
 def test_a_text_stream_becomes_a_turn() -> None:
     assert DIALECT.turns(streamed(TEXT)) == (
         Turn(
@@ -365,6 +379,29 @@ def test_a_document_becomes_a_turn() -> None:
             metadata=(("system_fingerprint", "fp_1"), ("service_tier", "default")),
         ),
     )
+
+
+def test_a_document_in_pieces_is_one_document() -> None:
+    pieces = [b'{"choices":[{"message":', b'{"content":"Hi"}}]}']
+    assert [turn.text for turn in DIALECT.turns(Answer(head(), "whole", pieces))] == ["Hi"]
+
+
+def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
+    delta = {"content": "Hi", "extra_content": {"google": {"thought_signature": "s"}}}
+    choice = {"delta": delta, "native_finish_reason": "end_turn", "stop_reason": 7}
+    about: dict[str, object] = {
+        "system_fingerprint": "fp",
+        "service_tier": "flex",
+        "provider": "X",
+        "citations": ["https://example.com"],
+    }
+    body = chunk(choice, obfuscation="abc", **about) + chunk(service_tier="default")
+    assert dict(DIALECT.turns(streamed(body))[0].metadata) == about | {
+        "service_tier": "default",
+        "native_finish_reason": "end_turn",
+        "stop_reason": 7,
+        "extra_content": delta["extra_content"],
+    }
 
 
 def test_each_choice_is_a_turn_and_all_share_the_usage_chunk() -> None:
@@ -433,6 +470,7 @@ def test_an_empty_finish_reason_is_none(raw: str | None) -> None:
             Usage(cache_read=5),
             id="DeepSeek",
         ),
+        pytest.param({"usage": {"cached_tokens": 5}}, Usage(cache_read=5), id="Together"),
         pytest.param(
             {"usage": {"cache_read_input_tokens": 5, "cache_creation_input_tokens": 6}},
             Usage(cache_read=5, cache_write=6),
@@ -572,6 +610,8 @@ def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
+    said = {"message": "text", "type": "kind", "param": None, "code": "kind"}
+    assert json.loads(DIALECT.error(424, "kind", "text")) == {"error": said}
     body = DIALECT.error(424, "cassette_not_found", "no cassette for this request")
     with _client(424, "application/json", body) as client, pytest.raises(openai.APIError) as raised:
         client.chat.completions.create(model="m", messages=[])

@@ -12,7 +12,7 @@ def answered(status: int, *pieces: bytes) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("status", "succeeded"), [(199, False), (200, True), (299, True), (302, False), (404, False)]
+    ("status", "succeeded"), [(199, False), (200, True), (299, True), (300, False), (404, False)]
 )
 def test_the_statuses_of_success_are_the_two_hundreds(status: int, succeeded: bool) -> None:
     assert plain.succeeded(answered(status).head) is succeeded
@@ -38,6 +38,10 @@ def test_a_body_is_judged_by_its_status_and_its_syntax(
 ) -> None:
     judgement = plain.judge(answer)
     assert (judgement.whole, judgement.reason) == (whole, reason)
+
+
+def test_an_error_that_fits_is_not_cut() -> None:
+    assert plain.in_band(Failure("x" * 60)).reason == "in-band error: " + "x" * 60
 
 
 def test_a_long_error_is_cut_to_fit_a_table() -> None:

@@ -5,6 +5,7 @@ Exit codes: 0 fine; 1 a check failed; 2 usage or configuration; else the child's
 
 from __future__ import annotations
 
+import difflib
 import sys
 from importlib import import_module
 from typing import Final, NamedTuple
@@ -53,6 +54,7 @@ class _Commands(click.Group):
             return None
         module = import_module(f"llm_proxy.cli.{_COMMANDS[name].module}")
         command: click.Command = getattr(module, name)
+        command.help = _verbatim(command.help)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -62,8 +64,21 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in _COMMANDS and args[0] not in _ALIASES and args[0][:1] != "-":
+            raise click.UsageError(_no_such_command(args[0]), ctx)
         name, command, rest = super().resolve_command(ctx, args)
         return command.name if command is not None else name, command, rest
+
+
+def _verbatim(text: str | None) -> str | None:
+    r"""`text` with click's mark for a paragraph to be left as it is; docstrings spell it `\b`."""
+    return text and text.replace("\\b\n", "\b\n")
+
+
+def _no_such_command(name: str) -> str:
+    near = difflib.get_close_matches(name, [*_COMMANDS, *_ALIASES], 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_COMMANDS)}."
+    return f"there is no command {name!r}: {hint}"
 
 
 @click.group(
@@ -85,24 +100,44 @@ def cli() -> None:
     """
 
 
+cli.help = _verbatim(cli.help)
+
+
 def main() -> None:
     """The console script."""
     try:
         code = cli.main(standalone_mode=False)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         code = error.exit_code
-    except click.exceptions.Abort:
-        code = 130
-    except KeyboardInterrupt:
+    except click.ClickException as error:
+        code = _complain(_sentence(error), error.exit_code)
+    except (click.exceptions.Abort, KeyboardInterrupt):
         code = 130
     except UsageError as error:
-        click.echo(f"llm-proxy: {error}", err=True)
-        code = getattr(error, "code", 2)
+        code = _complain(str(error), getattr(error, "code", 2))
     except LlmProxyError as error:
-        click.echo(f"llm-proxy: {error}", err=True)
-        code = 1
+        code = _complain(str(error), 1)
     except BrokenPipeError:
         sys.stderr.close()
         code = 0
     sys.exit(code or 0)
+
+
+def _complain(message: str, code: int) -> int:
+    """Say what is wrong, in the log where there is one already; gives the exit code."""
+    import logging  # noqa: PLC0415 # only for bad news
+
+    log = logging.getLogger("llm_proxy")
+    if log.handlers:
+        log.error("%s", message)
+    else:
+        click.echo(f"llm-proxy: {message}", err=True)
+    return code
+
+
+def _sentence(error: click.ClickException) -> str:
+    """One line for a mistake on the command line, and where to read on."""
+    message = " ".join(error.format_message().split())
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message} See {context.command_path if context else 'llm-proxy'} --help."

@@ -88,17 +88,6 @@ ON_MISS: Final = _option(
 )  # fmt: skip
 
 
-def _config(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
-    """Make the settings of the file the defaults of this command."""
-    path = value or find_config(Path.cwd())
-    if path is not None:
-        known = {name for param in SERVER_NAMES for name in [param]}
-        settings = read_config(path, known)
-        mine = {param.name for param in ctx.command.params}
-        ctx.default_map = {name: it for name, it in settings.items() if name in mine}
-    return path
-
-
 SERVER_NAMES: Final = (
     "cassettes", "host", "port", "port_file", "pace", "allow_partial", "strict", "max_body",
     "allow_host", "allow_origin", "log_format", "upstream", "upstream_proxy", "idle_timeout",
@@ -106,8 +95,44 @@ SERVER_NAMES: Final = (
 )  # fmt: skip
 """Every setting that a file may hold."""
 
+
+def _config(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
+    """Make the settings of the file the defaults of this command."""
+    path = value or find_config(Path.cwd())
+    if path is not None:
+        settings = read_config(path, SERVER_NAMES)
+        options = {param.name: param for param in ctx.command.params}
+        ctx.default_map = {
+            name: _from_file(path, ctx, options[name], setting)
+            for name, setting in settings.items()
+            if name in options
+        }
+    return path
+
+
+def _from_file(path: Path, ctx: click.Context, option: click.Parameter, setting: Any) -> Any:
+    """A setting as its option takes it; a relative path is relative to the file's folder.
+
+    Raises `UsageError` for one that the option does not take.
+    """
+    many = option.nargs != 1 or bool(getattr(option, "multiple", False))
+    values = setting if isinstance(setting, list) else [setting]
+    if isinstance(setting, list) and not many:
+        raise UsageError(f"{path}: {option.name} must be one value, not a list")
+    if not all(isinstance(it, str | int | float) for it in values):
+        raise UsageError(f"{path}: {option.name} holds a value that is neither text nor a number")
+    folder = path.parent if option.type is _FOLDER else None
+    typed = [str(folder / str(it)) if folder else str(it) for it in values]
+    try:
+        option.type_cast_value(ctx, typed if many else typed[0])
+    except click.BadParameter as error:
+        raise UsageError(f"{path}: {option.name}: {error.message}") from None
+    return typed if many else typed[0]
+
+
 CONFIG: Final = click.option(
     "--config", type=_FOLDER, is_eager=True, expose_value=False, callback=_config,
+    envvar="LLM_PROXY_CONFIG", show_envvar=True,
     help="A settings file.  [default: the nearest llm-proxy.toml or pyproject.toml]",
 )  # fmt: skip
 

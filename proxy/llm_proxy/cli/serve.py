@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any, Final
 
@@ -10,8 +11,11 @@ import click
 from llm_proxy.cli.options import AFTER_LAST, LIVE, ON_MISS, server_options, settings_of
 from llm_proxy.shell.settings import in_ci
 
-_CONTEXT: Final = {"ignore_unknown_options": False}
-_COMMAND: Final = click.argument("command", nargs=-1, type=click.UNPROCESSED)
+_CONTEXT: Final = {"allow_interspersed_args": False}
+"""What comes after the command's name is the command's, also where the two dashes are missing."""
+_COMMAND: Final = click.argument(
+    "command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]"
+)
 
 
 @click.command(context_settings=_CONTEXT)
@@ -79,6 +83,6 @@ def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
     settings = settings_of(values, command)
     configure(settings.log_format)
     if mode == "auto" and in_ci(os.environ):
-        click.echo("llm-proxy: CI is set: auto replays, and records nothing", err=True)
+        logging.getLogger("llm_proxy").info("CI is set: auto replays, and records nothing")
         mode = "replay"
     raise click.exceptions.Exit(serve(mode, settings, command))

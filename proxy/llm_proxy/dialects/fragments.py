@@ -44,7 +44,11 @@ class Fragments:
         """
         identity = (type(fragment), key)
         group = self._latest.get(identity)
-        if key is None or group is None or (_is_readable(fragment) and group is not self._last):
+        if (
+            key is None
+            or group is None
+            or (_is_readable(fragment) and group is not self._groups[-1])
+        ):
             group = self._latest[identity] = []
             self._groups.append(group)
         group.append(fragment)
@@ -52,10 +56,6 @@ class Fragments:
     def parts(self) -> tuple[Part, ...]:
         """The parts as they stand."""
         return tuple(_part(group) for group in self._groups)
-
-    @property
-    def _last(self) -> list[Part] | None:
-        return self._groups[-1] if self._groups else None
 
 
 def _is_readable(fragment: Part) -> bool:

@@ -23,6 +23,11 @@ from llm_proxy.version import __version__
 _RESET: Final = re.compile(r"/_proxy/sessions/([^/]+)/reset")
 
 
+def is_ours(path: str) -> bool:
+    """Whether a request for this path is answered by us, in every mode."""
+    return path == "/_proxy" or path.startswith("/_proxy/")
+
+
 class Control:
     """Answers requests for our own pages."""
 
@@ -30,16 +35,12 @@ class Control:
         self._mode = mode
         self._journal = journal
 
-    async def answer(self, request: web.Request, wire: Wire) -> None:
+    async def answer(self, request: web.BaseRequest, wire: Wire) -> None:
         """Answer one of them, with JSON."""
         status, document = self._document(request.method, request.path)
         body = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
         headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
-        framing_head = request.method == "HEAD"
-        wire.begin(Head(status, "", headers, "none" if framing_head else "length", len(body)))
-        if not framing_head:
-            wire.send(body)
-        await wire.finish()
+        await wire.whole(Head(status, "llm-proxy", headers, "length", len(body)), body)
 
     def _document(self, method: str, path: str) -> tuple[int, dict[str, Any]]:
         reset = _RESET.fullmatch(path)

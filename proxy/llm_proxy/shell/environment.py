@@ -64,11 +64,20 @@ def child_environment(base: Mapping[str, str], url: str, *, dummy_keys: bool) ->
 
 def adopted_upstreams(environ: Mapping[str, str]) -> dict[str, str]:
     """The providers' addresses that the operator's environment names."""
+    named = {provider: environ.get(name, "") for name, provider in ADOPTED.items()}
+    named["ollama"] = _ollama(named["ollama"])
     return {
-        provider: environ[name]
-        for name, provider in ADOPTED.items()
-        if environ.get(name, "").startswith(("http://", "https://"))
+        provider: address
+        for provider, address in named.items()
+        if address.startswith(("http://", "https://"))
     }
+
+
+def _ollama(host: str) -> str:
+    """`OLLAMA_HOST` as a URL: its clients take `HOST` and `HOST:PORT` as well."""
+    if not host or "://" in host:
+        return host
+    return f"http://{host}" if ":" in host else f"http://{host}:11434"
 
 
 def exports(url: str) -> list[str]:

@@ -11,7 +11,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from llm_proxy.errors import RequestRefused
 
@@ -27,17 +27,19 @@ class Guards:
     allow_origins: frozenset[str] = frozenset()
     """Origins of web pages that may ask."""
 
-    def check(self, request: web.Request) -> None:
+    def check(self, request: web.BaseRequest) -> None:
         """Raises `RequestRefused` for a request that is not meant for us."""
         target = request.raw_path
         if not target.startswith("/"):
             raise RequestRefused(400, f"{target!r} is no path: this is no forward proxy")
+        if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
+            raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
         if request.headers.get("Upgrade", "").lower() == "websocket":
             raise RequestRefused(501, "WebSockets are not recorded; use the provider's HTTP API")
         self._check_host(request)
         self._check_origin(request)
 
-    def _check_host(self, request: web.Request) -> None:
+    def _check_host(self, request: web.BaseRequest) -> None:
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1:
             raise RequestRefused(400, "a request needs one Host header")
@@ -49,10 +51,12 @@ class Guards:
         if (name == _LOCAL or _is_loopback(name)) and (port or "80") == ours:
             return
         raise RequestRefused(
-            421, f"this proxy does not answer for {hosts[0]!r}: start it with --allow-host {name}"
+            421,
+            f"this proxy does not answer for the host {hosts[0]!r}: start it with --allow-host "
+            f"{name or 'NAME'} if that is one of its names",
         )
 
-    def _check_origin(self, request: web.Request) -> None:
+    def _check_origin(self, request: web.BaseRequest) -> None:
         origin = request.headers.get("Origin")
         if origin in self.allow_origins:
             return

@@ -5,8 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
+from typing import Final
 
 import orjson
+
+_OTHERS: Final = ("asyncio", "aiohttp")
+"""Loggers that would otherwise write to stderr in a form of their own."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -30,9 +34,10 @@ def configure(log_format: str) -> None:
     handler.setFormatter(
         JsonFormatter() if log_format == "json" else logging.Formatter("llm-proxy: %(message)s")
     )
-    logger = logging.getLogger("llm_proxy")
-    logger.handlers = [handler]
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    for name, level in (("llm_proxy", logging.INFO), *((it, logging.WARNING) for it in _OTHERS)):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler]
+        logger.setLevel(level)
+        logger.propagate = False
     # A client that sends garbage gets its 400; it need not fill the log as well.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

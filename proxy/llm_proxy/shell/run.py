@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -19,10 +20,11 @@ from llm_proxy.modes import Auto, Mode, Record, Replay
 from llm_proxy.routing import Call
 from llm_proxy.shell.filing import Filed
 from llm_proxy.shell.guards import Guards
+from llm_proxy.shell.intake import ServerLimits
 from llm_proxy.shell.journal import Journal, Recorded
 from llm_proxy.shell.library import Library
 from llm_proxy.shell.recorder import Recorder, RecorderEvents
-from llm_proxy.shell.server import Server, ServerLimits
+from llm_proxy.shell.server import Server
 from llm_proxy.shell.settings import Settings
 from llm_proxy.shell.takes_on_disk import TakesOnDisk
 from llm_proxy.shell.upstream import LiveUpstream, UpstreamSettings
@@ -33,7 +35,10 @@ ModeName = Literal["record", "replay", "auto"]
 
 _DRAIN: Final = 30.0
 """Seconds that streams have to end in, once we are told to stop."""
+_LAST_MOMENT: Final = 0.5
+"""Seconds that the clients of cut streams have to take what had arrived."""
 _KEEPALIVE: Final = 75.0
+"""Seconds that a connection may be idle, or take for the head of a request."""
 _SWITCH: Final = 0.0005
 """Seconds after which a busy thread of ours lets the event loop have its turn."""
 _LARGEST_HEADER: Final = 64 * 1024
@@ -56,12 +61,18 @@ class RunningProxy:
     async def drain(self, hurry: asyncio.Event) -> None:
         """Take no more requests; let streams end, for 30 s or until `hurry`, then cut them."""
         await self.stop_listening()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _DRAIN
-        while self.busy() and not hurry.is_set() and loop.time() < deadline:  # noqa: ASYNC110 # two counters, and only while stopping
-            await asyncio.sleep(0.02)
+        self.server.wind_down()
+        await self._until_idle(_DRAIN, hurry)
         if self.upstream is not None:
             await self.upstream.cut()
+            await self._until_idle(_LAST_MOMENT, asyncio.Event())
+        self.server.cut()
+
+    async def _until_idle(self, seconds: float, hurry: asyncio.Event) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self.busy() and not hurry.is_set() and loop.time() < deadline:  # noqa: ASYNC110 # two counters, and only while stopping
+            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager
@@ -91,16 +102,14 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
             )
         guards = Guards(settings.allow_hosts, settings.allow_origins)
         server = Server(chosen, guards, ServerLimits(settings.max_body), journal)
-        runner = web.AppRunner(
-            server.application(),
-            handler_cancellation=True,
+        listener = server.listener(
             access_log=None,
             keepalive_timeout=_KEEPALIVE,
             auto_decompress=False,
-            shutdown_timeout=1.0,
             max_line_size=_LARGEST_HEADER,
             max_field_size=_LARGEST_HEADER,
         )
+        runner = web.ServerRunner(listener, shutdown_timeout=_LAST_MOMENT)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         port = await _listen(runner, settings)
@@ -143,7 +152,7 @@ def _upstream(settings: Settings) -> UpstreamSettings:
     )
 
 
-async def _listen(runner: web.AppRunner, settings: Settings) -> int:
+async def _listen(runner: web.ServerRunner, settings: Settings) -> int:
     host, port = settings.host, settings.port
     try:
         await web.TCPSite(runner, host, port, backlog=1024, reuse_port=False).start()
@@ -155,7 +164,11 @@ async def _listen(runner: web.AppRunner, settings: Settings) -> int:
                 f"port {port} of {host} is in use: stop the program that has it, or give "
                 "--port 0 for any free one"
             ) from None
-        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(
+            f"cannot listen on {host}:{port} ({why}): give --host an address of this machine, "
+            "and --port one that you may use"
+        ) from None
     return int(runner.addresses[0][1])
 
 

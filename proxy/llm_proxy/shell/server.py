@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from aiohttp import web
@@ -21,8 +20,9 @@ from llm_proxy.errors import (
 from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.modes import Mode
 from llm_proxy.routing import Call, route
-from llm_proxy.shell.control import Control
+from llm_proxy.shell.control import Control, is_ours
 from llm_proxy.shell.guards import Guards
+from llm_proxy.shell.intake import Listener, ServerLimits, body_of
 from llm_proxy.shell.journal import Entry, Journal
 from llm_proxy.shell.perform import Lateness, perform
 from llm_proxy.shell.wire import Wire
@@ -35,16 +35,6 @@ MISS_STATUS: Final = 424
 """No SDK retries it, and no client has a habit on it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """What a client may ask of us."""
-
-    max_body: int = 64 * 1024 * 1024
-    """Bytes of a request body."""
-    body_timeout: float = 60.0
-    """Seconds for a request body to arrive."""
-
-
 class Server:
     """Answers every request with what the mode gives."""
 
@@ -54,55 +44,79 @@ class Server:
         self._limits = limits
         self._journal = journal
         self._control = Control(mode, journal)
-        self.active = 0
+        self._answering: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+
+    @property
+    def active(self) -> int:
         """Requests that are being answered."""
+        return len(self._answering)
 
-    def application(self) -> web.Application:
-        """The aiohttp application that hands every request to us."""
-        app = web.Application(client_max_size=self._limits.max_body)
-        app.router.add_route("*", "/{path:.*}", self._handle, expect_handler=self._expect)
-        return app
+    def listener(self, **options: Any) -> Listener:
+        """The protocol factory that hands every request to us; `options` are aiohttp's."""
+        return Listener(self._handle, handler_cancellation=True, **options)
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
+    def wind_down(self) -> None:
+        """Close each connection after the answer that is under way, or next on it."""
+        self._stopping = True
+
+    def cut(self) -> None:
+        """Break off every answer that is under way."""
+        for task in self._answering:
+            task.cancel()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         wire = Wire(request)
-        entry = self._journal.open("", request.method, request.path)
-        self.active += 1
+        entry = self._entry(request)
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 # aiohttp runs every handler in a task
+        self._answering.add(task)
+        if self._stopping:
+            wire.close_afterwards()
         try:
             await self._serve(request, wire, entry)
         except ConnectionError:
             entry.ending = "client_gone"
         except asyncio.CancelledError:
-            entry.ending = "client_gone"
+            entry.ending = "cut" if self._stopping else "client_gone"
             raise
         except Exception:  # the outermost frame: a fault of ours must not look like an answer
             log.exception("a fault in llm-proxy; please report it")
-            await wire.abort("rst")
+            entry.origin, entry.ending = "error", "cut"
+            await _reset(wire)
         finally:
-            self.active -= 1
+            self._answering.discard(task)
+            entry.status = wire.head_status
+            entry.bytes = wire.sent
         return wire
 
-    async def _serve(self, request: web.Request, wire: Wire, entry: Entry) -> None:
+    async def _serve(self, request: web.BaseRequest, wire: Wire, entry: Entry) -> None:
         loop = asyncio.get_running_loop()
         try:
             self._guards.check(request)
-            body = await self._body(request)
-            if request.path.startswith("/_proxy/"):
-                entry.origin = "control"
+            body = await body_of(request, self._limits)
+            if is_ours(request.path):
                 await self._control.answer(request, wire)
                 return
             call = route(_request(request, body), loop.time(), loop.time)
         except RequestRefused as refused:
-            await self._refuse(wire, entry, refused)
+            entry.origin, entry.note = "refused", str(refused)
+            wire.close_afterwards()
+            await _fail(wire, OPAQUE, refused)
             return
         lateness = Lateness()
         try:
             await self._answer(call, wire, entry, lateness)
         finally:
-            entry.status = wire.head_status
-            entry.bytes = wire.sent
             entry.ms = round(call.elapsed(), 3)
             entry.late_mean_ms = round(lateness.mean, 3)
             entry.late_worst_ms = round(lateness.worst, 3)
+
+    def _entry(self, request: web.BaseRequest) -> Entry:
+        """The journal's entry of a request; one for our own pages is not kept."""
+        if is_ours(request.path):
+            return Entry(0, "", request.method, request.path)
+        return self._journal.open("", request.method, request.path)
 
     async def _answer(self, call: Call, wire: Wire, entry: Entry, lateness: Lateness) -> None:
         try:
@@ -116,11 +130,6 @@ class Server:
         finally:
             _describe(entry, call)
 
-    async def _refuse(self, wire: Wire, entry: Entry, refused: RequestRefused) -> None:
-        entry.origin, entry.note = "refused", str(refused)
-        wire.close_afterwards()
-        await _fail(wire, OPAQUE, refused)
-
     def _remember(self, error: LlmProxyError, entry: Entry) -> None:
         """Say in log and journal that a request was not answered."""
         entry.note = str(error)
@@ -132,33 +141,12 @@ class Server:
             entry.origin = "error"
             log.warning("%s", error)
 
-    async def _body(self, request: web.Request) -> bytes:
-        try:
-            async with asyncio.timeout(self._limits.body_timeout):
-                return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise RequestRefused(
-                413, f"the request body is larger than {self._limits.max_body} bytes (--max-body)"
-            ) from None
-        except TimeoutError:
-            raise RequestRefused(
-                408, f"the request body did not arrive in {self._limits.body_timeout:g} s"
-            ) from None
-        except web.RequestPayloadError as error:
-            raise RequestRefused(400, f"the request body is malformed: {error}") from None
 
-    async def _expect(self, request: web.Request) -> web.StreamResponse | None:
-        """Answer `Expect: 100-continue` once the guards have let the request pass."""
-        wire = Wire(request)
-        try:
-            self._guards.check(request)
-            _check_expectation(request)
-        except RequestRefused as refused:
-            await self._refuse(wire, self._journal.open("", request.method, request.path), refused)
-            return wire
-        if request.transport is not None:
-            request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        return None
+async def _reset(wire: Wire) -> None:
+    try:
+        await wire.abort("rst")
+    except ConnectionError:
+        return  # the client has gone of its own accord
 
 
 async def _fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
@@ -169,11 +157,9 @@ async def _fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
         ("Content-Type", "application/json"),
         ("x-llm-proxy-error", kind),
     ]
-    if status < 500:  # a failed upstream may be asked again, as it would be without us
+    if not isinstance(error, UpstreamFailed):  # that may be asked again, as without us
         headers.append(("x-should-retry", "false"))
-    wire.begin(Head(status, "llm-proxy", tuple(headers), "length", len(body)))
-    wire.send(body)
-    await wire.finish()
+    await wire.whole(Head(status, "llm-proxy", tuple(headers), "length", len(body)), body)
 
 
 def _as_http(error: LlmProxyError) -> tuple[int, str]:
@@ -191,12 +177,7 @@ def _as_http(error: LlmProxyError) -> tuple[int, str]:
             return 500, "llm_proxy_error"
 
 
-def _check_expectation(request: web.Request) -> None:
-    if request.headers.get("Expect", "").lower() != "100-continue":
-        raise RequestRefused(417, "the only expectation that is met is 100-continue")
-
-
-def _request(request: web.Request, body: bytes) -> Request:
+def _request(request: web.BaseRequest, body: bytes) -> Request:
     headers: Headers = tuple(
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers
     )

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from llm_proxy.shell.settings import Settings
 
 log: Final = logging.getLogger("llm_proxy")
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class CommandFailed(UsageError):
@@ -61,9 +61,7 @@ async def _until_told(mode: ModeName, proxy: RunningProxy, command: Sequence[str
             with suppress(ProcessLookupError):
                 child.send_signal(number)
 
-    loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, on_signal, number)
+    _listen_to_signals(on_signal)
     code = 0
     if command:
         child = await _start(command, mode, proxy.url)
@@ -77,6 +75,14 @@ async def _until_told(mode: ModeName, proxy: RunningProxy, command: Sequence[str
             log.info("%d streams are running; once more to stop at once", proxy.busy())
     await proxy.drain(hurry)
     return code
+
+
+def _listen_to_signals(on_signal: Callable[[signal.Signals], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue  # started by nohup
+        loop.add_signal_handler(number, on_signal, number)
 
 
 async def _start(command: Sequence[str], mode: ModeName, url: str) -> asyncio.subprocess.Process:

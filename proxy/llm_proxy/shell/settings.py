@@ -88,7 +88,7 @@ def find_config(start: Path) -> Path | None:
         own, shared = folder / CONFIG, folder / "pyproject.toml"
         if own.is_file():
             return own
-        if shared.is_file() and "llm-proxy" in _toml(shared).get("tool", {}):
+        if shared.is_file() and _ours(shared):
             return shared
     return None
 
@@ -98,9 +98,7 @@ def read_config(path: Path, known: Iterable[str]) -> dict[str, Any]:
 
     Raises `UsageError` for a file that cannot be read and for a name that is no setting.
     """
-    document = _toml(path)
-    if path.name == "pyproject.toml":
-        document = document.get("tool", {}).get("llm-proxy", {})
+    document = _ours(path) if path.name == "pyproject.toml" else _toml(path)
     settings: dict[str, Any] = {}
     names = sorted(known)
     for key, value in document.items():
@@ -113,6 +111,15 @@ def read_config(path: Path, known: Iterable[str]) -> dict[str, Any]:
             [f"{each}={url}" for each, url in value.items()] if isinstance(value, dict) else value
         )
     return settings
+
+
+def _ours(path: Path) -> dict[str, Any]:
+    """The table `[tool.llm-proxy]` of a `pyproject.toml`; empty where there is none."""
+    tool = _toml(path).get("tool", {})
+    table = tool.get("llm-proxy", {}) if isinstance(tool, dict) else {}
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: tool.llm-proxy must be a table")
+    return table
 
 
 def _toml(path: Path) -> dict[str, Any]:

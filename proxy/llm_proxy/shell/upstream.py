@@ -25,6 +25,7 @@ from llm_proxy.exchange import Ending, Framing, Head, Headers, header
 from llm_proxy.pacing import ending_action
 from llm_proxy.ports import Recording
 from llm_proxy.routing import Call
+from llm_proxy.shell.connection import Connector, Response
 from llm_proxy.shell.pump import Pump
 
 HOP_BY_HOP: Final = frozenset(
@@ -35,6 +36,9 @@ HOP_BY_HOP: Final = frozenset(
 
 _OURS: Final = HOP_BY_HOP | {"host", "content-length", "accept-encoding", "expect"}
 _AUTOMATIC: Final = (hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE)
+_GRACE: Final = 0.03
+"""Seconds that a response has left when its client leaves: SDKs do at the provider's `[DONE]`,
+with the end of the HTTP body still on its way."""
 _LARGEST_HEADER: Final = 64 * 1024
 _BUFFER: Final = 512 * 1024
 
@@ -66,6 +70,7 @@ class LiveUpstream:
     async def __aenter__(self) -> Self:
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
+        trace.on_connection_create_start.append(_note_creation)
         self._session = _session(self._settings, [trace], keep_alive=True)
         self._fresh = _session(self._settings, [], keep_alive=False)
         return self
@@ -95,22 +100,15 @@ class LiveUpstream:
         first burst when there is no answer.
         """
         url = self._url(call)
-        asking = asyncio.ensure_future(self._ask(call, url))
-        try:
-            await asyncio.sleep(0)  # lets the request out before the bookkeeping begins
-            recording = record() if record is not None else None
-            response = await asking
-        except BaseException:
-            asking.cancel()
-            raise
-        head = _head(response, call.request.method)
-        pump = Pump(response, head.framing, call, recording, self._settings.idle)
+        pump = Pump(call, lambda: self._ask(call, url), self._settings.idle)
         self._running[pump.task] = pump
         pump.task.add_done_callback(lambda task: self._running.pop(task, None))
-        if recording is not None:
-            recording.head(call.elapsed(), head)
         try:
-            yield (Begin(head),)
+            try:
+                await asyncio.sleep(0)  # lets the request out before the bookkeeping begins
+            finally:  # which a client that leaves at once does not change
+                pump.recording = record() if record is not None else None
+            yield (Begin(await pump.head()),)
             async for pieces in pump.bursts():
                 yield tuple(map(Send, pieces))
             if pump.ending is not None and (abort := ending_action(pump.ending)) is not None:
@@ -120,10 +118,16 @@ class LiveUpstream:
 
     async def _leave(self, pump: Pump) -> None:
         """The client has everything, or has left."""
-        if pump.ending is None and self._settings.finish_on_disconnect and not self._stopping:
-            pump.abandon()
+        if pump.task.done():
             return
-        await pump.stop(Ending.KILLED if self._stopping else Ending.CLIENT_GONE)
+        pump.abandon()
+        if self._stopping:
+            await pump.stop(Ending.KILLED)
+        elif not self._settings.finish_on_disconnect:
+            try:
+                await pump.over(_GRACE)
+            finally:  # the one who waits may be cancelled as well
+                await pump.stop(Ending.CLIENT_GONE)
 
     def _url(self, call: Call) -> URL:
         base = providers.address(call.provider, self._settings.addresses)
@@ -135,24 +139,25 @@ class LiveUpstream:
             )
         return URL(providers.join(base, call.request.target), encoded=True)
 
-    async def _ask(self, call: Call, url: URL) -> aiohttp.ClientResponse:
+    async def _ask(self, call: Call, url: URL) -> tuple[Response, Head]:
         reuse = SimpleNamespace(reused=False)
         try:
             try:
-                return await self._send(self._session, call, url, reuse)
+                response = await self._send(self._session, call, url, reuse)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 # A kept-alive connection that the provider had dropped: once more, on a new one.
-                if not reuse.reused or isinstance(error, aiohttp.ClientConnectorError):
+                if not reuse.reused or _had_begun(error):
                     raise
-                return await self._send(self._fresh, call, url, None)
+                response = await self._send(self._fresh, call, url, None)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failure(error, call, url, self._settings) from error
+        return response, _head(response, call.request.method)
 
     async def _send(
         self, session: aiohttp.ClientSession, call: Call, url: URL, reuse: SimpleNamespace | None
-    ) -> aiohttp.ClientResponse:
+    ) -> Response:
         async with asyncio.timeout(self._settings.idle):
-            return await session.request(
+            response = await session.request(
                 call.request.method,
                 url,
                 headers=_request_headers(call.request.headers),
@@ -162,6 +167,8 @@ class LiveUpstream:
                 proxy=self._settings.proxy,
                 trace_request_ctx=reuse,
             )
+        assert isinstance(response, Response)  # noqa: S101 # `_session` makes no other
+        return response
 
 
 async def _note_reuse(
@@ -170,11 +177,24 @@ async def _note_reuse(
     context.trace_request_ctx.reused = True
 
 
+async def _note_creation(
+    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: object
+) -> None:
+    context.trace_request_ctx.reused = False  # aiohttp itself may have tried once more
+
+
+def _had_begun(error: aiohttp.ClientConnectionError) -> bool:
+    """Whether a part of the answer had come when the connection dropped."""
+    message = getattr(error, "message", None)
+    return message is not None and not isinstance(message, str)
+
+
 def _session(
     settings: UpstreamSettings, traces: list[aiohttp.TraceConfig], *, keep_alive: bool
 ) -> aiohttp.ClientSession:
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, force_close=not keep_alive),
+        connector=Connector(keep_alive=keep_alive),
+        response_class=Response,
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         auto_decompress=False,

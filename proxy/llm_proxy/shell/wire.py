@@ -12,6 +12,7 @@ import asyncio
 import re
 import socket
 import struct
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from aiohttp import HttpVersion11, web
@@ -23,19 +24,21 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _RESET: Final = struct.pack("ii", 1, 0)
 _UNSENT: Final = 0x5411
 """SIOCOUTQ: bytes that the peer has not acknowledged (Linux)."""
-_DELIVERY: Final = 2.0
-"""Seconds that a reset waits for what was sent before it."""
+_PATIENCE: Final = 60.0
+"""Seconds that a reset waits for a client that reads nothing of what was sent before it."""
+_LONGEST_PAUSE: Final = 0.05
 
 
 class Wire(web.StreamResponse):
     """The response to one request."""
 
-    def __init__(self, request: web.Request) -> None:
+    def __init__(self, request: web.BaseRequest) -> None:
         super().__init__()
         self._request = request
         self._pending = bytearray()
         self._head: Head | None = None
         self._chunked = False
+        self._ends_by_close = False
         self._left: int | None = None
         self._close = not request.keep_alive
         self._over = False
@@ -79,7 +82,7 @@ class Wire(web.StreamResponse):
                 if head.length is not None and head.status not in {204, 304}:
                     lines.append(f"Content-Length: {head.length}")
             case _:
-                self._close = True
+                self._close = self._ends_by_close = True
         if self._close:
             lines.append("Connection: close")
         elif not version11:
@@ -122,23 +125,38 @@ class Wire(web.StreamResponse):
         self._over = True
         if self._left:  # shorter than declared: only a close can say so
             self._close = True
-        if self._close and self._request.transport is not None:
+        # Closed over a request that is still arriving, this answer would be lost to a reset:
+        # aiohttp reads on for a while, and closes then.
+        unread = not self._request.content.is_eof()
+        if self._close and not unread and self._request.transport is not None:
             self._request.transport.close()
 
+    async def whole(self, head: Head, body: bytes) -> None:
+        """Send a whole answer of our own; to HEAD, what it would have been without its body."""
+        bodiless = self._request.method == "HEAD"
+        self.begin(replace(head, framing="none" if bodiless else "length", length=len(body)))
+        if not bodiless:
+            self.send(body)
+        await self.finish()
+
     async def abort(self, how: Literal["fin", "rst"]) -> None:
-        """Break off after what was sent: by closing, or with a real reset."""
+        """Break off after what was sent: by closing, or with a real reset.
+
+        Where closing is how the body ends, only a reset can say that it was cut.
+        """
         await self.flush()
         self._over = self._close = self.cut = True
         transport = self._request.transport
         if transport is None:
             return
-        if how == "fin":
+        if how == "fin" and not self._ends_by_close:
             transport.close()
             return
         sock = transport.get_extra_info("socket")
         await _delivered(transport, sock)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        transport.abort()
+        if not transport.is_closing():
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            transport.abort()
 
     @property
     def keep_alive(self) -> bool:
@@ -153,19 +171,30 @@ class Wire(web.StreamResponse):
 
 
 async def _delivered(transport: asyncio.WriteTransport, sock: Any) -> None:
-    """Wait until the peer's kernel has what was sent: a reset throws away what is under way."""
+    """Wait until the peer's kernel has what was sent: a reset throws away what is under way.
+
+    A client that reads gets everything, however slow it is.
+    """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + _DELIVERY
-    while loop.time() < deadline:
-        if transport.get_write_buffer_size() == 0 and _unsent(sock) == 0:
+    pause, left, deadline = 0.001, -1, 0.0
+    while not transport.is_closing():
+        still = transport.get_write_buffer_size() + unsent(sock)
+        if still != left:
+            left, deadline = still, loop.time() + _PATIENCE
+        if still == 0 or loop.time() > deadline:
             return
-        await asyncio.sleep(0.002)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
 
 
-def _unsent(sock: Any) -> int:
+def unsent(sock: Any) -> int:
+    """Bytes written to a socket that the peer's kernel does not have; 0 where nobody can tell."""
     import fcntl  # noqa: PLC0415 # not on every platform
 
-    answer = fcntl.ioctl(sock.fileno(), _UNSENT, b"\0\0\0\0")
+    try:
+        answer = fcntl.ioctl(sock.fileno(), _UNSENT, b"\0\0\0\0")
+    except OSError:
+        return 0
     return int(struct.unpack("i", answer)[0])
 
 

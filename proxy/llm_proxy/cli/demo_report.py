@@ -1,0 +1,177 @@
+"""What the demo has to say, as lines: two timelines, a table, the cassette, the verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import orjson
+
+from llm_proxy import framing
+from llm_proxy.exchange import Read
+from llm_proxy.framing.sse import read_event
+from llm_proxy.outcomes import outcome
+
+if TYPE_CHECKING:
+    from llm_proxy.shell.demo import Demo
+
+TITLE: Final = "llm-proxy demo: a stream recorded, its provider stopped, the recording played back"
+INDENT: Final = 11
+"""Columns of the names before the lines."""
+
+Row = tuple[str, str]
+"""A name, often empty, and a line."""
+
+_BARS: Final = " ▁▂▃▄▅▆▇█"
+_ASCII_BARS: Final = " .:-=+*#@"
+_PEEK: Final = slice(4, 6)
+"""The lines of the cassette that are shown before its last."""
+_HASH: Final = 12
+"""Digits of a checksum that are shown."""
+_BUSY: Final = 20.0
+"""ms of error that only a machine busy with other things has."""
+
+
+class TextReader:
+    """The words of an OpenAI chat stream, as its bytes arrive."""
+
+    def __init__(self) -> None:
+        self._codec = framing.codec("sse")
+
+    def words(self, data: bytes) -> Iterator[str]:
+        """The pieces of text that these bytes complete."""
+        for message in self._codec.feed(data):
+            event = read_event(message).data or b""
+            if event.startswith(b"{"):
+                for choice in orjson.loads(event)["choices"]:
+                    yield choice["delta"].get("content", "")
+
+
+def comparison(demo: Demo, width: int, *, ascii_only: bool) -> list[Row]:
+    """Both timelines, and their figures."""
+    recorded, replayed = demo.cassette.reads, demo.replayed.reads
+    end = max(read.at for read in (*recorded, *replayed))
+    largest = max(len(read.data) for read in recorded)
+    bars = _ASCII_BARS if ascii_only else _BARS
+    header = ("first", "last", "median gap", "reads", "bytes", "sha256")
+    return [
+        ("timeline", _axis(end, width)),
+        ("recorded", _sparkline(recorded, end, width, bars, largest)),
+        ("replayed", _sparkline(replayed, end, width, bars, largest)),
+        ("", ""),
+        ("", _columns(header)),
+        ("recorded", _figures(recorded)),
+        ("replayed", _figures(replayed)),
+        ("", _error(recorded, replayed)),
+    ]
+
+
+def cassette(demo: Demo, width: int, keep: Path | None) -> list[Row]:
+    """Where the cassette lies or would lie, and a look into it."""
+    lines = demo.content.decode("utf-8", "replace").splitlines()
+    size = f"{len(lines)} lines, {len(demo.content) / 1024:.0f} KB"
+    if keep is None:
+        about = f"{size}; gone with its temporary folder (--keep DIR keeps it)"
+    else:
+        about = f"{size}; kept"
+    place = str((keep or Path("cassettes")) / demo.file)
+    shown = ["…", *lines[_PEEK], "…", lines[-1]]
+    return [("cassette", place), ("", about), *(("", _cut(line, width)) for line in shown)]
+
+
+def differences(demo: Demo) -> list[str]:
+    """What is not as it must be; empty where the replay is exact."""
+    kept = demo.cassette
+    checks = {
+        f"the cassette is {outcome(kept)}": outcome(kept).complete,
+        "the recording passed other bytes on than the provider sent": demo.live.body == demo.sent,
+        "the cassette holds other bytes than the provider sent": kept.body == demo.sent,
+        "the replay has another status": demo.replayed.status == demo.live.status == 200,
+        "the replay has other bytes than were recorded": demo.replayed.body == kept.body,
+        "the replay is cut into other reads": _sizes(demo.replayed.reads) == _sizes(kept.reads),
+    }
+    return [what for what, fine in checks.items() if not fine]
+
+
+def verdict(demo: Demo, differences: Sequence[str]) -> list[Row]:
+    """Equal, or what differs."""
+    if differences:
+        return [("DIFFERENT", what) for what in differences]
+    size, reads = len(demo.sent), len(demo.cassette.reads)
+    checksum = _sha256(demo.sent)
+    return [("equal", f"all {size:,} bytes (sha256 {checksum}), in the same {reads} reads")]
+
+
+def next_steps(demo: Demo, keep: Path | None) -> list[Row]:
+    """What to do with all this."""
+    steps = [
+        ("llm-proxy record -- python app.py", "keep what your provider answers"),
+        ("llm-proxy ls", "see what was kept"),
+        ("llm-proxy replay -- python app.py", "the same answers: no key, no network"),
+    ]
+    if keep is not None:
+        steps[1] = (f"llm-proxy show {keep / demo.file}", "see what was kept")
+    width = max(len(command) for command, _ in steps) + 2
+    lines = [f"{command:<{width}}{what}" for command, what in steps]
+    return [("next", lines[0]), *(("", line) for line in lines[1:])]
+
+
+def _axis(end: float, width: int) -> str:
+    """A scale from 0 to `end` ms."""
+    marks = ("0", f"{end / 2000:.1f} s", f"{end / 1000:.1f} s")
+    half = width // 2
+    return f"{marks[0]:<{half}}{marks[1]:<{width - half - len(marks[2])}}{marks[2]}"
+
+
+def _sparkline(reads: Sequence[Read], end: float, width: int, bars: str, largest: int) -> str:
+    """Each read at its time, as high as it is long; those of one column on top of each other."""
+    columns = [0] * width
+    for read in reads:
+        columns[min(int(read.at / end * width), width - 1)] += len(read.data)
+    top = len(bars) - 1
+    return "".join(bars[min(top, -(-size * top // (2 * largest)))] for size in columns)
+
+
+def _figures(reads: Sequence[Read]) -> str:
+    gaps = [after.at - before.at for before, after in pairwise(reads)]
+    body = b"".join(read.data for read in reads)
+    return _columns(
+        (
+            f"{reads[0].at:.1f} ms",
+            f"{reads[-1].at:.1f} ms",
+            f"{statistics.median(gaps):.1f} ms",
+            f"{len(reads)}",
+            f"{len(body):,}",
+            _sha256(body),
+        )
+    )
+
+
+def _columns(cells: tuple[str, ...]) -> str:
+    first, last, gap, reads, size, checksum = cells
+    return f"{first:>9}{last:>11}{gap:>12}{reads:>7}{size:>8}   {checksum}"
+
+
+def _error(recorded: Sequence[Read], replayed: Sequence[Read]) -> str:
+    errors = [abs(one.at - other.at) for one, other in zip(recorded, replayed, strict=False)]
+    busy = "; this machine is busy" if max(errors) > _BUSY else ""
+    return (
+        f"largest error of any read {max(errors):.1f} ms, "
+        f"median {statistics.median(errors):.1f} ms{busy}"
+    )
+
+
+def _sizes(reads: Sequence[Read]) -> list[int]:
+    return [len(read.data) for read in reads]
+
+
+def _sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()[:_HASH]
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"

@@ -1,0 +1,89 @@
+"""aiohttp's client connection, with a memory for how it failed.
+
+Three things get lost between aiohttp's parser and its reader; they are kept here, where they
+happen, because nothing further up can find them out for certain:
+
+* A malformed chunk makes the parser raise, and the reader of the body is forgotten: it waits
+  for ever.  Here it is told.
+* A head that arrives together with a malformed body is never given out.  Here the parser gets
+  the head by itself.
+* A reset of a body that is delimited by close looks like its clean end, and the response lets
+  go of its connection with its last byte.  Here the response keeps hold of it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
+from aiohttp.http_exceptions import HttpProcessingError
+
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+class Malformed(aiohttp.ClientPayloadError):
+    """The upstream broke the framing of its body."""
+
+
+class Receiver(ResponseHandler):
+    """The protocol of one connection to an upstream."""
+
+    was_reset = False
+    """Whether the connection was lost otherwise than by a clean close."""
+    _head: bytes | None = None
+    """The last bytes of a head that is still arriving."""
+
+    def set_response_params(self, **params: Any) -> None:
+        """Expect the next response; aiohttp calls this for every request."""
+        self._head = b""
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived: first what belongs to the head, then the rest."""
+        if self._head is not None:
+            end = (self._head + data).find(_END_OF_HEAD)
+            if end == -1:
+                self._head = (self._head + data)[-len(_END_OF_HEAD) :]
+            else:
+                size = end + len(_END_OF_HEAD) - len(self._head)
+                self._head = None
+                super().data_received(data[:size])
+                data = data[size:]
+                if not data or self.exception() is not None:
+                    return
+        super().data_received(data)
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """Note that the connection failed, and tell the reader of the body."""
+        super().set_exception(exc, *cause)
+        body = self._payload
+        if isinstance(exc, HttpProcessingError) and body is not None and not body.is_eof():
+            body.set_exception(Malformed(exc.message), exc)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Note how the connection was lost, before anybody learns that it was."""
+        self.was_reset = exc is not None
+        super().connection_lost(exc)
+
+
+class Connector(aiohttp.TCPConnector):
+    """Makes connections with a memory, and as many as are asked for."""
+
+    def __init__(self, *, keep_alive: bool) -> None:
+        super().__init__(limit=0, force_close=not keep_alive)
+        self._factory = partial(Receiver, loop=self._loop)
+
+
+class Response(aiohttp.ClientResponse):
+    """A response that knows its connection to the end, and after it."""
+
+    receiver: Receiver
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """Wait for the head; aiohttp calls this once the request is on its way."""
+        assert isinstance(connection.protocol, Receiver)  # noqa: S101 # `Connector` makes no other
+        self.receiver = connection.protocol
+        return await super().start(connection)

@@ -1,0 +1,202 @@
+"""The demo: a provider streams, we record, the provider is stopped, we replay.
+
+Provider, proxies and client run in this process, on loopback, on free ports.  The proxies are
+the very ones that `llm-proxy record` and `llm-proxy replay` run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from llm_proxy.cassette import Cassette
+from llm_proxy.errors import LlmProxyError
+from llm_proxy.exchange import Read
+from llm_proxy.pacing import Recorded
+from llm_proxy.shell.demo_provider import MODEL, PATH, QUESTION, Provider, provider
+from llm_proxy.shell.journal import Journal
+from llm_proxy.shell.library import Library
+from llm_proxy.shell.run import running
+from llm_proxy.shell.settings import Settings
+
+_LIMIT: Final = 30.0
+"""Seconds that one answer may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Who is told how the demo goes, while it goes."""
+
+    step: Callable[[str, str], None]
+    """A step begins: its name, and what happens."""
+    heard: Callable[[Read], None]
+    """The client received something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One answer as the client received it."""
+
+    status: int
+    reads: tuple[Read, ...]
+    """HTTP chunks, each with its time in ms since the request was sent."""
+
+    @property
+    def body(self) -> bytes:
+        """All of it."""
+        return b"".join(read.data for read in self.reads)
+
+
+@dataclass(frozen=True, slots=True)
+class Demo:
+    """What was streamed, recorded and replayed."""
+
+    sent: bytes
+    """What the provider streamed."""
+    live: Heard
+    """What the client got while it was recorded."""
+    replayed: Heard
+    """What the client got from the recording."""
+    cassette: Cassette
+    file: Path
+    """Where the cassette lies below its library."""
+    content: bytes
+    """The cassette as it is on disk."""
+
+
+async def play(cassettes: Path, spool: Path, audience: Audience) -> Demo:
+    """Record into `cassettes`, stop the provider, and replay.
+
+    Raises `LlmProxyError` where that cannot be done.
+    """
+    settings = _settings(cassettes, spool)
+    async with AsyncExitStack() as live:
+        source = await live.enter_async_context(provider())
+        audience.step(
+            "provider", f"{_address(source)} speaks OpenAI Chat Completions, {source.events} events"
+        )
+        audience.step("record", "llm-proxy record stands before it, and a client asks:")
+        heard, journal = await _recorded(settings, source, audience)
+    audience.step("stop", f"the provider is gone: {await _refusal(source)}")
+    audience.step("replay", "llm-proxy replay has the cassette alone, and the client asks again:")
+    async with running("replay", settings) as proxy:
+        replayed = await listen(proxy.url, audience)
+    path = _file(journal)
+    return Demo(
+        sent=source.body,
+        live=heard,
+        replayed=replayed,
+        cassette=Library(cassettes).load(path),
+        file=path.relative_to(cassettes),
+        content=await asyncio.to_thread(path.read_bytes),
+    )
+
+
+async def _recorded(
+    settings: Settings, source: Provider, audience: Audience
+) -> tuple[Heard, Journal]:
+    """What the client heard through `record`; on the way out the cassette is on disk."""
+    upstreams = {"default": f"http://{_address(source)}"}
+    async with running("record", replace(settings, upstreams=upstreams)) as proxy:
+        heard = await listen(proxy.url, audience)
+    return heard, proxy.journal
+
+
+async def listen(url: str, audience: Audience) -> Heard:
+    """Ask the demo's question, and give the answer chunk by chunk, as it comes off the socket.
+
+    Raises `LlmProxyError` for an answer that is none.
+    """
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        async with asyncio.timeout(_LIMIT):
+            writer.write(_request(f"{host}:{port}"))
+            await writer.drain()
+            return await _listen(reader, audience)
+    except (OSError, EOFError, ValueError) as error:
+        raise LlmProxyError(f"the demo's client got no whole answer: {error!r}") from error
+    finally:
+        writer.close()
+
+
+async def _listen(reader: asyncio.StreamReader, audience: Audience) -> Heard:
+    loop = asyncio.get_running_loop()
+    asked = loop.time()
+    status = int((await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1])
+    reads: list[Read] = []
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        data = (await reader.readexactly(size + 2))[:-2]
+        reads.append(Read((loop.time() - asked) * 1000, data))
+        audience.heard(reads[-1])
+    if not reads:
+        raise ValueError("no body")
+    return Heard(status, tuple(reads))
+
+
+def _request(host: str) -> bytes:
+    question = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": QUESTION}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    body = orjson.dumps(question)
+    head = (
+        f"POST {PATH} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+        f"Accept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+async def _refusal(source: Provider) -> str:
+    """What connecting to the stopped provider says.  Raises `LlmProxyError` if it answers."""
+    where = f"connecting to {_address(source)} says"
+    try:
+        _, writer = await asyncio.open_connection(source.host, source.port)
+    except OSError as error:
+        return f'{where} "{os.strerror(error.errno or 0)}"'
+    writer.close()
+    raise LlmProxyError(f"{_address(source)} still answers: another program took the port; again")
+
+
+def _file(journal: Journal) -> Path:
+    """The cassette that was recorded.  Raises `LlmProxyError` where there is none."""
+    if journal.failures or len(journal.recorded) != 1:
+        raise LlmProxyError("; ".join(journal.failures) or "the demo recorded nothing")
+    return Path(journal.recorded[0].file)
+
+
+def _address(source: Provider) -> str:
+    return f"{source.host}:{source.port}"
+
+
+def _settings(cassettes: Path, spool: Path) -> Settings:
+    """Settings with everything below the demo's folders, on any free port."""
+    return Settings(
+        cassettes=cassettes,
+        host="127.0.0.1",
+        port=0,
+        port_file=None,
+        upstreams={},
+        upstream_proxy=None,
+        idle_timeout=_LIMIT,
+        finish_on_disconnect=False,
+        max_body=1024 * 1024,
+        pace=Recorded(),
+        after_last="repeat",
+        on_miss="fail",
+        allow_partial=False,
+        strict=True,
+        allow_hosts=frozenset(),
+        allow_origins=frozenset(),
+        spool=spool,
+        log_format="text",
+    )

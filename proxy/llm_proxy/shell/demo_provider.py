@@ -1,0 +1,136 @@
+"""The provider of the demo: it streams one answer, at times and in pieces like a real one.
+
+The answer is the same in every run: its gaps and its cuts are hashes, not chance.  Pieces do
+not end where events end, and some end inside a character, as they do on a real network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Final
+
+import orjson
+
+from llm_proxy.exchange import Read
+
+MODEL: Final = "demo-model"
+PATH: Final = "/v1/chat/completions"
+QUESTION: Final = "Why does a recording need to keep time?"
+ANSWER: Final = (
+    "Grüße! A model does not answer, it streams: in bursts, in pauses, слово за словом, "
+    "一語ずつ. An app that waits, renders and gives up lives in those gaps. 🌊 "
+    "Replay them, and a bug of timing shows itself twice ⏱️."
+)
+
+_FIRST: Final = 180.0
+"""ms that the model thinks before the first piece."""
+_SHORTEST: Final = 10.0
+_LONGEST: Final = 80.0
+"""ms between two pieces; short gaps are the more frequent ones."""
+_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Where the provider is, and what it streams."""
+
+    host: str
+    port: int
+    events: int
+    pieces: tuple[Read, ...]
+    """What it writes, and when: ms since it was asked."""
+
+    @property
+    def body(self) -> bytes:
+        """All that it streams."""
+        return b"".join(piece.data for piece in self.pieces)
+
+
+@asynccontextmanager
+async def provider(host: str = "127.0.0.1") -> AsyncIterator[Provider]:
+    """A provider on a free port; on the way out it listens no more."""
+    events = answer()
+    planned = pieces(events)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await _answer(reader, writer, planned)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass  # whoever asked has gone
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, host, 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield Provider(host, port, len(events), planned)
+
+
+def answer() -> tuple[bytes, ...]:
+    """The events of the answer, as OpenAI Chat Completions streams them."""
+    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    deltas += [{"content": word} for word in re.findall(r"\s?[^\s]+", ANSWER)]
+    choices: list[list[dict[str, Any]]] = [
+        [{"delta": delta, "index": 0, "finish_reason": None}] for delta in deltas
+    ]
+    choices.append([{"delta": {}, "index": 0, "finish_reason": "stop"}])
+    fixed = {"id": "chatcmpl-demo", "object": "chat.completion.chunk", "created": 0, "model": MODEL}
+    chunks: list[dict[str, Any]] = [{"choices": choice, **fixed} for choice in choices]
+    words = len(deltas) - 1
+    usage = {"prompt_tokens": 9, "completion_tokens": words, "total_tokens": 9 + words}
+    chunks.append({"choices": [], "usage": usage, **fixed})
+    return (*(b"data: %b\n\n" % orjson.dumps(chunk) for chunk in chunks), b"data: [DONE]\n\n")
+
+
+def pieces(events: Sequence[bytes]) -> tuple[Read, ...]:
+    """The events as a network delivers them: as many pieces, cut at other places, each timed."""
+    body = b"".join(events)
+    ends = accumulate(map(len, events[:-1]))
+    cuts = [0, *(end + _into(event) for end, event in zip(ends, events[1:], strict=True))]
+    times = accumulate([_FIRST, *map(_gap, range(1, len(events)))])
+    spans = pairwise([*cuts, len(body)])
+    return tuple(Read(at, body[begin:end]) for at, (begin, end) in zip(times, spans, strict=True))
+
+
+def _into(event: bytes) -> int:
+    """How many bytes of this event come with the piece before it."""
+    beyond_ascii = re.search(rb"[\x80-\xff]", event)
+    if beyond_ascii is not None:  # the middle of a character
+        return beyond_ascii.start() + 1
+    return _chance(event) % (len(event) // 2)
+
+
+def _gap(number: int) -> float:
+    share = _chance(b"gap %d" % number) / 255
+    return _SHORTEST + (_LONGEST - _SHORTEST) * share * share
+
+
+def _chance(what: bytes) -> int:
+    """0 to 255, the same in every run."""
+    return hashlib.sha256(what).digest()[0]
+
+
+async def _answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, planned: Sequence[Read]
+) -> None:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+    await reader.readexactly(int(length[1]) if length else 0)
+    loop = asyncio.get_running_loop()
+    asked = loop.time()
+    writer.write(_HEAD)
+    for piece in planned:
+        await asyncio.sleep(asked + piece.at / 1000 - loop.time())
+        writer.write(b"%x\r\n%b\r\n" % (len(piece.data), piece.data))
+        await writer.drain()
+    writer.write(b"0\r\n\r\n")
+    await writer.drain()

@@ -1,0 +1,111 @@
+"""A request on its way in: its connection, its expectation, its body.
+
+aiohttp parses requests.  One thing gets lost between its parser and the reader of a body: a
+chunk that breaks the framing after the request was handed out.  The parser forgets the reader,
+which would wait for ever; here it is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import HttpVersion11, web
+from aiohttp.http import RawRequestMessage
+from aiohttp.streams import StreamReader
+
+from llm_proxy.errors import RequestRefused
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What a client may ask of us."""
+
+    max_body: int = 64 * 1024 * 1024
+    """Bytes of a request body."""
+    body_silence: float = 60.0
+    """The longest silence within a request body, in seconds."""
+
+
+class Connection(web.RequestHandler):
+    """The protocol of one client's connection."""
+
+    __slots__ = ("_body",)
+
+    _body: StreamReader | None
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived, and tell the reader of a body that will never end."""
+        super().data_received(data)
+        if not self._messages:
+            return
+        message, body = self._messages[-1]
+        if isinstance(message, RawRequestMessage):
+            self._body = body
+            return
+        begun = getattr(self, "_body", None)
+        if begun is not None and not begun.is_eof():
+            begun.set_exception(web.RequestPayloadError(message.message))
+
+
+class Listener(web.Server):
+    """Makes a `Connection` of every client that connects."""
+
+    def __call__(self) -> Connection:
+        """The protocol of a new connection; asyncio calls this."""
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+
+async def body_of(request: web.BaseRequest, limits: ServerLimits) -> bytes:
+    """The request's body, once all of it is here.
+
+    Raises `RequestRefused` for one that is too large, too slow or malformed, and for an
+    expectation that cannot be met.
+    """
+    if (request.content_length or 0) > limits.max_body:
+        raise _too_large(limits)
+    if request.version >= HttpVersion11 and "Expect" in request.headers:
+        _meet_expectation(request)
+    pieces: list[bytes] = []
+    size = 0
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(limits.body_silence) as silence:
+            while piece := await request.content.readany():
+                silence.reschedule(loop.time() + limits.body_silence)
+                pieces.append(piece)
+                size += len(piece)
+                if size > limits.max_body:
+                    raise _too_large(limits)
+    except TimeoutError:
+        # Nobody will wait for the rest of it, aiohttp neither.
+        request.content.set_exception(web.RequestPayloadError("given up"))
+        raise RequestRefused(
+            408, f"nothing of the request body came for {limits.body_silence:g} s: send it faster"
+        ) from None
+    except web.RequestPayloadError as error:
+        raise RequestRefused(400, f"the request body is malformed: {_line(error)}") from None
+    return b"".join(pieces)
+
+
+def _meet_expectation(request: web.BaseRequest) -> None:
+    if request.headers["Expect"].lower() != "100-continue":
+        raise RequestRefused(417, "the only expectation that is met is 100-continue")
+    if request.transport is not None and not request.content.is_eof():
+        request.transport.write(_CONTINUE)
+
+
+def _too_large(limits: ServerLimits) -> RequestRefused:
+    return RequestRefused(
+        413,
+        f"the request body is larger than {limits.max_body} bytes: start llm-proxy with a larger "
+        "--max-body",
+    )
+
+
+def _line(error: Exception) -> str:
+    """The first line of what an error says; the parser draws a picture below it."""
+    return str(error).partition("\n")[0].rstrip(":")

@@ -1,0 +1,91 @@
+"""What all tests share: skips for what this machine lacks, a count of them, a plain environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import corpus
+from llm_proxy.shell.environment import BASE_URLS, KEYS
+
+_LIVE: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")
+_OURS: Final = frozenset(("LLM_PROXY_CORPUS", *_LIVE))
+_PROXIES: Final = frozenset(("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))
+_MISLEADING: Final = frozenset(("CI", "GITHUB_STEP_SUMMARY", *_PROXIES, *BASE_URLS, *KEYS))
+"""Variables that change what llm-proxy or an SDK does, and that a test sets when it means to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Something outside the checkout that the tests of a marker need."""
+
+    marker: str
+    missing: str
+    """Why it is not there, and how to name it; empty where it is."""
+
+
+def needs() -> tuple[Need, ...]:
+    """What the markers of this suite stand for, and whether it is on this machine."""
+    return (
+        Need("corpus", "" if corpus.available() else corpus.REASON),
+        Need("live", live_missing(os.environ.get(name) for name in _LIVE)),
+    )
+
+
+def live_missing(paths: Iterable[str | None]) -> str:
+    """Why there is no live model at these paths, of a server and its model; empty if there is."""
+    for variable, path in zip(_LIVE, paths, strict=True):
+        if not path:
+            return f"set {variable} to a file"
+        if not Path(path).is_file():
+            return f"{variable} names no file: {path}"
+    return ""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what cannot run here, and note what each test needs, for the count at the end."""
+    for need in needs():
+        for item in items:
+            if item.get_closest_marker(need.marker) is None:
+                continue
+            item.user_properties.append(("needs", need.marker))
+            if need.missing:
+                item.add_marker(pytest.mark.skip(reason=need.missing))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many of these tests ran and how many did not: a skip is no proof."""
+    reports = [one for found in terminalreporter.stats.values() for one in found]
+    for need in needs():
+        mine = [
+            report
+            for report in reports
+            if isinstance(report, pytest.TestReport)
+            and ("needs", need.marker) in report.user_properties
+        ]
+        ran = sum(report.when == "call" for report in mine)
+        skipped = sum(report.when == "setup" and report.skipped for report in mine)
+        terminalreporter.write_line(f"{need.marker}: {_count(ran, skipped, need.missing)}")
+
+
+def _count(ran: int, skipped: int, missing: str) -> str:
+    if not ran and not skipped:
+        return "none chosen"
+    parts = ([f"{ran} ran"] if ran else []) + ([f"{skipped} skipped"] if skipped else [])
+    return ", ".join(parts) + (f": {missing}" if skipped and missing else "")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def a_plain_environment() -> Iterator[None]:
+    """The same environment at a desk and in CI: no settings of ours, no providers, no proxies."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in tuple(os.environ):
+            ours = name.startswith("LLM_PROXY_") and name not in _OURS
+            if ours or name.upper() in _MISLEADING:
+                patch.delenv(name)
+        yield

@@ -1,0 +1,281 @@
+"""However an upstream ends: every byte that arrived reaches the client and the disk, and nobody
+is told that it was whole when it was not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from breaking import CASES, Case, Client, Seen, Trial, dissect, judge, reset, trial_field
+from llm_proxy.exchange import Ending
+from llm_proxy.outcomes import outcome
+from llm_proxy.shell import pump, wire
+from proxying import cassettes, proxy
+from raw import ask, post
+from stub import Connection, chunked, upstream
+
+TRIALS = 20
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("client", "finishing"),
+    [("fast", False), ("slow", False), ("gone", False), ("gone", True)],
+    ids=["client reads", "client is slow", "client leaves", "client leaves, read to the end"],
+)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_every_ending_is_told_as_it_was(
+    tmp_path: Path, case: Case, client: Client, finishing: bool
+) -> None:
+    trials = [Trial(case, client, seed, finishing) for seed in range(TRIALS)]
+    async with trial_field(tmp_path, finishing=finishing) as field:
+        await field.run(trials)
+    verdicts = judge(tmp_path, field, trials)
+    assert [it for it in verdicts if it.lost or it.wrong] == []
+    assert max(it.notice for it in verdicts) < 1.0
+    if case.end == "stall" and client == "fast":
+        assert min(it.notice for it in verdicts) > -0.1  # of half a second
+
+
+def _chat(content: str, *headers: str) -> bytes:
+    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": content}]}
+    return post("/v1/chat/completions", json.dumps(body).encode(), *headers)
+
+
+@asynccontextmanager
+async def _client(url: str, request: bytes, *, window: int = 0) -> AsyncIterator[socket.socket]:
+    """A client that has asked and reads when it is told to; `window` is what its kernel takes."""
+    loop = asyncio.get_running_loop()
+    parts = urlsplit(url)
+    with socket.socket() as sock:
+        sock.setblocking(False)
+        if window:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        await loop.sock_connect(sock, (parts.hostname, parts.port))
+        line, _, rest = request.partition(b"\r\n")
+        await loop.sock_sendall(sock, line + f"\r\nHost: {parts.netloc}\r\n".encode() + rest)
+        yield sock
+
+
+async def _read_on(sock: socket.socket, pause: float = 0.0, size: int = MIB) -> Seen:
+    """Read to the end of the connection."""
+    loop = asyncio.get_running_loop()
+    data = bytearray()
+    try:
+        while piece := await loop.sock_recv(sock, size):
+            data += piece
+            await asyncio.sleep(pause)
+    except ConnectionResetError:
+        return Seen(bytes(data), "rst")
+    return Seen(bytes(data), "fin")
+
+
+async def _until(condition: asyncio.Event, within: float = 5.0) -> None:
+    async with asyncio.timeout(within):
+        await condition.wait()
+
+
+async def test_an_upstream_waits_for_a_client_that_is_far_behind_and_nothing_is_lost(
+    tmp_path: Path,
+) -> None:
+    piece = bytes(range(256)) * 256
+    sent = 0
+
+    async def flood(connection: Connection) -> None:
+        nonlocal sent
+        await connection.begin()
+        for _ in range(40 * MIB // len(piece)):
+            await connection.chunk(piece)
+            sent += len(piece)
+        await reset(connection.writer)
+
+    async with (
+        upstream(flood) as live,
+        proxy("record", tmp_path, live.url) as recording,
+        _client(recording.url, _chat("flood"), window=256 * 1024) as sock,
+    ):
+        before = -1
+        while before != sent:  # until it stands still
+            before = sent
+            await asyncio.sleep(0.1)
+        held = sent
+        seen = await _read_on(sock)
+
+    assert pump.AHEAD <= held < pump.AHEAD + 16 * MIB  # what kernels hold comes on top
+    _, body, how = dissect(seen)
+    assert (len(body), how) == (40 * MIB, "rst")
+    assert body == piece * (40 * MIB // len(piece))
+    [cassette] = cassettes(tmp_path)
+    assert (cassette.end.ending, cassette.end.size) == (Ending.RST, 40 * MIB)
+
+
+async def test_a_client_that_is_far_behind_holds_up_nobody_else(tmp_path: Path) -> None:
+    big = [b"x" * MIB] * 9
+    async with (
+        upstream(chunked(big), chunked([b"data: [DONE]\n\n"])) as live,
+        proxy("record", tmp_path, live.url) as recording,
+        _client(recording.url, _chat("big"), window=4096),
+    ):
+        while not cassettes(tmp_path):
+            await asyncio.sleep(0.02)
+        next_one = await ask(recording.url, _chat("small"), within=5)
+        assert next_one.body == b"data: [DONE]\n\n"
+        assert live.connections == 1  # it went over the connection of the first one
+
+
+async def test_an_upstream_that_is_paused_is_let_go_with_its_client(tmp_path: Path) -> None:
+    released = asyncio.Event()
+
+    async def flood(connection: Connection) -> None:
+        await connection.begin()
+        try:
+            while True:
+                await connection.chunk(b"x" * MIB)
+        finally:
+            released.set()
+
+    async with upstream(flood) as live, proxy("record", tmp_path, live.url) as recording:
+        async with _client(recording.url, _chat("flood"), window=4096):
+            await asyncio.sleep(0.3)
+        async with asyncio.timeout(0.5):
+            await released.wait()
+    [cassette] = cassettes(tmp_path)
+    assert cassette.end.ending is Ending.CLIENT_GONE
+
+
+async def test_a_reset_waits_for_a_client_that_reads_slowly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_PATIENCE", 0.2)
+    body = b"x" * 400_000
+
+    async def break_off(connection: Connection) -> None:
+        await connection.begin()
+        await connection.chunk(body)
+        await reset(connection.writer)
+
+    async with (
+        upstream(break_off) as live,
+        proxy("record", tmp_path, live.url) as recording,
+        _client(recording.url, _chat("slow"), window=4096) as sock,
+    ):
+        seen = await _read_on(sock, pause=0.005, size=4096)  # half a second
+    assert dissect(seen) == (200, body, "rst")
+
+
+async def test_a_reset_does_not_wait_for_ever_for_a_client_that_does_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_PATIENCE", 0.1)
+
+    async def break_off(connection: Connection) -> None:
+        await connection.begin()
+        await connection.chunk(b"x" * 400_000)
+        await reset(connection.writer)
+
+    async with (
+        upstream(break_off) as live,
+        proxy("record", tmp_path, live.url) as recording,
+        _client(recording.url, _chat("deaf"), window=4096) as sock,
+    ):
+        while recording.busy() or not cassettes(tmp_path):
+            await asyncio.sleep(0.02)
+        seen = await _read_on(sock)
+    status, body, how = dissect(seen)
+    assert (status, how) == (200, "rst")
+    assert len(body) < 400_000
+
+
+async def test_a_client_that_leaves_at_the_terminator_leaves_a_complete_recording(
+    tmp_path: Path,
+) -> None:
+    gone = asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.begin()
+        await connection.chunk(b"data: [DONE]\n\n")
+        await _until(gone)
+        await asyncio.sleep(0.005)  # the end of the HTTP body is another packet
+        await connection.finish()
+
+    async with upstream(script) as live, proxy("record", tmp_path, live.url) as recording:
+        async with _client(recording.url, _chat("sdk")) as sock:
+            data = b""
+            while b"[DONE]" not in data:
+                data += await asyncio.get_running_loop().sock_recv(sock, 65536)
+        gone.set()
+        await recording.drain(asyncio.Event())
+    [cassette] = cassettes(tmp_path)
+    assert cassette.end.ending is Ending.CLEAN
+    assert outcome(cassette).complete
+
+
+async def test_a_client_without_chunks_is_told_of_a_cut_by_a_reset(tmp_path: Path) -> None:
+    async def cut(connection: Connection) -> None:
+        await connection.begin()
+        await connection.chunk(b"data: 1\n\n")
+        connection.fin()
+
+    request = _chat("old").replace(b"HTTP/1.1", b"HTTP/1.0")
+    async with (
+        upstream(cut) as live,
+        proxy("record", tmp_path, live.url) as recording,
+        _client(recording.url, request) as sock,
+    ):
+        seen = await _read_on(sock)
+    assert dissect(seen) == (200, b"data: 1\n\n", "rst")
+
+
+async def test_a_stop_of_the_proxy_is_recorded_as_what_it_is(tmp_path: Path) -> None:
+    sent = asyncio.Event()
+
+    async def endless(connection: Connection) -> None:
+        await connection.begin()
+        await connection.chunk(b"data: 1\n\n")
+        sent.set()
+        await connection.reader.read(1)
+
+    hurry = asyncio.Event()
+    hurry.set()
+    async with (
+        upstream(endless) as live,
+        proxy("record", tmp_path, live.url) as recording,
+        _client(recording.url, _chat("stop")) as sock,
+    ):
+        await _until(sent)
+        await asyncio.sleep(0.05)
+        await recording.drain(hurry)
+        seen = await _read_on(sock)
+    assert dissect(seen) == (200, b"data: 1\n\n", "fin")
+    [cassette] = cassettes(tmp_path)
+    assert (cassette.end.ending, cassette.body) == (Ending.KILLED, b"data: 1\n\n")
+
+
+async def test_a_request_that_waits_when_the_proxy_stops_is_told_so(tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def silent(connection: Connection) -> None:
+        asked.set()
+        await connection.reader.read(1)
+
+    hurry = asyncio.Event()
+    hurry.set()
+    async with (
+        upstream(silent) as live,
+        proxy("record", tmp_path, live.url) as recording,
+        _client(recording.url, _chat("stop", "Connection: close")) as sock,
+    ):
+        await _until(asked)
+        await recording.drain(hurry)
+        status, body, how = dissect(await _read_on(sock))
+    assert (status, how) == (502, "clean")
+    assert "stopped" in json.loads(body)["error"]["message"]
+    assert cassettes(tmp_path) == []

@@ -1,0 +1,103 @@
+"""Every console block of README.md is run, and prints what README says it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from stub import chunked, upstream
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```console\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+[APP] = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+ANSWER = ["The Rhine,", " the Danube,", " and the Elbe."]
+
+
+def event(**delta: str) -> bytes:
+    finish = None if delta else "stop"
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [choice]}
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+
+@pytest.fixture
+async def environment(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+    """A shell of somebody with a provider, a key, and a clean folder."""
+    pieces = [*(event(content=text) for text in ANSWER), event(), b"data: [DONE]\n\n"]
+    (tmp_path / "app.py").write_text(APP, "utf-8")
+    plain = {name: it for name, it in os.environ.items() if not name.startswith("LLM_PROXY_")}
+    async with upstream(chunked(pieces, gap=0.01)) as provider:
+        yield plain | {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{plain['PATH']}",
+            "OPENAI_API_KEY": "sk-of-a-reader",
+            "LLM_PROXY_UPSTREAM": f"default={provider.url}",
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+        }
+
+
+async def run(command: str, folder: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """The exit code of a shell command, and all that it printed."""
+    process = await asyncio.create_subprocess_shell(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(100):
+        printed, _ = await process.communicate()
+    return process.returncode or 0, printed.decode()
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """Each command of README with the output that README shows."""
+    found: list[tuple[str, list[str]]] = []
+    for block in BLOCKS:
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def matches(shown: list[str], printed: str) -> bool:
+    """Whether `shown` is what was printed; `…` stands for anything, a line of it for lines."""
+    pattern = re.escape("\n".join(shown)).replace("…", r"[\s\S]*?")
+    return re.search(rf"^{pattern}$", printed, re.MULTILINE) is not None
+
+
+async def test_every_console_block_does_what_readme_says(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    ran = 0
+    for command, shown in commands():
+        if command == "python3 scripts/test":  # this very run
+            continue
+        folder = ROOT if command.startswith("python3 scripts/") else tmp_path
+        code, printed = await run(command, folder, environment)
+
+        assert matches(shown, printed), f"$ {command}\n{printed}"
+        assert (code != 0) == any("Error" in line for line in shown), f"$ {command}\n{printed}"
+        ran += 1
+
+    assert ran >= 5
+
+
+def test_ci_runs_the_test_command_of_readme() -> None:
+    assert "python3 scripts/test" in README
+    assert "python3 scripts/test" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_a_block_that_prints_something_else_is_noticed() -> None:
+    assert matches(["a … c"], "x\na b c\ny")
+    assert not matches(["a … c"], "x\na b d\ny")
