@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MODEL = "smollm2-135m"
+RHINE = "Tell me about the Rhine in one sentence."
+RAIN = "Write one sentence about rain."
 CHAT = "/v1/chat/completions"
 WEATHER = {
     "type": "function",
@@ -50,17 +52,16 @@ class Example:
 def chat(shows: str, *said: str | dict[str, Any], status: int = 200, **more: Any) -> Example:
     """A chat request; `said` are the messages, plain text the user's."""
     messages = [{"role": "user", "content": it} if isinstance(it, str) else it for it in said]
-    fixed = {"model": MODEL, "messages": messages, "temperature": 0, "seed": 1}
-    return Example(shows, CHAT, fixed | more, status)
+    return Example(shows, CHAT, {"model": MODEL, "messages": messages} | more, status)
 
 
 def examples() -> Generator[Example, bytes, None]:
     """Every request, in order; each is answered with the body that came back."""
-    yield chat("Chat, streamed", "Name three rivers.", stream=True, max_tokens=48)
-    yield chat("Chat, not streamed", "Name three rivers.", max_tokens=48)
+    yield chat("Chat, streamed", RHINE, stream=True)
+    yield chat("Chat, not streamed", RHINE)
     yield chat(
         "Chat, streamed, with a chunk of usage before `[DONE]`",
-        "Say hello.", stream=True, stream_options={"include_usage": True}, max_tokens=32,
+        RAIN, stream=True, stream_options={"include_usage": True},
     )  # fmt: skip
     yield chat(
         "A long answer, cut off by `max_tokens` (finish reason `length`)",
@@ -68,28 +69,27 @@ def examples() -> Generator[Example, bytes, None]:
     )  # fmt: skip
     yield chat(
         "German: ß, ö, in the question and in the answer",
-        "Answer in German: Wie heißt die Hauptstadt von Österreich?", stream=True, max_tokens=48,
+        "Answer in German: Wie heißt die Hauptstadt von Österreich?", stream=True,
     )  # fmt: skip
     yield chat("Emoji, four bytes each", "Write 🍎🍐🍊 three times.", stream=True, max_tokens=24)
     yield from conversation()
     yield from tool()
     yield chat(
         "JSON that follows a schema (`response_format`)",
-        "Ada Lovelace was born in 1815 in London.", max_tokens=64, response_format=PERSON,
+        "Ada Lovelace was born in 1815 in London.", response_format=PERSON,
     )  # fmt: skip
     yield Example(
         "OpenAI Responses, streamed: events with names; opaque to this version",
         "/v1/responses",
-        {"model": MODEL, "input": "Say hello.", "temperature": 0, "max_output_tokens": 24,
-         "stream": True},
-    )  # fmt: skip
+        {"model": MODEL, "input": RAIN, "stream": True},
+    )
+    rain = [{"role": "user", "content": RAIN}]
     yield Example(
         "Anthropic Messages, streamed; opaque to this version",
         "/v1/messages",
-        {"model": MODEL, "messages": [{"role": "user", "content": "Say hello."}],
-         "temperature": 0, "max_tokens": 24, "stream": True},
+        {"model": MODEL, "messages": rain, "max_tokens": 64, "stream": True},
         headers={"anthropic-version": "2023-06-01"},
-    )  # fmt: skip
+    )
     yield Example("The list of models, a GET", "/v1/models")
     yield chat("HTTP 400: a temperature that is no number", "Hi.", status=400, temperature="hot")
     yield chat(
@@ -106,12 +106,12 @@ def examples() -> Generator[Example, bytes, None]:
 
 def conversation() -> Generator[Example, bytes, None]:
     """Two turns: the second request carries the first answer."""
-    question = "What is the capital of France?"
-    body = yield chat("A conversation, first turn", question, stream=True, max_tokens=32)
+    question = "What is a lighthouse? Answer in one sentence."
+    body = yield chat("A conversation, first turn", question, stream=True)
     told = "".join(delta.get("content") or "" for delta in deltas(body))
     yield chat(
         "A conversation, second turn", question, {"role": "assistant", "content": told},
-        "And which river runs through it?", stream=True, max_tokens=32,
+        "And who keeps it?", stream=True,
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def tool() -> Generator[Example, bytes, None]:
     question = "What is the weather in London?"
     body = yield chat(
         "A tool call, its arguments in fragments", question,
-        stream=True, max_tokens=64, tools=[WEATHER], tool_choice="required",
+        stream=True, tools=[WEATHER], tool_choice="required",
     )  # fmt: skip
     calls = [call for delta in deltas(body) for call in delta.get("tool_calls", ())]
     arguments = "".join(call["function"].get("arguments", "") for call in calls)
@@ -130,7 +130,7 @@ def tool() -> Generator[Example, bytes, None]:
         "A tool's result, and the answer that rests on it", question,
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": call["id"], "content": "18 °C, light rain"},
-        stream=True, max_tokens=32, tools=[WEATHER],
+        stream=True, tools=[WEATHER],
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -104,26 +105,36 @@ class Workshop:
         """
         with self.log.open("a+b") as log:
             start = log.tell()
+            code = self._child(command, environ, log.fileno())
+            log.seek(start)
+            output = log.read().decode(errors="replace")
+        if code:
+            raise CommandFailed(reason(output) or f"{command[0]} ended with code {code}")
+
+    def _child(self, command: Command, environ: Mapping[str, str], log: int) -> int:
+        child = None
+        release = _hold_signals()  # one between the start and our knowing of it would orphan it
+        try:
             child = subprocess.Popen(
                 command,
                 cwd=self.root,
                 env=self._environment(environ),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
-                stderr=subprocess.STDOUT,
+                stderr=log,
                 pass_fds=(self.lock,),
                 start_new_session=True,
             )
-            try:
-                code = child.wait()
-            except BaseException:
-                os.killpg(child.pid, signal.SIGKILL)
+            release()
+            return child.wait()
+        except BaseException:
+            if child is not None:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
-                raise
-            log.seek(start)
-            output = log.read().decode(errors="replace")
-        if code:
-            raise CommandFailed(reason(output) or f"{command[0]} ended with code {code}")
+            raise
+        finally:
+            release()
 
     def ask(self, *command: str | Path) -> str | None:
         """What a program answers on stdout; None where it cannot be run or ends badly."""
@@ -220,6 +231,21 @@ def _unpacked_pip(workshop: Workshop) -> Command:
         shutil.rmtree(own, ignore_errors=True)
         return ()
     return (own / "bin" / "python", "-m", "pip")
+
+
+def _hold_signals() -> Callable[[], None]:
+    """Hold back the signals that stop us; the function that is returned lets them through."""
+    held: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = {one: signal.signal(one, lambda number, _: held.append(number)) for one in numbers}
+
+    def release() -> None:
+        while handlers:
+            signal.signal(*handlers.popitem())
+        while held:
+            signal.raise_signal(held.pop())
+
+    return release
 
 
 def base_python() -> Path:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import hypothesis
 import pytest
 
 import corpus
@@ -47,6 +48,18 @@ def live_missing(paths: Iterable[str | None]) -> str:
     return ""
 
 
+def pytest_configure() -> None:
+    """Properties hold however slow the machine is; CI tries the same examples every time."""
+    ci = bool(os.environ.get("CI"))
+    hypothesis.settings.register_profile(
+        "llm-proxy",
+        deadline=None,
+        derandomize=ci,
+        database=None if ci else hypothesis.settings().database,
+    )
+    hypothesis.settings.load_profile("llm-proxy")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what cannot run here, and note what each test needs, for the count at the end."""
     for need in needs():
@@ -68,8 +81,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if isinstance(report, pytest.TestReport)
             and ("needs", need.marker) in report.user_properties
         ]
-        ran = sum(report.when == "call" for report in mine)
-        skipped = sum(report.when == "setup" and report.skipped for report in mine)
+        skipped = sum(report.skipped for report in mine)
+        ran = sum(report.when == "call" and not report.skipped for report in mine)
         terminalreporter.write_line(f"{need.marker}: {_count(ran, skipped, need.missing)}")
 
 

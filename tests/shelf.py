@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from llm_proxy import framing, matching, redaction
 from llm_proxy.cassette import Meta
@@ -15,7 +16,8 @@ from llm_proxy.routing import Call, route
 from llm_proxy.shell.library import Library
 from raw import post
 
-DONE = b"data: [DONE]\n\n"
+DONE: Final = b"data: [DONE]\n\n"
+STREAM: Final = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
 
 
 def chat(content: str = "hi", *headers: str, path: str = "/v1/chat/completions") -> bytes:
@@ -38,7 +40,7 @@ class Answer:
     ending: Ending = Ending.CLEAN
     end_at: float | None = None
     """ms; with the last read where None."""
-    head: Head = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
+    head: Head = STREAM
     head_at: float = 0.0
 
 

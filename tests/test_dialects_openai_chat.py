@@ -250,6 +250,12 @@ def test_status_and_content_type_choose_the_framing(
             id="an error line in words",
         ),
         pytest.param(
+            b"error: out of \xff\n\n", "in-band error: out of \ufffd", id="an error line not UTF-8"
+        ),
+        pytest.param(
+            b"event: error\ndata: \xff\n\n", "in-band error: \ufffd", id="an error event not UTF-8"
+        ),
+        pytest.param(
             says("Hi") + b'data: {"object":"error","message":"bad","code":400}\n\n',
             "in-band error: bad",
             id="vLLM's flat error",
@@ -270,6 +276,7 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
         pytest.param(b"", "empty stream", id="nothing"),
         pytest.param(b"\n\n", "empty stream", id="blank lines"),
         pytest.param(b": PROCESSING\n\n", "no [DONE], no choice", id="comments only"),
+        pytest.param(b": [DONE]\n\n", "no [DONE], no choice", id="DONE as a comment"),
         pytest.param(b"data: [DON", "no [DONE], no choice", id="half a DONE"),
         pytest.param(b"<html>busy</html>", "no [DONE], no choice", id="a page"),
         pytest.param(says("Hi"), "no [DONE], choice 0 unfinished", id="cut"),
@@ -484,6 +491,7 @@ def test_an_empty_finish_reason_is_none(raw: str | None) -> None:
             Usage(total=3),
             id="Moonshot's choices",
         ),
+        pytest.param({"usage": {"reasoning_tokens": 4}}, Usage(reasoning=4), id="Perplexity"),
         pytest.param({"usage": None}, None, id="null"),
         pytest.param({"usage": []}, None, id="not an object"),
     ],
@@ -553,6 +561,18 @@ def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure)
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"choices":null}', b'{"hello":1}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
     assert DIALECT.turns(whole(body)) == ()
+
+
+def test_the_first_error_of_a_stream_counts() -> None:
+    body = chunk(error={"message": "first"}) + chunk(error={"message": "second"})
+    assert [turn.failure for turn in DIALECT.turns(streamed(body))] == [Failure("first")]
+
+
+def test_deltas_and_messages_are_read_where_the_other_is_expected() -> None:
+    bare = b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}'
+    assert DIALECT.judge(streamed(bare)).reason == "every choice finished"
+    assert DIALECT.turns(streamed(bare)) == DIALECT.turns(whole(bare))
+    assert DIALECT.turns(document(choices=[{"delta": {"content": "Hi"}}]))[0].text == "Hi"
 
 
 def test_perplexity_sends_delta_and_message_side_by_side() -> None:

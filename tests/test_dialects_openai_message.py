@@ -117,7 +117,7 @@ def test_a_message_of_nothing_but_empty_strings_has_no_parts() -> None:
                 "content": [
                     {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
                     {"type": "text", "text": "Hi"},
-                    {"type": "reference", "reference_ids": [1]},
+                    {"type": "reference", "reference_ids": [1], "text": "left out"},
                     "!",
                 ]
             },
@@ -134,7 +134,7 @@ def test_a_message_of_nothing_but_empty_strings_has_no_parts() -> None:
                 "content": [
                     {
                         "type": "reasoning",
-                        "summary": [{"type": "summary_text", "text": "Hm", "signature": "s"}],
+                        "summary": [{"type": "summary_text", "text": "Hm"}, {"signature": "s"}],
                     }
                 ]
             },
@@ -146,6 +146,8 @@ def test_a_message_of_nothing_but_empty_strings_has_no_parts() -> None:
             (Text('{"name":"Ann","age":32}'),),
             id="Cloudflare's document",
         ),
+        pytest.param({"content": {}}, (), id="an empty document"),
+        pytest.param({"content": 7}, (), id="a number"),
         pytest.param(
             {"function_call": {"name": "f", "arguments": "{}"}},
             (ToolCall("", "f", "{}", metadata=(("type", "function_call"),)),),
@@ -221,6 +223,15 @@ CALLS = {
     "all at index 0": [
         call(0, "a", "f", "{"), call(0, arguments="}"), call(0, "b", "g", "[]"),
     ],
+    "a new id in every fragment": [
+        call(0, "a", "f", "{"), call(0, "a2", arguments="}"), call(1, "b", "g", "[]"),
+    ],
+    "name in every fragment": [
+        call(0, "a", "f", "{"), call(0, name="f", arguments="}"), call(1, "b", "g", "[]"),
+    ],
+    "a late id": [
+        call(0, name="f", arguments="{"), call(0, "a", "f", "}"), call(1, "b", "g", "[]"),
+    ],
     "no index": [call(None, "a", "f", "{}"), call(None, "b", "g", "[]")],
     "first index is 1": [call(1, "a", "f", "{}"), call(2, "b", "g", "[]")],
     "null arguments first": [
@@ -232,6 +243,12 @@ CALLS = {
 @pytest.mark.parametrize("deltas", CALLS.values(), ids=CALLS.keys())
 def test_parallel_calls_are_told_apart(deltas: list[dict[str, Any]]) -> None:
     assert parts(*deltas) == (ToolCall("a", "f", "{}"), ToolCall("b", "g", "[]"))
+
+
+def test_calls_without_index_and_id_go_by_their_place() -> None:
+    delta = {"tool_calls": [{"function": {"name": name, "arguments": "{"}} for name in "fg"]}
+    rest = {"tool_calls": [{"function": {"arguments": "}"}}] * 2}
+    assert parts(delta, rest) == (ToolCall("", "f", "{}"), ToolCall("", "g", "{}"))
 
 
 def test_calls_of_a_whole_message_are_whole() -> None:

@@ -17,6 +17,16 @@ command line into one sentence and an exit code.
 from __future__ import annotations
 
 
+def printable(text: str, limit: int) -> str:
+    """`text` fit for one line of a terminal or a log, of at most `limit` characters.
+
+    What comes from files and requests may hold line ends, escape sequences and marks that turn
+    the direction of writing: they are spelled out.
+    """
+    shown = "".join(it if it.isprintable() else ascii(it)[1:-1] for it in text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
 class LlmProxyError(Exception):
     """The root: its message is written for the person who reads it."""
 
@@ -32,8 +42,8 @@ class CassetteError(LlmProxyError):
         self.file = file
         self.line = line
         self.why = why
-        place = file if line is None else f"{file}:{line}"
-        super().__init__(f"{place}: {why}")
+        place = printable(file, 1000) + ("" if line is None else f":{line}")
+        super().__init__(f"{place}: {printable(why, 500)}")
 
 
 class CassetteTooNew(CassetteError):

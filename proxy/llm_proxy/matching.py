@@ -51,7 +51,8 @@ def normal_path(path: str) -> str:
 
 def normal_query(query: str) -> str:
     """The query's parameters in one order and one spelling."""
-    return urlencode(sorted(parse_qsl(query, keep_blank_values=True)))
+    pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
+    return urlencode(sorted(pairs), errors="surrogateescape")
 
 
 def canonical_body(request: StoredRequest) -> bytes:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy import matching
 from llm_proxy.cassette import Meta, StoredRequest
-from llm_proxy.errors import Miss
+from llm_proxy.errors import Miss, printable
 from llm_proxy.matching import Difference
 from llm_proxy.routing import Call
 
 _SHOWN: Final = 3
-"""Differences that the short message names."""
+"""Differences that the short message names, where they have room."""
+_ROOM: Final = 300
+"""Characters that they have, together; the first is named in any case."""
 _VALUE: Final = 60
 """Characters of a value that are shown."""
+_NAME: Final = 100
+"""Characters of a path or a model that are shown."""
+_FILE: Final = 250
+"""Characters of a file's path that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ def nearest(call: Call, candidates: Iterable[Candidate]) -> Nearest | None:
 def no_cassette(call: Call, near: Nearest | None, library: str) -> Miss:
     """The miss of a request that has no cassette."""
     asked = _asked(call)
+    file = printable(near.candidate.file, _FILE) if near is not None else ""
     if near is None:
         return Miss(
             f"no cassette for {asked}: {library} holds none. Record it with llm-proxy record.",
@@ -61,21 +68,19 @@ def no_cassette(call: Call, near: Nearest | None, library: str) -> Miss:
         )
     if not near.differences:
         return Miss(
-            f"no playable cassette for {asked}: {near.candidate.file} answers this very request "
+            f"no playable cassette for {asked}: {file} answers this very request "
             "but is not complete, or belongs to another session. See llm-proxy ls.",
-            f"no playable cassette for {asked}; {near.candidate.file} is not complete, or "
+            f"no playable cassette for {asked}; {file} is not complete, or "
             f"belongs to session {near.candidate.meta.session} (asked: {call.session})",
         )
-    shown = "; ".join(map(_difference, near.differences[:_SHOWN]))
-    more = len(near.differences) - _SHOWN
-    tail = f"; and {more} more" if more > 0 else ""
     return Miss(
-        f"no cassette for {asked}. Nearest is {near.candidate.file}, which differs at {shown}"
-        f"{tail}. Record it with llm-proxy record, or make the request the same.",
+        f"no cassette for {asked}. Nearest is {file}, which differs at "
+        f"{_differences(near.differences)}. Record it with llm-proxy record, or make the request "
+        "the same.",
         "\n".join(
             [
                 f"no cassette for {asked} (key {call.key[:16]}, session {call.session})",
-                f"nearest: {near.candidate.file} ({near.nearness:.0%} alike)",
+                f"nearest: {file} ({near.nearness:.0%} alike)",
                 *(f"  {_difference(each)}" for each in near.differences[:20]),
             ]
         ),
@@ -89,17 +94,30 @@ def used_up(call: Call, takes: int, ordinal: int) -> Miss:
 
 
 def _asked(call: Call) -> str:
-    model = call.dialect.model(call.request)
-    return f"{call.request.method} {call.stored.path}" + (f" ({model})" if model else "")
+    model = printable(call.dialect.model(call.request), _NAME)
+    path = printable(call.stored.path, _NAME)
+    return f"{call.request.method} {path}" + (f" ({model})" if model else "")
+
+
+def _differences(all_of_them: Sequence[Difference]) -> str:
+    """The first few in one line."""
+    first, *others = map(_difference, all_of_them[:_SHOWN])
+    shown = [first]
+    for each in others:
+        if sum(map(len, shown)) + len(each) <= _ROOM:
+            shown.append(each)
+    more = len(all_of_them) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")
 
 
 def _difference(it: Difference) -> str:
+    path = printable(it.path, _NAME)
     if not it.stored:
-        return f"{it.path}: {_short(it.asked)}, not in the cassette"
+        return f"{path}: {_short(it.asked)}, not in the cassette"
     if not it.asked:
-        return f"{it.path}: missing, cassette has {_short(it.stored)}"
+        return f"{path}: missing, cassette has {_short(it.stored)}"
     asked, stored = _apart(it.asked, it.stored)
-    return f"{it.path}: {asked}, cassette has {stored}"
+    return f"{path}: {asked}, cassette has {stored}"
 
 
 def _apart(one: str, other: str) -> tuple[str, str]:
@@ -114,5 +132,5 @@ def _apart(one: str, other: str) -> tuple[str, str]:
 
 
 def _short(value: str, begin: int = 0) -> str:
-    cut = value[begin : begin + _VALUE]
-    return ("…" if begin else "") + cut + ("…" if begin + _VALUE < len(value) else "")
+    cut = printable(value[begin : begin + _VALUE + 1], _VALUE)
+    return ("…" if begin else "") + cut

@@ -6,6 +6,7 @@ Due times are absolute, so nothing drifts, and a late write makes no later one l
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +16,9 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending, Head
 
-_SPEED: Final = re.compile(r"(\d+(?:\.\d+)?|\.\d+)x")
+_SPEED: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)x")
+_SECONDS: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_COUNTDOWNS: Final = frozenset(("retry-after", "retry-after-ms"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +105,9 @@ def _head(cassette: Cassette, pace: Pace) -> Head:
 
 
 def _scaled(name: str, value: str, pace: Pace) -> str:
-    """`Retry-After` in seconds or ms, divided by the pace's speed; other headers as they are."""
-    if name.lower() not in {"retry-after", "retry-after-ms"}:
+    """`Retry-After` in s or ms, divided by the pace's speed; HTTP dates and all else stay."""
+    if name.lower() not in _COUNTDOWNS or _SECONDS.fullmatch(value) is None:
         return value
-    try:
-        seconds = float(value)
-    except ValueError:  # an HTTP date
-        return value
-    scaled = due(pace, seconds)
-    if name.lower() == "retry-after":  # whole seconds, as RFC 9110 has it
-        return str(min(int(seconds), -int(-scaled // 1)))
-    return f"{min(seconds, scaled):g}"
+    recorded = float(value)
+    scaled = math.ceil(min(recorded, due(pace, recorded)))  # whole, as RFC 9110 has it
+    return str(scaled) if scaled < recorded else value

@@ -27,25 +27,28 @@ class Provider:
     paths: str = ""
     """A regular expression for the paths that are this provider's."""
     headers: tuple[str, ...] = ()
-    """Headers that only this provider's clients send."""
+    """Headers that only this provider's clients send, on paths that it shares with others."""
 
 
 PROVIDERS: Final[tuple[Provider, ...]] = (
-    Provider(
-        "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?",
-        ("anthropic-version",),
-    ),
-    Provider("vertex", "", r"/v1(beta1)?/(projects|publishers)/.*"),
+    Provider("vertex", "", r"/(v1(beta1)?/)?(projects|publishers)/.*"),
     Provider("groq", "https://api.groq.com", r"/openai/v1/.*"),
     Provider("azure", "", r"/openai/.*"),
     Provider("openrouter", "https://openrouter.ai", r"/api/v1/.*"),
     Provider("ollama", "http://127.0.0.1:11434", r"/api/.*|/"),
+    Provider("bedrock", "", r"/model/[^/]+/(converse|invoke|count).*|/(guardrail|async-invoke).*"),
+    Provider(
+        "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?",
+        ("anthropic-version",),
+    ),
     Provider(
         "gemini", "https://generativelanguage.googleapis.com",
         r"/v1(beta|alpha)/.*|/v1/models/[^/]+:.*|/upload/v1.*", ("x-goog-api-key",),
     ),
-    Provider("bedrock", "", r"/model/[^/]+/(converse|invoke).*|/guardrail/.*"),
-    Provider("cohere", "https://api.cohere.com", r"/v2/.*|/v1/(chat|generate|rerank|embed)"),
+    Provider(
+        "cohere", "https://api.cohere.com",
+        r"/v2/.*|/v1/(chat|generate|rerank|embed|tokenize|detokenize)",
+    ),
     Provider(
         "openai", "https://api.openai.com",
         r"/v1/.*|/(chat/)?completions|/(responses|embeddings|models)(/.*)?",
@@ -57,16 +60,16 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     Provider("fireworks", "https://api.fireworks.ai/inference"),
     Provider("perplexity", "https://api.perplexity.ai"),
 )  # fmt: skip
-"""In the order in which they are asked; those without paths are reached as `/~NAME/...`."""
+"""In the order in which they are asked, those whose paths nobody shares first; a header decides
+on the paths that come after.  Those without paths are reached as `/~NAME/...`."""
 
 
 def provider_of(request: Request) -> str:
     """The name of the provider that this request belongs to; `ANY` where none claims it."""
     for provider in PROVIDERS:
-        if any(header(request.headers, name) is not None for name in provider.headers):
-            return provider.name
-    for provider in PROVIDERS:
         if provider.paths and re.fullmatch(provider.paths, request.path):
+            return provider.name
+        if any(header(request.headers, name) is not None for name in provider.headers):
             return provider.name
     return ANY
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from llm_proxy.exchange import Headers, Read, Request
 
@@ -55,9 +55,9 @@ _CREDENTIAL_HEADERS: Final = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie",
      "ocp-apim-subscription-key", "x-amz-security-token"}
 )  # fmt: skip
-_SCHEME: Final = re.compile(r"(?:bearer|basic|token|apikey)\s+", re.IGNORECASE)
+_SCHEME: Final = re.compile(rb"(?:bearer|basic|token|apikey)\s+", re.IGNORECASE)
 _SHORTEST_SECRET: Final = 8
-"""Characters: anything shorter is no credential, and would be found everywhere."""
+"""Bytes: anything shorter is no credential, and would be found everywhere."""
 
 
 def request_headers(headers: Headers) -> Headers:
@@ -97,19 +97,18 @@ def query(raw: str) -> tuple[str, int]:
 
 def credentials(request: Request) -> frozenset[bytes]:
     """The credentials that this request carries in its headers and its query."""
-    found: set[str] = set()
+    found: set[bytes] = set()
     for name, value in request.headers:
+        sent = value.encode("latin-1", "replace")
         if name.lower() == "cookie":
-            found.update(pair.partition("=")[2].strip() for pair in value.split(";"))
+            found.update(pair.partition(b"=")[2].strip() for pair in sent.split(b";"))
         elif name.lower() in _CREDENTIAL_HEADERS:
-            found.add(_SCHEME.sub("", value, count=1).strip())
+            found.add(_SCHEME.sub(b"", sent, count=1).strip())
     for pair in request.query.split("&"):
         name, _, value = pair.partition("=")
         if _SECRET_PARAMETERS.fullmatch(unquote(name)):
-            found.update((value, unquote(value)))
-    return frozenset(
-        secret.encode("utf-8", "replace") for secret in found if len(secret) >= _SHORTEST_SECRET
-    )
+            found.update((value.encode(), unquote_to_bytes(value)))
+    return frozenset(secret for secret in found if len(secret) >= _SHORTEST_SECRET)
 
 
 class Redactor:

@@ -25,7 +25,7 @@ OUR_HEADERS: Final = "x-llm-proxy-"
 """Headers with this prefix are for us and go no further."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_PREFIX: Final = re.compile(r"(?:/@(?P<session>[^/]+))?(?:/~(?P<provider>[^/]+))?(?P<path>/.*|)")
+_PREFIX: Final = re.compile(r"(?:/@(?P<session>[^/]*))?(?:/~(?P<provider>[^/]*))?(?P<path>/.*|)")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def route(request: Request, arrived: float, now: Callable[[], float]) -> Call:
     match = _PREFIX.fullmatch(request.path)
     assert match is not None  # noqa: S101 # the pattern matches every path
     named = header(request.headers, SESSION_HEADER)
-    session = _checked("session", match["session"] or named or DEFAULT_SESSION)
+    session = _checked("session", _first(match["session"], named, DEFAULT_SESSION))
     plain = replace(
         request,
         path=match["path"] or "/",
@@ -89,8 +89,13 @@ def route(request: Request, arrived: float, now: Callable[[], float]) -> Call:
             pair for pair in request.headers if not pair[0].lower().startswith(OUR_HEADERS)
         ),
     )
-    provider = _checked("provider", match["provider"] or provider_of(plain))
+    provider = _checked("provider", _first(match["provider"], provider_of(plain)))
     return Call(plain, session, provider, dialects.find(plain), arrived, now)
+
+
+def _first(*names: str | None) -> str:
+    """The first name that was given; an empty one was, and is refused."""
+    return next(name for name in names if name is not None)
 
 
 def _checked(what: str, name: str) -> str:

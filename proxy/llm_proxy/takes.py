@@ -62,13 +62,19 @@ def pick(takes: Sequence[T], ordinal: int, after_last: AfterLast) -> T | None:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a finished take goes, and what happens to the others."""
+    """Where a finished take goes, and what happens then, in this order."""
 
     number: int
-    remove: tuple[int, ...] = ()
-    """Takes to delete afterwards."""
+    """Where it is put down; a take of this number that is already there is replaced."""
     move: tuple[tuple[int, int], ...] = ()
-    """Takes to renumber afterwards: from, to."""
+    """Takes to renumber, one after the other: from, to; it may itself be one of them."""
+    remove: tuple[int, ...] = ()
+    """Takes to delete."""
+
+    @property
+    def final(self) -> int:
+        """The number that it has in the end."""
+        return dict(self.move).get(self.number, self.number)
 
 
 class Shelf:
@@ -82,29 +88,41 @@ class Shelf:
     def __init__(self, on_disk: Iterable[int], *, renew: bool) -> None:
         self._old = set(on_disk)
         self._taken = set(self._old)
-        self._parked: dict[int, int] = {}
+        self._parked: list[tuple[int, int]] = []
+        """Incomplete takes of this run: their own numbers, and those that they have meanwhile."""
         self._renewing = renew
 
     def place(self, number: int, *, complete: bool) -> Placement:
-        """The place of the run's take `number`."""
-        if self._renewing and not complete:
-            parked = max(self._old, default=0) + number
-            self._parked[number] = parked
-            self._taken.add(parked)
-            return Placement(parked)
-        if self._renewing:
+        """The place of the run's take `number`, which is used again after a reset."""
+        if self._renewing and complete:
             return self._renew(number)
-        if number in self._taken:
-            number = max(self._taken) + 1
-        self._taken.add(number)
-        return Placement(number)
+        if self._renewing:
+            spot = self._free(max(self._old, default=0) + number)
+            self._parked.append((number, spot))
+        else:
+            spot = self._free(number)
+        self._taken.add(spot)
+        return Placement(spot)
+
+    def _free(self, number: int) -> int:
+        return number if number not in self._taken else max(self._taken) + 1
 
     def _renew(self, number: int) -> Placement:
-        self._renewing = False
-        moves = tuple(
-            (parked, mine) for mine, parked in sorted(self._parked.items()) if parked != mine
-        )
-        gone = tuple(sorted(self._old - {number} - {target for _, target in moves}))
-        self._taken = {number, *self._parked}
-        self._parked = {}
-        return Placement(number, gone, moves)
+        """Put the first complete take down, then everything of this run in its own place.
+
+        It is put down first, and never on a parked one: at no moment is there none.
+        """
+        beyond = max(self._taken | {number}) + 1
+        first = beyond if any(spot == number for _, spot in self._parked) else number
+        final = {number}
+        moves: list[tuple[int, int]] = []
+        for own, spot in sorted(self._parked):
+            if own in final:
+                beyond += 1
+            home = own if own not in final else beyond
+            final.add(home)
+            moves.append((spot, home))
+        moves.append((first, number))
+        gone = tuple(sorted(self._old - final))
+        self._taken, self._renewing = final, False
+        return Placement(first, tuple(it for it in moves if it[0] != it[1]), gone)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from llm_proxy.cassette.model import FORMAT
-from llm_proxy.errors import CassetteError, CassetteTooNew
+from llm_proxy.errors import CassetteError, CassetteTooNew, printable
 
 Lines = list[dict[str, Any]]
 
@@ -31,8 +31,8 @@ def migrate(file: str, lines: Lines) -> Lines:
         raise CassetteTooNew(
             file,
             1,
-            f"format {version} is newer than this tool reads (up to {FORMAT}); "
-            f"it was written by {lines[0].get('tool', 'a later version')}: upgrade llm-proxy",
+            f"format {version} is newer than this tool reads (up to {FORMAT}); it was written by "
+            f"{printable(str(lines[0].get('tool', 'a later version')), 60)}: upgrade llm-proxy",
         )
     for step in range(version, FORMAT):
         lines = STEPS[step](lines)

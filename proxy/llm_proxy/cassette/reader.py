@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -15,7 +17,14 @@ import orjson
 
 from llm_proxy.cassette.migrations import migrate
 from llm_proxy.cassette.model import Cassette, Meta, StoredRequest, TapeEnd
-from llm_proxy.cassette.schema import LONGEST_MS, EndLine, HeadLine, MetaLine, RequestLine
+from llm_proxy.cassette.schema import (
+    LONGEST_MS,
+    EndLine,
+    HeadLine,
+    Marks,
+    MetaLine,
+    RequestLine,
+)
 from llm_proxy.cassette.spelling import unspell
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Head, Read
@@ -26,6 +35,8 @@ MAX_FILE: Final = 256 * 1024 * 1024
 MAX_LINES: Final = 2_000_000
 _RESERVED: Final = {"content-length", "transfer-encoding", "connection", "keep-alive", "upgrade"}
 """Header fields that replay decides itself."""
+_BODILESS: Final = {204, 304}
+"""Statuses whose answers have no body, whatever their headers say."""
 
 T = TypeVar("T")
 
@@ -37,16 +48,19 @@ def read_cassette(file: str, content: bytes) -> Cassette:
     """
     lines = _parsed(file, content)
     meta, request = _opening(file, lines)
-    if len(lines) < 4 or "end" not in lines[-1]:
-        raise CassetteError(file, len(lines), "the file is torn: its last line is not an end line")
+    last = len(lines)
+    if last < 4 or "end" not in lines[-1]:
+        raise CassetteError(file, last, "the file is torn: its last line is not an end line")
     head_line = _convert(file, 3, HeadLine, lines[2])
-    head = _checked_head(file, head_line)
-    end = _convert(file, len(lines), EndLine, lines[-1]).value()
+    head = _checked_head(file, head_line, request.method)
     head_at, codec = head_line.response.at, head_line.response.messages
-    messages, starts = _messages(file, lines[3:-1])
+    end = _convert(file, last, EndLine, lines[-1]).value()
+    messages, starts = _messages(file, lines[3:-1], head_at)
     body = b"".join(messages)
-    _check_body(file, len(lines), body, end)
-    reads = _reads(file, body, starts, head_at, end)
+    _check_end(file, last, body, head, end)
+    if end.at < (starts[-1][1] if starts else head_at):
+        raise CassetteError(file, last, f"it ends at {end.at} ms, before what came ahead of it")
+    stops = pairwise([*starts, (len(body), end.at)])
     return Cassette(
         file=file,
         meta=meta,
@@ -56,7 +70,7 @@ def read_cassette(file: str, content: bytes) -> Cassette:
         framing=codec,
         decoded=head_line.response.decoded,
         messages=tuple(messages),
-        reads=reads,
+        reads=tuple(Read(at, body[begin:stop]) for (begin, at), (stop, _) in stops),
         end=end,
     )
 
@@ -78,11 +92,12 @@ def _parsed(file: str, content: bytes) -> list[dict[str, Any]]:
         raise CassetteError(file, None, f"larger than {MAX_FILE} bytes")
     if not content:
         raise CassetteError(file, None, "the file is empty")
+    count = content.count(b"\n")
+    if count > MAX_LINES:
+        raise CassetteError(file, MAX_LINES, f"more than {MAX_LINES} lines")
     raw = content.split(b"\n")
     if raw.pop():
-        raise CassetteError(file, len(raw) + 1, "the file is torn: its last line has no end")
-    if len(raw) > MAX_LINES:
-        raise CassetteError(file, MAX_LINES, f"more than {MAX_LINES} lines")
+        raise CassetteError(file, count + 1, "the file is torn: its last line has no end")
     lines: list[dict[str, Any]] = []
     for number, line in enumerate(raw, 1):
         try:
@@ -117,7 +132,7 @@ def _at_line(file: str, number: int, make: Callable[[], T]) -> T:
         raise CassetteError(file, number, str(error)) from None
 
 
-def _checked_head(file: str, line: HeadLine) -> Head:
+def _checked_head(file: str, line: HeadLine, method: str) -> Head:
     head = line.value()
     if line.response.messages not in CODECS:
         known = ", ".join(sorted(CODECS))
@@ -125,72 +140,66 @@ def _checked_head(file: str, line: HeadLine) -> Head:
     for name, _ in head.headers:
         if name.lower() in _RESERVED:
             raise CassetteError(file, 3, f"a stored header may not be {name!r}")
+    if head.framing != "none" and (method == "HEAD" or head.status in _BODILESS):
+        raise CassetteError(
+            file, 3, f"framing is {head.framing!r}, but a {head.status} to {method} has no body"
+        )
     return head
 
 
 def _messages(
-    file: str, lines: Iterable[dict[str, Any]]
+    file: str, lines: Iterable[dict[str, Any]], head_at: float
 ) -> tuple[list[bytes], list[tuple[int, float]]]:
-    """The messages, and where in the body reads begin: offset and ms."""
+    """The messages, and where in the body reads begin: offset and ms, both ascending."""
     messages: list[bytes] = []
     starts: list[tuple[int, float]] = []
-    position = 0
+    position, earliest = 0, head_at
     for number, fields in enumerate(lines, 4):
-        message = _at_line(file, number, lambda fields=fields: unspell(fields))  # type: ignore[misc] # mypy cannot infer a lambda with a bound default
-        for offset, at in _at(file, number, fields.get("at")):
-            if not 0 <= offset < len(message):
-                raise CassetteError(file, number, f"a read begins at {offset}, past the message")
-            starts.append((position + offset, at))
+        at = fields.pop("at", [])
+        message = _at_line(file, number, partial(unspell, fields))
+        marks = _marks(file, number, at, len(message), earliest)
+        if message and not starts and (not marks or marks[0][0] != 0):
+            raise CassetteError(file, number, "no read begins at the first byte of the body")
+        starts += [(position + offset, ms) for offset, ms in marks]
+        earliest = marks[-1][1] if marks else earliest
         messages.append(message)
         position += len(message)
     return messages, starts
 
 
-def _at(file: str, number: int, at: object) -> list[tuple[int, float]]:
-    """The reads that begin in a message: offsets in it, and ms."""
-    if at is None:
-        return []
-    if isinstance(at, int | float) and not isinstance(at, bool):
-        return [(0, float(at))]
+def _marks(
+    file: str, number: int, at: object, size: int, earliest: float
+) -> list[tuple[int, float]]:
+    """The reads that begin in a message of `size` bytes: offsets in it, and ms."""
     try:
-        return msgspec.convert(at, list[tuple[int, float]])
+        spelled: Marks = msgspec.convert(at, Marks)
     except msgspec.ValidationError as error:
         raise CassetteError(
             file, number, f"at must be a number of ms, or a list of [bytes, ms]: {error}"
         ) from None
+    marks = [(0, spelled)] if isinstance(spelled, float) else spelled
+    before = -1
+    for offset, ms in marks:
+        if not before < offset < size:
+            raise CassetteError(
+                file, number, f"a read begins at byte {offset}: out of order, or past the message"
+            )
+        if not earliest <= ms <= LONGEST_MS:
+            raise CassetteError(
+                file, number, f"a read is at {ms} ms: before what came ahead, or absurdly late"
+            )
+        before, earliest = offset, ms
+    return marks
 
 
-def _check_body(file: str, number: int, body: bytes, end: TapeEnd) -> None:
+def _check_end(file: str, last: int, body: bytes, head: Head, end: TapeEnd) -> None:
+    if body and head.framing == "none":
+        raise CassetteError(file, 3, f"framing is 'none', but there are {len(body)} bytes of body")
     if len(body) != end.size:
         raise CassetteError(
-            file, number, f"the messages hold {len(body)} bytes, the end line says {end.size}"
+            file, last, f"the messages hold {len(body)} bytes, the end line says {end.size}"
         )
     if hashlib.sha256(body).hexdigest() != end.sha256:
         raise CassetteError(
-            file, number, "the messages do not give the SHA-256 of the end line: edited by hand?"
+            file, last, "the messages do not give the SHA-256 of the end line: edited by hand?"
         )
-
-
-def _reads(
-    file: str, body: bytes, starts: list[tuple[int, float]], head_at: float, end: TapeEnd
-) -> tuple[Read, ...]:
-    if body and (not starts or starts[0][0] != 0):
-        raise CassetteError(file, 4, "no read begins at the first byte of the body")
-    reads: list[Read] = []
-    earliest = head_at
-    stops = [offset for offset, _ in starts[1:]] + [len(body)]
-    for (offset, at), stop in zip(starts, stops, strict=bool(body)):  # no body, no reads
-        if not offset < stop:
-            raise CassetteError(file, None, f"reads out of order at byte {offset} of the body")
-        if not earliest <= at <= LONGEST_MS:
-            raise CassetteError(
-                file,
-                None,
-                f"the read at byte {offset} is at {at} ms, "
-                f"before what came ahead of it, or absurdly late",
-            )
-        earliest = at
-        reads.append(Read(at, body[offset:stop]))
-    if end.at < earliest:
-        raise CassetteError(file, None, f"it ends at {end.at} ms, before its last read")
-    return tuple(reads)

@@ -14,6 +14,7 @@ from msgspec import Meta as Is
 
 from llm_proxy.cassette.model import Meta, StoredRequest, TapeEnd
 from llm_proxy.cassette.spelling import spell, unspell
+from llm_proxy.errors import printable
 from llm_proxy.exchange import Ending, Framing, Head
 
 LONGEST_MS = 6 * 60 * 60 * 1000.0
@@ -25,8 +26,13 @@ Name = Annotated[str, Is(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")]
 Value = Annotated[str, Is(pattern="^[\\t\\x20-\\x7e\\x80-\\xff]*\\Z")]
 Pair = tuple[Name, Value]
 Hex64 = Annotated[str, Is(pattern=r"^[0-9a-f]{64}\Z")]
-Word = Annotated[str, Is(pattern=r"^[^\x00-\x1f\x7f]*\Z", max_length=1000)]
-"""Text that goes to a terminal: no control characters."""
+Word = Annotated[
+    str,
+    Is(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z", max_length=1000),
+]
+"""Text that goes to a terminal: no control characters, no marks that turn its direction."""
+Marks = float | list[tuple[int, float]]
+"""The reads that begin in a message: the ms of one at its first byte, or [bytes, ms] of each."""
 Target = Annotated[str, Is(pattern=r"^[\x21-\x7e]*\Z")]
 """What stands in a request line: printable, and without a space."""
 
@@ -53,7 +59,8 @@ class MetaLine(_Line, frozen=True):
     def of(cls, meta: Meta) -> MetaLine:
         """The line for this value."""
         return cls(
-            meta.format, meta.tool, meta.recorded, meta.dialect, meta.provider, meta.model,
+            meta.format, meta.tool, meta.recorded, meta.dialect, meta.provider,
+            printable(meta.model, 1000),  # a client may call a model anything
             meta.session, meta.key, meta.key_rules, meta.redaction_rules,
         )  # fmt: skip
 

@@ -49,21 +49,24 @@ def unspell(fields: Mapping[str, Any]) -> bytes:
 
     Raises `ValueError` naming what is wrong with the fields.
     """
-    match fields:
-        case {"event": str(name), "data": data}:
-            return b"event: " + name.encode() + b"\ndata: " + orjson.dumps(data) + b"\n\n"
-        case {"data": data}:
-            return b"data: " + orjson.dumps(data) + b"\n\n"
-        case {"line": line}:
-            return orjson.dumps(line) + b"\n"
-        case {"json": document}:
-            return orjson.dumps(document)
-        case {"text": str(text)}:
+    match dict(fields):
+        case {"event": str(name), "data": data, **rest} if not rest:
+            return b"event: " + name.encode() + b"\ndata: " + _dumps(data) + b"\n\n"
+        case {"data": data, **rest} if not rest:
+            return b"data: " + _dumps(data) + b"\n\n"
+        case {"line": line, **rest} if not rest:
+            return _dumps(line) + b"\n"
+        case {"json": document, **rest} if not rest:
+            return _dumps(document)
+        case {"text": str(text), **rest} if not rest:
             return text.encode()
-        case {"base64": str(encoded)}:
+        case {"base64": str(encoded), **rest} if not rest:
             return b64decode(encoded, validate=True)
         case _:
-            raise ValueError("a message needs one of data, line, json, text or base64")
+            raise ValueError(
+                "a message is one of data (with or without event), line, json, text and base64, "
+                "and nothing else"
+            )
 
 
 def _same_again(document: bytes) -> bool:
@@ -72,6 +75,13 @@ def _same_again(document: bytes) -> bool:
         return orjson.dumps(orjson.loads(document)) == document
     except (ValueError, TypeError):  # not JSON, or nested too deep to be written again
         return False
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        raise ValueError("nested too deep") from None
 
 
 def _text(data: bytes) -> str | None:

@@ -7,7 +7,8 @@ that the crash cut short is dropped, everything before it counts.
     line 1      the library that the cassette is for, and its take
     line 2, 3   lines 1 and 2 of the cassette
     line 4      line 3 of the cassette, once the head has arrived
-    ...         {"read": ms, "base64": "..."}, redacted and without content coding
+    ...         {"read": ms, "base64": "..."}, redacted and without content coding; with "rest"
+                where it goes on with the read in the line before, of which a part was held back
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import orjson
@@ -25,12 +26,14 @@ from llm_proxy.cassette.schema import HeadLine, MetaLine, Offset, RequestLine, d
 from llm_proxy.cassette.writer import CassetteWriter
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.framing import CODECS
 
 
 class SpoolLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Line 1 of a spool."""
 
-    spool: int
+    spool: Literal[1]
+    """The format of this file."""
     library: str
     """The library's folder, absolute."""
     take: int
@@ -39,6 +42,7 @@ class SpoolLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _ReadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read: Offset
     base64: str
+    rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +69,10 @@ def head(it: Head, at: float, messages: str, decoded: str) -> bytes:
     return dump(HeadLine.of(it, at, messages, decoded))
 
 
-def read(it: Read) -> bytes:
-    """The line of one read."""
+def read(it: Read, *, rest: bool = False) -> bytes:
+    """The line of one read, or of the rest of the read in the line before."""
     encoded = b64encode(it.data).decode("ascii")
-    return dump({"read": it.at, "base64": encoded})
+    return dump({"read": it.at, "base64": encoded} | ({"rest": True} if rest else {}))
 
 
 def parse(file: str, lines: Iterable[bytes]) -> Spooled:
@@ -87,6 +91,9 @@ def parse(file: str, lines: Iterable[bytes]) -> Spooled:
         head_line = msgspec.convert(next(whole), HeadLine)
     except (StopIteration, msgspec.ValidationError):
         head_line = None
+    if head_line is not None and head_line.response.messages not in CODECS:
+        codec = head_line.response.messages
+        raise CassetteError(file, 4, f"messages is {codec!r}, which this tool cannot cut")
     return Spooled(target, meta, request, head_line, _reads(whole))
 
 
@@ -116,9 +123,17 @@ def _whole(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def _reads(lines: Iterable[dict[str, Any]]) -> Iterator[Read]:
+    """The reads, each in one piece again."""
+    at, data = 0.0, b""
     for fields in lines:
         try:
             it = msgspec.convert(fields, _ReadLine)
-            yield Read(it.read, b64decode(it.base64, validate=True))
+            piece = b64decode(it.base64, validate=True)
         except ValueError:
-            return
+            break
+        if data and not it.rest:
+            yield Read(at, data)
+            data = b""
+        at, data = it.read, data + piece
+    if data:
+        yield Read(at, data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import signal
 import sys
 import tempfile
@@ -13,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from llm_proxy.cli import demo_report
+from llm_proxy import display
+from llm_proxy.cli import demo_report, printing
+from llm_proxy.cli.printing import Line, Span
 from llm_proxy.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 """What stops us beside Ctrl-C, and must leave nothing behind either."""
+_WIDEST: Final = 100
+"""Columns."""
+_QUOTE: Final = "| "
 
 
 @click.command
@@ -42,12 +46,10 @@ def demo(keep: Path | None) -> None:
       llm-proxy demo
       llm-proxy demo --keep cassettes     then: llm-proxy show, llm-proxy replay
     """
-    screen = Screen(_width())
-    screen.title()
-    with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
-        folder = Path(temporary)
-        done = _play(screen, _usable(keep) if keep else folder / "cassettes", folder / "spool")
-    screen.show(demo_report.comparison(done, screen.inner, ascii_only=screen.ascii_only))
+    printing.print_lines([printing.line(demo_report.TITLE)])
+    screen = Screen()
+    done = _play(screen, None if keep is None else _usable(keep))
+    screen.show(demo_report.comparison(done, screen.inner, ascii_only=printing.is_ascii()))
     screen.show(demo_report.cassette(done, screen.inner, keep))
     differences = demo_report.differences(done)
     screen.show(demo_report.verdict(done, differences))
@@ -55,10 +57,11 @@ def demo(keep: Path | None) -> None:
     raise click.exceptions.Exit(1 if differences else 0)
 
 
-def _play(screen: Screen, cassettes: Path, spool: Path) -> Demo:
-    """The demo, whatever stops it."""
+def _play(screen: Screen, keep: Path | None) -> Demo:
+    """The demo, in a temporary folder that is gone however it ends."""
     from llm_proxy.shell import demo as stage  # noqa: PLC0415 # it serves, which is slow to load
 
+    audience = stage.Audience(screen.step, lambda read: screen.heard(read.data))
     stopped_by: list[int] = []
 
     async def stoppable() -> Demo:
@@ -71,9 +74,9 @@ def _play(screen: Screen, cassettes: Path, spool: Path) -> Demo:
 
         for number in _SIGNALS:
             loop.add_signal_handler(number, stop, number)
-        return await stage.play(
-            cassettes, spool, stage.Audience(screen.step, lambda read: screen.heard(read.data))
-        )
+        with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
+            folder = Path(temporary)
+            return await stage.play(keep or folder / "cassettes", folder / "spool", audience)
 
     try:
         return asyncio.run(stoppable())
@@ -84,15 +87,10 @@ def _play(screen: Screen, cassettes: Path, spool: Path) -> Demo:
 class Screen:
     """Lines with a name in front, and text that flows as it arrives."""
 
-    def __init__(self, width: int) -> None:
-        self.inner = width - demo_report.INDENT
-        self.ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+    def __init__(self) -> None:
+        self.inner = min(printing.columns(), _WIDEST) - demo_report.INDENT
         self._reader = demo_report.TextReader()
         self._column = 0
-
-    def title(self) -> None:
-        """What this is."""
-        self._write(demo_report.TITLE + "\n")
 
     def step(self, name: str, text: str) -> None:
         """A step begins."""
@@ -101,29 +99,35 @@ class Screen:
     def heard(self, data: bytes) -> None:
         """Show what the client received, as words."""
         for word in self._reader.words(data):
-            if self._column + len(word) > self.inner:
-                self._write("\n")
-                self._column = 0
+            if self._column + display.cells(word) > self.inner:
+                self._end_of_text()
             if self._column == 0 and word:
-                self._write(" " * demo_report.INDENT + "| ")
-                self._column = 2
-            begun = self._column > len("| ")
-            shown = word if begun else word.lstrip()
-            self._write(shown)
-            self._column += len(shown)
+                self._flow(" " * demo_report.INDENT + _QUOTE)
+                self._column = len(_QUOTE)
+            shown = word if self._column > len(_QUOTE) else word.lstrip()
+            self._flow(shown)
+            self._column += display.cells(shown)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """A block of lines."""
-        self._write("\n\n" if self._column else "\n")
-        self._column = 0
-        for name, text in rows:
-            label = f"{name:<{demo_report.INDENT}}" if name or text else ""
-            self._write((click.style(label, bold=True) if name else label) + text + "\n")
+        """A block of lines, below an empty one."""
+        self._end_of_text()
+        lines = [_labelled(name, text) for name, text in rows]
+        printing.print_lines([printing.line(), *lines])
 
-    def _write(self, text: str) -> None:
+    def _end_of_text(self) -> None:
+        if self._column:
+            self._flow("\n")
+        self._column = 0
+
+    def _flow(self, text: str) -> None:
         encoding = sys.stdout.encoding or "ascii"
         click.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
-        sys.stdout.flush()
+
+
+def _labelled(name: str, text: str) -> Line:
+    if not text:
+        return printing.line()
+    return printing.line(Span(f"{name:<{demo_report.INDENT}}", "bold"), text)
 
 
 def _usable(keep: Path) -> Path:
@@ -133,7 +137,3 @@ def _usable(keep: Path) -> Path:
     except OSError as error:
         raise UsageError(f"--keep {keep} cannot be made: {error.strerror}") from None
     return keep
-
-
-def _width() -> int:
-    return min(max(shutil.get_terminal_size().columns, 60), 100)

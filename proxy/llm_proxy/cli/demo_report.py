@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 
-from llm_proxy import framing
+from llm_proxy import display, framing, timeline
 from llm_proxy.exchange import Read
 from llm_proxy.framing.sse import read_event
 from llm_proxy.outcomes import outcome
@@ -26,8 +26,6 @@ INDENT: Final = 11
 Row = tuple[str, str]
 """A name, often empty, and a line."""
 
-_BARS: Final = " ▁▂▃▄▅▆▇█"
-_ASCII_BARS: Final = " .:-=+*#@"
 _PEEK: Final = slice(4, 6)
 """The lines of the cassette that are shown before its last."""
 _HASH: Final = 12
@@ -55,13 +53,11 @@ def comparison(demo: Demo, width: int, *, ascii_only: bool) -> list[Row]:
     """Both timelines, and their figures."""
     recorded, replayed = demo.cassette.reads, demo.replayed.reads
     end = max(read.at for read in (*recorded, *replayed))
-    largest = max(len(read.data) for read in recorded)
-    bars = _ASCII_BARS if ascii_only else _BARS
     header = ("first", "last", "median gap", "reads", "bytes", "sha256")
     return [
         ("timeline", _axis(end, width)),
-        ("recorded", _sparkline(recorded, end, width, bars, largest)),
-        ("replayed", _sparkline(replayed, end, width, bars, largest)),
+        ("recorded", timeline.sparkline(recorded, end, width, ascii_only=ascii_only)),
+        ("replayed", timeline.sparkline(replayed, end, width, ascii_only=ascii_only)),
         ("", ""),
         ("", _columns(header)),
         ("recorded", _figures(recorded)),
@@ -80,7 +76,7 @@ def cassette(demo: Demo, width: int, keep: Path | None) -> list[Row]:
         about = f"{size}; kept"
     place = str((keep or Path("cassettes")) / demo.file)
     shown = ["…", *lines[_PEEK], "…", lines[-1]]
-    return [("cassette", place), ("", about), *(("", _cut(line, width)) for line in shown)]
+    return [("cassette", place), ("", about), *(("", display.cut(line, width)) for line in shown)]
 
 
 def differences(demo: Demo) -> list[str]:
@@ -127,15 +123,6 @@ def _axis(end: float, width: int) -> str:
     return f"{marks[0]:<{half}}{marks[1]:<{width - half - len(marks[2])}}{marks[2]}"
 
 
-def _sparkline(reads: Sequence[Read], end: float, width: int, bars: str, largest: int) -> str:
-    """Each read at its time, as high as it is long; those of one column on top of each other."""
-    columns = [0] * width
-    for read in reads:
-        columns[min(int(read.at / end * width), width - 1)] += len(read.data)
-    top = len(bars) - 1
-    return "".join(bars[min(top, -(-size * top // (2 * largest)))] for size in columns)
-
-
 def _figures(reads: Sequence[Read]) -> str:
     gaps = [after.at - before.at for before, after in pairwise(reads)]
     body = b"".join(read.data for read in reads)
@@ -171,7 +158,3 @@ def _sizes(reads: Sequence[Read]) -> list[int]:
 
 def _sha256(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[:_HASH]
-
-
-def _cut(line: str, width: int) -> str:
-    return line if len(line) <= width else line[: width - 1] + "…"

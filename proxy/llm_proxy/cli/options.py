@@ -33,7 +33,8 @@ def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
     )
 
 
-_FOLDER = click.Path(path_type=Path)
+_FOLDER: Final = click.Path(path_type=Path, readable=False)
+"""A path that is looked at when it is used, and complained about in our own words."""
 
 cassettes = _option(
     "--cassettes", type=_FOLDER, default=Path("cassettes"), help="The library's folder."

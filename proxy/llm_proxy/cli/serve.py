@@ -77,10 +77,11 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
 
 
 def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
+    settings = settings_of(values, command)  # a mistake is told before anything heavy is imported
+
     from llm_proxy.shell.logs import configure  # noqa: PLC0415 # only to serve
     from llm_proxy.shell.session import serve  # noqa: PLC0415 # only to serve
 
-    settings = settings_of(values, command)
     configure(settings.log_format)
     if mode == "auto" and in_ci(os.environ):
         logging.getLogger("llm_proxy").info("CI is set: auto replays, and records nothing")

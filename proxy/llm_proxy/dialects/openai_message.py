@@ -57,7 +57,7 @@ class Message:
 
     def _call_key(self, position: int, call: Fields) -> Hashable:
         """Calls go by index; Gemini gives all of them index 0, and ids that tell them apart."""
-        index = reading.count(call.get("index"), position)
+        index = reading.count(call.get("index"))
         index = position if index is None else index
         call_id = reading.words(call.get("id"))
         known = self._call_ids.setdefault(index, call_id)
@@ -93,8 +93,8 @@ def _reasoning(delta: Fields) -> Keyed:
         yield "", Reasoning(alone)
     for detail in details:
         said = "".join(reading.text(detail.get(key)) for key in _READABLE)
-        signature = reading.text(detail.get("signature")) or None
-        sealed = reading.text(detail.get("data")) or None
+        signature = reading.text(detail.get("signature"))
+        sealed = reading.text(detail.get("data"))
         beside = reading.metadata(detail, ("type", "format", "id", "index"))
         kind = (reading.words(detail.get("type")), reading.count(detail.get("index")))
         if said or signature or sealed:
@@ -129,7 +129,7 @@ def _thoughts(value: Json) -> Keyed:
     for block in blocks:
         said, signature = reading.text(block.get("text")), reading.text(block.get("signature"))
         if said or signature:
-            yield "", Reasoning(said, signature or None)
+            yield "", Reasoning(said, signature)
 
 
 def _tool_call(call: Fields) -> ToolCall:

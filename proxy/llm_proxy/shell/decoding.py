@@ -17,6 +17,8 @@ from llm_proxy.exchange import Head, Headers, header
 LARGEST: Final = 256 * 1024 * 1024
 """Bytes: a body that decodes to more than this is a bomb."""
 _STEP: Final = 1024 * 1024
+_ZLIB_HEADER: Final = 2
+_CUT: Final = "the coded body is cut short"
 
 
 class CodingError(Exception):
@@ -29,27 +31,32 @@ class Decoder(Protocol):
     def decode(self, data: bytes) -> bytes:
         """The bytes that `data` makes available; raises `CodingError`."""
 
+    def close(self) -> None:
+        """Say that nothing follows; raises `CodingError` when something had to."""
+
 
 class _Zlib:
     def __init__(self, wbits: int) -> None:
         self._wbits = wbits
         self._inflate = zlib.decompressobj(wbits)
         self._size = 0
-        self._fresh = True
+        self._begun = False
 
     def decode(self, data: bytes) -> bytes:
         try:
             return self._decode(data)
         except zlib.error as error:
-            if self._fresh and self._wbits == zlib.MAX_WBITS:  # raw deflate, against the RFC
-                self._wbits = -zlib.MAX_WBITS
-                self._inflate = zlib.decompressobj(self._wbits)
-                return self.decode(data)
             raise CodingError(str(error)) from None
+
+    def close(self) -> None:
+        if self._begun and not self._inflate.eof:
+            raise CodingError(_CUT)
 
     def _decode(self, data: bytes) -> bytes:
         pieces: list[bytes] = []
-        while data:
+        more = False
+        while data or more:
+            self._begun = True
             if self._inflate.eof:  # a further gzip member
                 self._inflate = zlib.decompressobj(self._wbits)
             pieces.append(self._inflate.decompress(data, _STEP))
@@ -57,19 +64,50 @@ class _Zlib:
             if self._size > LARGEST:
                 raise CodingError(f"it decodes to more than {LARGEST} bytes")
             data = self._inflate.unconsumed_tail or self._inflate.unused_data
-        self._fresh = False
+            more = len(pieces[-1]) == _STEP and not self._inflate.eof
         return b"".join(pieces)
+
+
+class _Deflate:
+    """What servers mean by `deflate`: zlib as the RFC says, or bare deflate against it."""
+
+    def __init__(self) -> None:
+        self._start = b""
+        self._zlib: _Zlib | None = None
+
+    def decode(self, data: bytes) -> bytes:
+        if self._zlib is None:
+            self._start = data = self._start + data
+            if len(data) < _ZLIB_HEADER:
+                return b""
+            is_zlib = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0
+            self._zlib = _Zlib(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
+        return self._zlib.decode(data)
+
+    def close(self) -> None:
+        if self._zlib is not None:
+            self._zlib.close()
+        elif self._start:
+            raise CodingError(_CUT)
 
 
 class _Foreign:
     """A decompressor of an optional package."""
 
-    def __init__(self, decompress: Callable[[bytes], bytes], errors: type[Exception]) -> None:
+    def __init__(
+        self,
+        decompress: Callable[[bytes], bytes],
+        finished: Callable[[], bool],
+        errors: type[Exception],
+    ) -> None:
         self._decompress = decompress
+        self._finished = finished
         self._errors = errors
         self._size = 0
+        self._begun = False
 
     def decode(self, data: bytes) -> bytes:
+        self._begun = True
         try:
             decoded = self._decompress(data)
         except (self._errors, EOFError) as error:
@@ -79,6 +117,10 @@ class _Foreign:
             raise CodingError(f"it decodes to more than {LARGEST} bytes")
         return decoded
 
+    def close(self) -> None:
+        if self._begun and not self._finished():
+            raise CodingError(_CUT)
+
 
 def decoder(coding: str) -> Decoder | None:
     """A fresh decoder for a `Content-Encoding`, or None where there is none to be had."""
@@ -86,13 +128,15 @@ def decoder(coding: str) -> Decoder | None:
         case "gzip" | "x-gzip":
             return _Zlib(zlib.MAX_WBITS | 16)
         case "deflate":
-            return _Zlib(zlib.MAX_WBITS)
+            return _Deflate()
         case "br":
             brotli = _optional("brotli")
-            return brotli and _Foreign(brotli.Decompressor().process, brotli.error)
+            unpack = brotli and brotli.Decompressor()
+            return unpack and _Foreign(unpack.process, unpack.is_finished, brotli.error)
         case "zstd":
             zstd = _optional("compression.zstd") or _optional("backports.zstd")
-            return zstd and _Foreign(zstd.ZstdDecompressor().decompress, zstd.ZstdError)
+            unpack = zstd and zstd.ZstdDecompressor()
+            return unpack and _Foreign(unpack.decompress, lambda: unpack.eof, zstd.ZstdError)
         case _:
             return None
 

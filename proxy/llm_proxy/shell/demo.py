@@ -130,7 +130,9 @@ async def listen(url: str, audience: Audience) -> Heard:
 async def _listen(reader: asyncio.StreamReader, audience: Audience) -> Heard:
     loop = asyncio.get_running_loop()
     asked = loop.time()
-    status = int((await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1])
+    head = await reader.readuntil(b"\r\n\r\n")
+    if b"\r\ntransfer-encoding: chunked\r\n" not in head.lower():
+        raise ValueError(f"it is no stream: {head[:40]!r}")
     reads: list[Read] = []
     while size := int(await reader.readuntil(b"\r\n"), 16):
         data = (await reader.readexactly(size + 2))[:-2]
@@ -138,7 +140,7 @@ async def _listen(reader: asyncio.StreamReader, audience: Audience) -> Heard:
         audience.heard(reads[-1])
     if not reads:
         raise ValueError("no body")
-    return Heard(status, tuple(reads))
+    return Heard(int(head.split(b" ", 2)[1]), tuple(reads))
 
 
 def _request(host: str) -> bytes:

@@ -60,19 +60,23 @@ async def provider(host: str = "127.0.0.1") -> AsyncIterator[Provider]:
     """A provider on a free port; on the way out it listens no more."""
     events = answer()
     planned = pieces(events)
+    answering: set[asyncio.Task[None]] = set()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            await _answer(reader, writer, planned)
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # whoever asked has gone
-        finally:
-            writer.close()
+    def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(_serve(reader, writer, planned))
+        answering.add(task)
+        task.add_done_callback(answering.discard)
 
-    server = await asyncio.start_server(serve, host, 0)
-    port = server.sockets[0].getsockname()[1]
-    async with server:
-        yield Provider(host, port, len(events), planned)
+    server = await asyncio.start_server(asked, host, 0)
+    try:
+        yield Provider(host, server.sockets[0].getsockname()[1], len(events), planned)
+    finally:
+        server.close()
+        unfinished = tuple(answering)
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        await server.wait_closed()
 
 
 def answer() -> tuple[bytes, ...]:
@@ -117,6 +121,17 @@ def _gap(number: int) -> float:
 def _chance(what: bytes) -> int:
     """0 to 255, the same in every run."""
     return hashlib.sha256(what).digest()[0]
+
+
+async def _serve(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, planned: Sequence[Read]
+) -> None:
+    try:
+        await _answer(reader, writer, planned)
+    except (ConnectionError, asyncio.IncompleteReadError):
+        pass  # whoever asked has gone
+    finally:
+        writer.close()
 
 
 async def _answer(

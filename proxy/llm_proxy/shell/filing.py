@@ -17,7 +17,8 @@ from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spo
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell.library import Library
+from llm_proxy.shell.library import Library, files_below, named_take
+from llm_proxy.shell.spooling import opened
 from llm_proxy.takes import Placement, Shelf
 
 
@@ -43,10 +44,10 @@ class Files:
     def file(self, path: Path, ending: Ending, at: float | None, redacted: int) -> Filed | None:
         """Make the cassette of the spool at `path`; None when no head had arrived.
 
-        Raises `SpoolError` where the library cannot be written; the spool stays as it is.
+        Raises `SpoolError` where the library cannot be written, and `CassetteError` for what is
+        no spool; it stays as it is.
         """
-        with path.open("rb") as lines:
-            spooled = spool.parse(str(path), lines)
+        with opened(path) as spooled:
             if spooled.head_line is None:
                 return None
             try:
@@ -62,14 +63,15 @@ class Files:
     ) -> Filed:
         meta, request = spooled.meta, spooled.request
         folder = self._library.place(meta, request, 1).parent
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_folder(folder)
         temporary = folder / f".{path.stem}.tmp"
         try:
             _write(temporary, spooled, ending, at, redacted)
             cassette = read_cassette(str(temporary), temporary.read_bytes())
             found = outcome(cassette)
             with self._lock:
-                placement = self._shelf(meta).place(spooled.target.take, complete=found.complete)
+                shelf = self._shelf(folder, meta)
+                placement = shelf.place(spooled.target.take, complete=found.complete)
                 final = self._put(temporary, meta, request, placement)
         except CassetteError as error:
             raise SpoolError(
@@ -80,15 +82,27 @@ class Files:
                 temporary.unlink()
         return Filed(final, self._library.load(final), found)
 
-    def _shelf(self, meta: Meta) -> Shelf:
-        numbers = self._library.numbers(meta.session, meta.key)
-        return self._shelves.setdefault((meta.session, meta.key), Shelf(numbers, renew=self._renew))
+    def _shelf(self, folder: Path, meta: Meta) -> Shelf:
+        name = (meta.session, meta.key)
+        if name not in self._shelves:
+            if not self._renew:
+                self._notice(folder)
+            numbers = self._library.numbers(meta.session, meta.key)
+            self._shelves[name] = Shelf(numbers, renew=self._renew)
+        return self._shelves[name]
+
+    def _notice(self, folder: Path) -> None:
+        """Know of the takes that another process put there since we looked."""
+        for path in files_below(folder):
+            take = named_take(self._library.root, path)
+            if take and take.number not in self._library.numbers(take.session, take.key16):
+                self._library.add(path, take.session, take.key16, take.number)
 
     def _put(
         self, temporary: Path, meta: Meta, request: StoredRequest, placement: Placement
     ) -> Path:
-        final = self._library.place(meta, request, placement.number)
-        self._rename(temporary, final, meta, placement.number)
+        first = self._library.place(meta, request, placement.number)
+        self._rename(temporary, first, meta, placement.number)
         for source, target in placement.move:
             parked = self._library.remove(meta.session, meta.key, source)
             if parked is not None:
@@ -97,8 +111,8 @@ class Files:
             old = self._library.remove(meta.session, meta.key, number)
             if old is not None:
                 old.path.unlink(missing_ok=True)
-        _sync_folder(final.parent)
-        return final
+        _sync_folder(first.parent)
+        return self._library.take(meta.session, meta.key, placement.final).path
 
     def _rename(self, source: Path, target: Path, meta: Meta, number: int) -> None:
         """Put `source` at `target`, in place of whatever held that number, wherever it lay."""
@@ -107,6 +121,14 @@ class Files:
         if replaced is not None and replaced.path != target:
             replaced.path.unlink(missing_ok=True)
         self._library.add(target, meta.session, meta.key, number)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder that is there after a power cut too, with those above it."""
+    missing = [it for it in (folder, *folder.parents) if not it.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        _sync_folder(made.parent)
 
 
 def _write(

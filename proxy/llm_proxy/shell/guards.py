@@ -3,6 +3,9 @@
 "It listens on localhost" protects nobody: a web page can reach us by DNS rebinding or by a
 cross-site POST.  So the `Host` must be ours, and a browser's request must not come from
 elsewhere.
+
+What a client sent is shown in ASCII alone: bytes that are no UTF-8 arrive as lone surrogates,
+which no JSON can hold.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ class Guards:
         """Raises `RequestRefused` for a request that is not meant for us."""
         target = request.raw_path
         if not target.startswith("/"):
-            raise RequestRefused(400, f"{target!r} is no path: this is no forward proxy")
+            raise RequestRefused(400, f"{target!a} is no path: this is no forward proxy")
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
             raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
         if request.headers.get("Upgrade", "").lower() == "websocket":
@@ -52,8 +55,8 @@ class Guards:
             return
         raise RequestRefused(
             421,
-            f"this proxy does not answer for the host {hosts[0]!r}: start it with --allow-host "
-            f"{name or 'NAME'} if that is one of its names",
+            f"this proxy does not answer for the host {hosts[0]!a}: start it with --allow-host "
+            "NAME if that is one of its names",
         )
 
     def _check_origin(self, request: web.BaseRequest) -> None:
@@ -62,10 +65,11 @@ class Guards:
             return
         site = request.headers.get("Sec-Fetch-Site", "none")
         if origin is not None or site in {"cross-site", "same-site"}:
+            page = f"of {origin!a}" if origin is not None else "of another site"
             raise RequestRefused(
                 403,
-                f"a web page of {origin or 'another site'} may not use this proxy: start it with "
-                f"--allow-origin {origin or 'ORIGIN'} if it may",
+                f"a web page {page} may not use this proxy: start it with --allow-origin ORIGIN "
+                "if it may",
             )
 
 

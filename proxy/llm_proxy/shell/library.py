@@ -63,12 +63,11 @@ class Library:
         """Look through the folder.  Raises `UsageError` where it cannot be read."""
         takes: dict[tuple[str, str], dict[int, TakeFile]] = {}
         strays: list[Path] = []
-        for path in _files(self.root):
-            match = _NAME.fullmatch(path.name)
-            if match is None:
+        for path in files_below(self.root):
+            take = named_take(self.root, path)
+            if take is None:
                 strays.append(path)
                 continue
-            take = TakeFile(path, self._session(path), match[1], int(match[2]))
             same = takes.setdefault((take.session, take.key16), {})
             if take.number in same:
                 raise UsageError(
@@ -153,18 +152,26 @@ class Library:
         if (kept := self._cache.pop(path, None)) is not None:
             self._cached -= kept.end.size
 
-    def _session(self, path: Path) -> str:
-        top = path.relative_to(self.root).parts[0]
-        return top[1:] if top.startswith("@") and len(top) > 1 else DEFAULT_SESSION
+
+def named_take(root: Path, path: Path) -> TakeFile | None:
+    """What the name and the folder of a library's file say; None where the name says nothing."""
+    match = _NAME.fullmatch(path.name)
+    return match and TakeFile(path, session_of(root, path), match[1], int(match[2]))
 
 
-def _files(root: Path) -> Iterator[Path]:
+def session_of(root: Path, path: Path) -> str:
+    """The session in whose folder a library's file lies."""
+    top = path.relative_to(root).parts[0]
+    return top[1:] if top.startswith("@") and len(top) > 1 else DEFAULT_SESSION
+
+
+def files_below(root: Path) -> Iterator[Path]:
     """The regular `.jsonl` files below `root`, links not followed, in a stable order."""
     for entry in _entries(root):
         if entry.name.startswith("."):
             continue
         if entry.is_dir(follow_symlinks=False):
-            yield from _files(Path(entry.path))
+            yield from files_below(Path(entry.path))
         elif entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
             yield Path(entry.path)
 

@@ -183,6 +183,8 @@ class _Tape:
         self._broken: Ending | None = None
         self._file: SpoolFile | None = None
         self._failed = False
+        self._last = -1.0
+        """When the read in the last line arrived, in ms."""
 
     def write(self, items: list[_Item], folder: Path) -> _EndItem | None:
         """Append to the spool; gives the end once it came.  Raises `SpoolError` once."""
@@ -219,9 +221,10 @@ class _Tape:
                 case _HeadItem(at, head):
                     lines += self._head(at, head)
                 case Read():
-                    lines += [spool.read(read) for read in self._read(item)]
+                    lines += map(self._line, self._read(item))
                 case _EndItem():
-                    lines += [spool.read(read) for read in self._redactor.close()]
+                    self._end_coding()
+                    lines += map(self._line, self._redactor.close())
                     end = item
         if lines:
             if self._file is None:
@@ -243,6 +246,11 @@ class _Tape:
             spool.head(kept, at, framing, coding),
         ]
 
+    def _line(self, read: Read) -> bytes:
+        """A read of which the redactor held back a part comes in two, of one time."""
+        rest, self._last = read.at == self._last, read.at
+        return spool.read(read, rest=rest)
+
     def _read(self, read: Read) -> list[Read]:
         if self._broken is not None:
             return []
@@ -253,6 +261,14 @@ class _Tape:
                 self._broken = Ending.MALFORMED
                 return []
         return self._redactor.feed(read) if read.data else []
+
+    def _end_coding(self) -> None:
+        if self._decoder is None or self._broken is not None:
+            return
+        try:
+            self._decoder.close()
+        except CodingError:
+            self._broken = Ending.MALFORMED
 
 
 def _meta(call: Call) -> Meta:

@@ -41,8 +41,8 @@ def serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
 
 async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
     async with running(mode, settings) as proxy:
-        log.info("%s on %s, cassettes in %s", mode, proxy.url, settings.cassettes)
         with _port_file(settings.port_file, proxy.url):
+            log.info("%s on %s, cassettes in %s", mode, proxy.url, settings.cassettes)
             code = await _until_told(mode, proxy, command)
     _last_word(mode, proxy.journal)
     return code or _verdict(proxy.journal, settings)
@@ -72,7 +72,8 @@ async def _until_told(mode: ModeName, proxy: RunningProxy, command: Sequence[str
             log.info("  %s", line)
         await told.wait()
         if proxy.busy():
-            log.info("%d streams are running; once more to stop at once", proxy.busy())
+            running = _count(proxy.busy(), "stream")
+            log.info("still running: %s; once more to stop at once", running)
     await proxy.drain(hurry)
     return code
 
@@ -116,17 +117,18 @@ def _port_file(path: Path | None, url: str) -> Iterator[None]:
 def _last_word(mode: ModeName, journal: Journal) -> None:
     partial = [it for it in journal.recorded if not it.complete]
     if mode != "replay":
-        log.info(
-            "recorded %d exchanges, %d of them complete",
-            len(journal.recorded),
-            len(journal.recorded) - len(partial),
-        )
+        whole = len(journal.recorded) - len(partial)
+        log.info("recorded %s, %d complete", _count(len(journal.recorded), "exchange"), whole)
     for it in partial:
         log.info("  %s: %s", it.file, it.outcome)
     if journal.misses:
-        log.warning("%d requests were not answered from a cassette", len(journal.misses))
+        log.warning("not answered from a cassette: %s", _count(len(journal.misses), "request"))
     if journal.failures:
-        log.error("%d recordings were lost", len(journal.failures))
+        log.error("lost: %s", _count(len(journal.failures), "recording"))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _verdict(journal: Journal, settings: Settings) -> int:

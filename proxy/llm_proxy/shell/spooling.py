@@ -8,28 +8,32 @@ that a crash left behind.
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from llm_proxy.cassette import spool
+from llm_proxy.cassette.spool import Spooled
 from llm_proxy.errors import CassetteError, SpoolError
+
+SUFFIX: Final = ".spool"
+VERSION: Final = 1
+"""The form of spools that this tool writes, and the newest that it reads."""
 
 
 class SpoolFile:
     """A spool that this process appends to."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """Raises `SpoolError` where it cannot be made."""
-        self.path = folder / name
+        """With another name where `name` is taken.  Raises `SpoolError` where it cannot be made."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-            self._fd = os.open(self.path, flags, 0o600)
+            self.path, self._fd = _made(folder, name.removesuffix(SUFFIX))
         except OSError as error:
-            raise SpoolError(f"{self.path} cannot be made: {error.strerror}") from None
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            raise SpoolError(f"{folder / name} cannot be made: {error.strerror}") from None
 
     def append(self, data: bytes) -> None:
         """Hand `data` to the kernel, which keeps it whatever happens to this process.
@@ -54,31 +58,99 @@ class SpoolFile:
         os.close(self._fd)
 
 
-def abandoned(folder: Path, library: Path) -> Iterator[Path]:
-    """The spools of this library that no living recorder holds, oldest first."""
+def abandoned(folder: Path) -> list[Path]:
+    """The spools that no living process holds, oldest first.
+
+    Raises `SpoolError` where the folder cannot be read.
+    """
+    found: list[tuple[int, Path]] = []
+    for path in spools(folder):
+        with claimed(path) as mine, suppress(FileNotFoundError):
+            if mine:
+                found.append((path.stat().st_mtime_ns, path))
+    return [path for _, path in sorted(found)]
+
+
+def spools(folder: Path) -> list[Path]:
+    """Every spool of a folder, whoever holds it; none where there is no folder.
+
+    Raises `SpoolError` where the folder cannot be read.
+    """
     try:
-        paths = sorted(folder.glob("*.spool"), key=lambda path: path.stat().st_mtime_ns)
-    except OSError:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise SpoolError(f"{folder} cannot be read: {error.strerror}") from None
+    return [folder / name for name in names]
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[bool]:
+    """Hold a spool as its recorder would: False where somebody else does, or it is gone."""
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # it is gone, or not ours
+        yield False
         return
-    for path in paths:
-        if not _held(path) and _library(path) == library:
-            yield path
-
-
-def _held(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return True  # it is gone, or not ours to read
-    return False
+        yield _locked(fd) and os.fstat(fd).st_nlink > 0
+    finally:
+        os.close(fd)
 
 
-def _library(path: Path) -> Path | None:
+@contextmanager
+def opened(path: Path) -> Iterator[Spooled]:
+    """A spool as far as it goes, its reads to be taken while it is open.
+
+    Raises `CassetteError` where not even its opening is whole, and for a form that is newer.
+    """
     try:
-        with path.open("rb") as lines:
-            return Path(spool.parse(str(path), lines).target.library)
-    except (OSError, CassetteError):
-        return None
+        lines = path.open("rb")
+    except OSError as error:
+        raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None
+    with lines:
+        spooled = spool.parse(str(path), lines)
+        if spooled.target.spool > VERSION:
+            raise CassetteError(
+                str(path), 1, f"a spool of form {spooled.target.spool}: upgrade llm-proxy"
+            )
+        yield spooled
+
+
+def belongs(spooled: Spooled, library: Path) -> bool:
+    """Whether a spool was made for the library in this folder, however the folder is spelled."""
+    try:
+        return Path(spooled.target.library).resolve() == library.resolve()
+    except (OSError, ValueError):  # a path that no system call takes
+        return False
+
+
+def _made(folder: Path, stem: str) -> tuple[Path, int]:
+    """A new spool and its descriptor, locked.
+
+    A process id comes again (in a container it is always the same), so the name may be that of
+    a spool which a crash left behind.  And `recover` may find the empty file in the moment
+    before it is locked, and delete it: then another one is made.
+    """
+    for number in itertools.count(1):
+        path = folder / f"{stem}{f'.{number}' if number > 1 else ''}{SUFFIX}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        try:
+            fd = os.open(path, flags, 0o600)
+        except FileExistsError:
+            continue
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fstat(fd).st_nlink > 0:
+            return path, fd
+        os.close(fd)
+    raise AssertionError("counting never ends")
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody else has it, or the file system knows no locks
+        return False
+    return True

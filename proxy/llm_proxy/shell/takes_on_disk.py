@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,11 +95,12 @@ class TakesOnDisk:
         """The files that their names do not find: other key rules, or names of another kind."""
         if self._strays is None:
             unnamed = set(self._library.strays())
-            self._strays = tuple(
+            found = [
                 _Stray(meta.session, matching.key(meta.provider, request), path)
                 for path, meta, request in self._library.openings()
                 if meta.key_rules != KEY_RULES or path in unnamed
-            )
+            ]
+            self._strays = tuple(sorted(found, key=lambda it: _by_number(it.path)))
         return self._strays
 
     def _nearest(self, call: Call) -> Nearest | None:
@@ -109,3 +111,9 @@ class TakesOnDisk:
                 for path, meta, request in self._library.openings()
             ),
         )
+
+
+def _by_number(path: Path) -> list[str | int]:
+    """A sort key that puts take 10 behind take 9: text and numbers in turn."""
+    parts = re.split(r"(\d+)", str(path))
+    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)]

@@ -70,7 +70,6 @@ class LiveUpstream:
     async def __aenter__(self) -> Self:
         trace = aiohttp.TraceConfig()
         trace.on_connection_reuseconn.append(_note_reuse)
-        trace.on_connection_create_start.append(_note_creation)
         self._session = _session(self._settings, [trace], keep_alive=True)
         self._fresh = _session(self._settings, [], keep_alive=False)
         return self
@@ -177,12 +176,6 @@ async def _note_reuse(
     context.trace_request_ctx.reused = True
 
 
-async def _note_creation(
-    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: object
-) -> None:
-    context.trace_request_ctx.reused = False  # aiohttp itself may have tried once more
-
-
 def _had_begun(error: aiohttp.ClientConnectionError) -> bool:
     """Whether a part of the answer had come when the connection dropped."""
     message = getattr(error, "message", None)
@@ -192,7 +185,7 @@ def _had_begun(error: aiohttp.ClientConnectionError) -> bool:
 def _session(
     settings: UpstreamSettings, traces: list[aiohttp.TraceConfig], *, keep_alive: bool
 ) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(
+    session = aiohttp.ClientSession(
         connector=Connector(keep_alive=keep_alive),
         response_class=Response,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -205,12 +198,14 @@ def _session(
         max_field_size=_LARGEST_HEADER,
         trace_configs=traces,
     )
+    # aiohttp would ask twice, whether or not the connection was fresh, wherever GET is asked.
+    session._retry_connection = False  # noqa: SLF001 # there is no public way; a test pins it
+    return session
 
 
 def _request_headers(headers: Headers) -> CIMultiDict[str]:
     """The client's headers without those of its connection, repeats in one case."""
-    named = (header(headers, "connection") or "").lower()
-    dropped = _OURS | {name.strip() for name in named.split(",")}
+    dropped = _OURS | _named_by_connection(headers)
     sent: CIMultiDict[str] = CIMultiDict()
     spelling: dict[str, str] = {}
     for name, value in headers:
@@ -233,10 +228,16 @@ def _head(response: aiohttp.ClientResponse, method: str) -> Head:
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
     )
     framing, length = _framing(raw, response.status, method)
-    named = (header(raw, "connection") or "").lower()
-    dropped = HOP_BY_HOP | {"content-length"} | {name.strip() for name in named.split(",")}
+    dropped = HOP_BY_HOP | {"content-length"} | _named_by_connection(raw)
     kept = tuple(pair for pair in raw if pair[0].lower() not in dropped)
-    return Head(response.status, response.reason or "", kept, framing, length)
+    reason = (response.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
+    return Head(response.status, reason, kept, framing, length)
+
+
+def _named_by_connection(headers: Headers) -> set[str]:
+    """The fields that `Connection` names: they are of this connection alone, too."""
+    values = (value for name, value in headers if name.lower() == "connection")
+    return {name.strip().lower() for value in values for name in value.split(",")}
 
 
 def _framing(headers: Headers, status: int, method: str) -> tuple[Framing, int | None]:
@@ -264,7 +265,8 @@ def _failure(error: Exception, call: Call, url: URL, settings: UpstreamSettings)
             return UpstreamFailed(502, f"{where} cannot be reached ({error.os_error}): {hint}")
         case aiohttp.ServerDisconnectedError() | OSError():
             return UpstreamFailed(502, f"{where} closed the connection without an answer")
+        case aiohttp.ClientResponseError():  # as a string it would show the URL, keys and all
+            why = error.message.partition("\n")[0].rstrip(":")
+            return UpstreamFailed(502, f"{where} did not answer in HTTP ({why})")
         case _:
-            return UpstreamFailed(
-                502, f"{where} did not answer in HTTP ({type(error).__name__}: {error})"
-            )
+            return UpstreamFailed(502, f"{where} could not be asked ({type(error).__name__})")

@@ -1,0 +1,142 @@
+"""A cassette as lines for people: request, response, what was said, and the timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Final
+
+from llm_proxy import display, questions, timeline
+from llm_proxy.cassette import Cassette
+from llm_proxy.cli import timetable
+from llm_proxy.cli.documents import turns_of
+from llm_proxy.cli.printing import Line, Span, line, outcome_span
+from llm_proxy.cli.said import turn_rows
+from llm_proxy.cli.timetable import Look
+from llm_proxy.exchange import Ending, Outcome
+from llm_proxy.outcomes import outcome
+
+_INDENT: Final = 12
+"""Columns of the names before the lines."""
+_TEXT_LINES: Final = 12
+_TEXT_LENGTH: Final = 1200
+"""Characters of a text that are shown at most."""
+_WIDEST: Final = 72
+"""Columns of the sparkline."""
+
+Row = tuple[str, Line]
+"""A name, often empty, and a line."""
+
+
+def portrait(cassette: Cassette, look: Look) -> Iterator[Line]:
+    """All of it."""
+    found = outcome(cassette)
+    yield line(Span(display.path_text(cassette.file), "bold"))
+    for rows in (
+        _about(cassette, found),
+        _request(cassette, look),
+        _response(cassette),
+        _said(cassette, look),
+        _times(cassette, look),
+    ):
+        yield from _named(rows)
+        yield line()
+    if cassette.messages:
+        yield from timetable.rows(cassette, look)
+        yield line()
+    yield from _named(_end(cassette))
+
+
+def messages(cassette: Cassette) -> Iterator[Line]:
+    """The raw messages, each as it is but for its control characters, and without its last LF."""
+    for message in cassette.messages:
+        yield line(message.decode("utf-8", "backslashreplace").removesuffix("\n"))
+
+
+def _named(rows: Iterator[Row]) -> Iterator[Line]:
+    for name, spans in rows:
+        yield (Span(f"{name:<{_INDENT}}", "bold"), *spans)
+
+
+def _about(it: Cassette, found: Outcome) -> Iterator[Row]:
+    meta = it.meta
+    model = f", model {meta.model}" if meta.model else ""
+    proof = f"  ({found.reason})" if found.complete and found.proven else ""
+    yield "outcome", line(outcome_span(found), Span(proof, "dim"))
+    yield "recorded", line(f"{meta.recorded} by {meta.tool}")
+    yield "dialect", line(f"{meta.dialect}, provider {meta.provider}{model}")
+    yield "session", line(meta.session)
+    yield "key", line(meta.key, Span(f"  (rules {meta.key_rules})", "dim"))
+
+
+def _request(it: Cassette, look: Look) -> Iterator[Row]:
+    request = it.request
+    target = f"{request.path}?{request.query}" if request.query else request.path
+    notes = [f"{len(request.body):,} bytes"] if request.body else ["no body"]
+    if request.redacted:
+        notes.append(f"{display.counted(request.redacted, 'secret')} replaced")
+    yield "request", line(f"{request.method} {target}", Span(f"  ({', '.join(notes)})", "dim"))
+    for name, value in request.headers:
+        yield "", line(Span(f"{name}: {value}", "dim"))
+    if (asked := questions.question(request.body)) is not None:
+        role = f"{asked.role}: " if asked.role else ""
+        shown = role + display.one_line(asked.text)
+        yield "", line(shown if look.full else display.cut(shown, look.width - _INDENT))
+
+
+def _response(it: Cassette) -> Iterator[Row]:
+    head = it.head
+    bad = "" if head.status < HTTPStatus.BAD_REQUEST else "doubtful"
+    coding = f", came as {it.decoded}" if it.decoded else ""
+    notes = f"  (after {display.duration(it.head_at)}; {head.framing}, {it.framing}{coding})"
+    yield (
+        "response",
+        line(Span(f"{head.status} {head.reason}".rstrip(), bad), Span(notes, "dim")),
+    )
+    for name, value in head.headers:
+        yield "", line(Span(f"{name}: {value}", "dim"))
+
+
+def _said(it: Cassette, look: Look) -> Iterator[Row]:
+    """The decoded turns."""
+    turns = turns_of(it)
+    if not turns:
+        yield "said", line(Span(f"nothing that the dialect {it.meta.dialect} can read", "dim"))
+    for number, turn in enumerate(turns, 1):
+        if len(turns) > 1:
+            yield "turn", line(f"{number} of {len(turns)}")
+        for name, text in turn_rows(turn):
+            yield from _paragraph(name, text, look)
+
+
+def _paragraph(name: str, text: str, look: Look) -> Iterator[Row]:
+    """A text with its own lines, cut where it is long."""
+    shown = text if look.full else "\n".join(text[:_TEXT_LENGTH].split("\n")[:_TEXT_LINES])
+    for index, each in enumerate(shown.split("\n")):
+        yield name if index == 0 else "", line(each)
+    if missing := len(text) - len(shown):
+        more = display.counted(missing, "more character")
+        yield "", line(Span(f"… {more}: --full shows all", "dim"))
+
+
+def _times(it: Cassette, look: Look) -> Iterator[Row]:
+    reads = display.counted(len(it.reads), "read")
+    count = display.counted(len(it.messages), "message")
+    yield "timeline", line(f"{count} in {reads}, {it.end.size:,} bytes")
+    if not it.reads:
+        return
+    width = min(look.width - _INDENT, _WIDEST)
+    end = display.duration(it.end.at)
+    spark = timeline.sparkline(it.reads, it.end.at, width, ascii_only=look.ascii_only)
+    yield "", line(Span(spark, "bar"))
+    yield "", line(Span(f"0{end:>{width - 1}}", "dim"))
+
+
+def _end(it: Cassette) -> Iterator[Row]:
+    """How it ended: the evidence, and the checksum that proves the body."""
+    end = it.end
+    style = "good" if end.ending is Ending.CLEAN else "bad"
+    secrets = f", {display.counted(end.redacted, 'secret')} replaced" if end.redacted else ""
+    after = f" after {display.duration(end.at)}, {end.size:,} bytes{secrets}"
+    yield "ending", line(Span(end.ending.value, style), after)
+    yield "sha256", line(end.sha256)

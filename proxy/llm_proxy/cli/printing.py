@@ -1,0 +1,116 @@
+"""How commands print: people-text, styled where a terminal takes it, and JSON.
+
+Text reaches the terminal as spans, and every span is escaped on its way out, so nothing that
+was recorded can steer the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import click
+import orjson
+
+from llm_proxy import display
+from llm_proxy.exchange import Outcome
+
+_STYLES: Final[dict[str, dict[str, Any]]] = {
+    "": {},
+    "bold": {"bold": True},
+    "dim": {"dim": True},
+    "good": {"fg": "green"},
+    "doubtful": {"fg": "yellow"},
+    "bad": {"fg": "red"},
+    "bar": {"fg": "cyan"},
+}
+"""What a style looks like, in the words of `click.style`."""
+
+_NARROWEST: Final = 40
+_NO_TERMINAL: Final = 100
+"""Columns that are assumed where the output is no terminal."""
+
+
+class Span(NamedTuple):
+    """A piece of a line."""
+
+    text: str
+    style: str = ""
+
+
+Line = tuple[Span, ...]
+
+
+def line(*pieces: str | Span) -> Line:
+    """A line of spans and plain text."""
+    return tuple(Span(it) if isinstance(it, str) else it for it in pieces)
+
+
+def outcome_span(it: Outcome) -> Span:
+    """An outcome, in its colour."""
+    if not it.complete:
+        return Span(str(it), "bad")
+    return Span(str(it), "good" if it.proven else "doubtful")
+
+
+def is_terminal() -> bool:
+    """Whether stdout is a terminal that can do more than text."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def is_coloured() -> bool:
+    """Whether styles are wanted on stdout: on a terminal, unless NO_COLOR is set."""
+    return is_terminal() and not os.environ.get("NO_COLOR")
+
+
+def is_ascii() -> bool:
+    """Whether stdout takes nothing but ASCII, or a small code page."""
+    return not (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+def columns() -> int:
+    """How wide stdout is."""
+    if not sys.stdout.isatty():
+        return _NO_TERMINAL
+    return max(shutil.get_terminal_size().columns, _NARROWEST)
+
+
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print lines on stdout."""
+    coloured = is_coloured()
+    for each in lines:
+        painted = "".join(_painted(span, coloured=coloured) for span in each)
+        _write(painted.rstrip(" ") + "\n")
+
+
+def print_note(text: str) -> None:
+    """Print one sentence for people on stderr."""
+    click.echo(f"llm-proxy: {display.block(text)}", err=True)
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document on stdout, and nothing else there."""
+    written = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    write_bytes(display.json_text(written.decode()).encode())
+
+
+def write_bytes(data: bytes) -> None:
+    """Write bytes to stdout as they are."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _painted(span: Span, *, coloured: bool) -> str:
+    text = display.block(span.text)
+    styled = coloured and span.style and not text.isspace()
+    return click.style(text, **_STYLES[span.style]) if styled else text
+
+
+def _write(text: str) -> None:
+    """Write what stdout's encoding can have; the rest as escapes."""
+    encoding = sys.stdout.encoding or "ascii"
+    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, color=True)

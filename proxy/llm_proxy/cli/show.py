@@ -1,0 +1,69 @@
+"""`show`: one cassette, as it was said and as it came."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from llm_proxy.cassette import Cassette
+from llm_proxy.cli.documents import cassette_document
+from llm_proxy.cli.finding import find
+from llm_proxy.cli.options import CONFIG, cassettes
+from llm_proxy.cli.portrait import messages, portrait
+from llm_proxy.cli.printing import columns, is_ascii, print_json, print_lines, write_bytes
+from llm_proxy.cli.timetable import Look
+from llm_proxy.errors import UsageError
+from llm_proxy.shell.library import Library
+
+_HARMLESS: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*")
+
+
+@click.command
+@click.argument("cassette")
+@cassettes
+@CONFIG
+@click.option("--full", is_flag=True, help="Show every message and every text uncut.")
+@click.option("--messages", "only_messages", is_flag=True, help="Only the raw messages, uncut.")
+@click.option("--body", is_flag=True, help="Write the stored body to stdout, byte for byte.")
+@click.option("--json", "as_json", is_flag=True, help="Everything, as one JSON document.")
+def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
+    r"""Show one cassette: what was asked and said, and when each byte came.
+
+    CASSETTE is a file, or the beginning of its name in the library, or of its key. A message
+    has arrived when its last byte has; its gap is the time since the one before. Control
+    characters in what was recorded are shown as escapes such as \x1b.
+
+    \b
+    Examples:
+      llm-proxy show dc8593
+      llm-proxy show cassettes/openai-chat/gpt-5/dc8593ff1ee7bb84-1.jsonl --full
+      llm-proxy show dc8593 --body | sha256sum
+      llm-proxy show dc8593 --json | jq .turns
+    """
+    if sum(forms.values()) > 1:
+        raise UsageError("--messages, --body and --json exclude each other: give one of them")
+    library = Library(cassettes)
+    it = library.load(find(library, cassette))
+    if forms["as_json"]:
+        print_json(cassette_document(it))
+    elif forms["body"]:
+        _write_body(it)
+    elif forms["only_messages"]:
+        print_lines(messages(it))
+    else:
+        print_lines(portrait(it, Look(columns(), full=full, ascii_only=is_ascii())))
+
+
+def _write_body(cassette: Cassette) -> None:
+    """Write the body as it is.  Raises `UsageError` where that could harm a terminal."""
+    body = cassette.body
+    if sys.stdout.isatty() and _HARMLESS.fullmatch(body.decode("utf-8", "replace")) is None:
+        raise UsageError(
+            "--body holds control characters that a terminal obeys: write it to a file or a "
+            "pipe, or see --messages, which escapes them"
+        )
+    write_bytes(body)

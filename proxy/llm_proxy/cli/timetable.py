@@ -1,0 +1,97 @@
+"""The messages of a cassette as a table: when each came, what it added, and what it is.
+
+#   at ms  gap ms                adds      message
+1   38.78   38.78 ████████████   "G"       data: {"choices":[...
+2   45.54    6.76 ██             "reet"    data: {"choices":[...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy import display, timeline
+from llm_proxy.cassette import Cassette
+from llm_proxy.cli.printing import Line, Span, line
+from llm_proxy.cli.said import contribution
+from llm_proxy.timeline import Arrival
+
+_FIRST: Final = 20
+_LAST: Final = 5
+"""Messages of a long stream that are shown, from its beginning and from its end."""
+_BAR: Final = 12
+_ADDS: Final = 22
+"""Columns of the bar, and of what a message adds."""
+_LEAST: Final = 20
+"""Columns of a message that are shown at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a cassette is drawn."""
+
+    width: int
+    """Columns."""
+    full: bool = False
+    """Whether everything is shown, however long."""
+    ascii_only: bool = False
+
+
+def rows(cassette: Cassette, look: Look) -> Iterator[Line]:
+    """The table; nothing where there are no messages."""
+    arrivals = timeline.arrivals(cassette.messages, cassette.reads)
+    if not arrivals:
+        return
+    shown = _shown(arrivals, look)
+    additions = _additions(cassette, shown)
+    columns = _Columns(max(arrival.gap for arrival in arrivals), any(additions), look)
+    yield columns.title()
+    before = 0
+    for arrival, addition in zip(shown, additions, strict=True):
+        if missing := arrival.number - before - 1:
+            more = display.counted(missing, "more message")
+            yield line(Span(f"{'…':>6} {more}: --full shows all", "dim"))
+        yield columns.row(arrival, addition)
+        before = arrival.number
+
+
+def _shown(arrivals: Sequence[Arrival], look: Look) -> Sequence[Arrival]:
+    if look.full or len(arrivals) <= _FIRST + _LAST + 1:
+        return arrivals
+    return [*arrivals[:_FIRST], *arrivals[-_LAST:]]
+
+
+def _additions(cassette: Cassette, shown: Sequence[Arrival]) -> list[str]:
+    """What each message added; nothing where there is one message, which says it all."""
+    if len(cassette.messages) == 1:
+        return [""]
+    return [display.one_line(contribution(cassette, arrival.message)) for arrival in shown]
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """How a message is laid out in columns."""
+
+    longest: float
+    """ms: the gap that fills the bar."""
+    tells: bool
+    """Whether there is a column for what messages add."""
+    look: Look
+
+    def title(self) -> Line:
+        """The line above the rows."""
+        adds = f"{'adds':{_ADDS}} " if self.tells else ""
+        text = f"{'#':>6} {'at ms':>10} {'gap ms':>9} {'':{_BAR}} {adds}message"
+        return line(Span(text, "bold"))
+
+    def row(self, arrival: Arrival, addition: str) -> Line:
+        """One message."""
+        figures = f"{arrival.number:>6} {arrival.at:>10.2f} {arrival.gap:>9.2f} "
+        bar = timeline.bar(arrival.gap, self.longest, _BAR, ascii_only=self.look.ascii_only)
+        adds = display.padded(display.cut(addition, _ADDS), _ADDS) + " " if self.tells else ""
+        taken = len(figures) + _BAR + 1 + (_ADDS + 1 if self.tells else 0)
+        message = display.one_line(arrival.message.decode("utf-8", "backslashreplace"))
+        if not self.look.full:
+            message = display.cut(message, max(_LEAST, self.look.width - taken))
+        return line(figures, Span(f"{bar:{_BAR}} ", "bar"), adds, Span(message, "dim"))

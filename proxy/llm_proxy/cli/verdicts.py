@@ -1,0 +1,27 @@
+"""What a check of `doctor` finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """It works, but not as somebody may think."""
+    PROBLEM = "problem"
+    """It does not work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One finding."""
+
+    name: str
+    """What was looked at."""
+    level: Level
+    text: str
+    """What was found, and for anything but OK what to do."""

@@ -1,0 +1,54 @@
+"""What a cassette that reads well may still have wrong: its name, its key, its folder.
+
+`read_cassette` has checked the file in itself; here it is held against the rules of the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from llm_proxy import dialects, matching
+from llm_proxy.cassette import Cassette
+from llm_proxy.matching import KEY_RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a file's place in a library says about it."""
+
+    key16: str | None
+    """The first digits of the key, as the file's name has them; None for another kind of name."""
+    session: str | None
+    """The session, as the folder has it; None where the library is not known."""
+
+
+def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
+    """What is wrong with line 1, each in one sentence."""
+    meta = cassette.meta
+    known = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
+    if meta.dialect not in known:
+        yield f"dialect {meta.dialect!r} is not one that this version knows: {', '.join(known)}"
+    if place.key16 is not None and place.key16 != meta.key[:16]:
+        yield (
+            f"the key begins {meta.key[:16]}, the file's name says {place.key16}: "
+            f"a replay does not find it; rename the file to {meta.key[:16]}-<take>.jsonl"
+        )
+    if meta.key_rules == KEY_RULES and (key := matching.key(meta.provider, cassette.request)) != (
+        meta.key
+    ):
+        yield (
+            f"the stored request has key {key[:16]}…, line 1 says {meta.key[:16]}…: "
+            "one of them was edited by hand; record it again"
+        )
+    if meta.key_rules > KEY_RULES:
+        yield f"key rules {meta.key_rules} are newer than ours ({KEY_RULES}): upgrade llm-proxy"
+    if place.session is not None and place.session != meta.session:
+        yield (
+            f"session {meta.session} lies in the folder of session {place.session}: "
+            f"move it below {_folder(meta.session)}"
+        )
+
+
+def _folder(session: str) -> str:
+    return "the library's own folder" if session == "default" else f"@{session}/"

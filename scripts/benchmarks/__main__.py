@@ -1,0 +1,67 @@
+"""Measures llm-proxy against what it could be at best: ratios of one run, on one machine.
+
+record      how much later the first byte and every later one is through `llm-proxy record`
+            than through a bare aiohttp pass-through, with the direct way beside it
+replay      how far a replay is off the recorded times, and how many it serves in a second
+computing   CPU of `llm-proxy --help`; speed of cutting, writing and loading
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import computing
+import latency
+import replaying
+import table
+from table import Row
+
+GROUPS = ("record", "replay", "computing")
+
+
+def main() -> int:
+    """Measure, print, and judge if asked to."""
+    arguments = _arguments()
+    rows: list[Row] = []
+    for row in _measure(arguments.group or GROUPS, quick=arguments.quick):
+        rows.append(row)
+        print(f"measured: {row.group}: {row.name}", file=sys.stderr, flush=True)
+    if arguments.json:
+        print(json.dumps({"rows": [row.as_json() for row in rows]}, indent=1))
+    else:
+        print(table.text(rows))
+    return 1 if arguments.check and any(row.ok is False for row in rows) else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("group", nargs="*", choices=[*GROUPS, []], help="measure these alone")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher figures")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    return parser.parse_args()
+
+
+def _measure(groups: list[str], *, quick: bool) -> Iterator[Row]:
+    with tempfile.TemporaryDirectory(prefix="llm-proxy-bench-") as temporary:
+        for group in groups:
+            folder = Path(temporary) / group
+            folder.mkdir()
+            match group:
+                case "record":
+                    yield from latency.rows(folder, quick=quick)
+                case "replay":
+                    yield from replaying.rows(folder, quick=quick)
+                case _:
+                    yield from computing.rows(quick=quick)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""A scratch checkout: this project's launchers over a toy project, with no package index at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+_SCRIPTS: Final = ("bootstrap.py", "checks.py", "demo", "installers.py", "test")
+
+_PROJECT: Final = """
+[build-system]
+requires = []
+build-backend = "toy_backend"
+backend-path = ["."]
+
+[project]
+name = "toy"
+version = "1"
+dependencies = ["toy-base"]
+optional-dependencies.dev = ["toy-linter>=2", "toy-tester"]
+"""
+
+_BACKEND: Final = """
+import zipfile
+FILES = {
+    "toy.py": "import sys\\ndef main(): print('toy', *sys.argv[1:])\\n",
+    "toy-1.dist-info/METADATA": "Metadata-Version: 2.1\\nName: toy\\nVersion: 1\\n",
+    "toy-1.dist-info/WHEEL": "Wheel-Version: 1.0\\nTag: py3-none-any\\n",
+    "toy-1.dist-info/entry_points.txt": "[console_scripts]\\nllm-proxy = toy:main\\n",
+    "toy-1.dist-info/RECORD": "",
+}
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    with zipfile.ZipFile(f"{folder}/toy-1-py3-none-any.whl", "w") as wheel:
+        for name, text in FILES.items():
+            wheel.writestr(name, text)
+    return "toy-1-py3-none-any.whl"
+"""
+
+_UV: Final = """#!/bin/sh
+# Plays uv: notes each call, and puts programs that echo their arguments into the environment.
+[ "$1" = --version ] && exit 0
+echo "$@" >> calls
+if [ -p started ]; then echo $$ > started; read _ < gate; fi
+if [ -e uv-fails ]; then echo "error: the index is down" >&2; exit 2; fi
+for program in llm-proxy pytest ruff mypy; do
+  [ -e "no-$program" ] && continue
+  printf '#!/bin/sh\\necho %s "$@"; [ ! -e %s-fails ]\\n' $program $program > .venv/bin/$program
+  chmod +x .venv/bin/$program
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """One scratch checkout, and a machine with a played uv on PATH."""
+
+    root: Path
+    path: Path
+    environ: dict[str, str] = field(default_factory=dict)
+
+    def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a launcher as a user would, from the root of the checkout."""
+        return subprocess.Popen(
+            (sys.executable, f"scripts/{script}", *arguments),
+            cwd=self.root,
+            env={
+                "HOME": str(self.root),
+                "PATH": f"{self.path}{os.pathsep}{os.defpath}",
+                "PIP_NO_CACHE_DIR": "1",
+                **self.environ,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, script: str, *arguments: str) -> tuple[int, str, str]:
+        """Run a launcher to its end: exit code, stdout, stderr."""
+        with self.start(script, *arguments) as process:
+            out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def calls(self) -> list[str]:
+        """What the played uv was asked to install, one line a call."""
+        calls = self.root / "calls"
+        lines = calls.read_text().splitlines() if calls.exists() else []
+        return [line.partition("/.venv/bin/python ")[2] for line in lines]
+
+
+def scratch(folder: Path) -> Scratch:
+    """A scratch checkout below this folder."""
+    root, path = folder / "checkout", folder / "path"
+    (root / "scripts").mkdir(parents=True)
+    for name in _SCRIPTS:
+        shutil.copy(ROOT / "scripts" / name, root / "scripts" / name)
+    (root / "pyproject.toml").write_text(_PROJECT)
+    (root / "toy_backend.py").write_text(_BACKEND)
+    path.mkdir()
+    (path / "uv").write_text(_UV)
+    (path / "uv").chmod(0o755)
+    return Scratch(root, path)

@@ -1,0 +1,118 @@
+"""What the tests of the pure modules are made of: cassettes as bytes, and ways to cut bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Final
+
+from hypothesis import strategies as st
+
+from llm_proxy.cassette import Cassette, CassetteWriter, Meta, StoredRequest, read_cassette
+from llm_proxy.exchange import Ending, Head, Headers, Read
+
+FILE: Final = "some.jsonl"
+META: Final = Meta(
+    tool="llm-proxy 9.9.9",
+    recorded="2026-11-21T04:37:42.181Z",
+    dialect="openai-chat",
+    provider="openai",
+    model="gpt-5",
+    session="default",
+    key="0123456789abcdef" * 4,
+    key_rules=1,
+    redaction_rules=1,
+)
+REQUEST: Final = StoredRequest(
+    method="POST",
+    path="/v1/chat/completions",
+    query="",
+    headers=(("content-type", "application/json"),),
+    body=b'{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"hi"}]}',
+)
+HEAD: Final = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
+READS: Final = (
+    Read(20.0, b'data: {"choices":[{"index":0,"delta":{"content":"Gr\xc3'),
+    Read(21.5, b'\xbc\xc3\x9fe"}}]}\n'),
+    Read(
+        33.25, b'\ndata: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [D'
+    ),
+    Read(34.0, b"ONE]\n\n"),
+)
+"""A whole chat stream, cut inside a character, a blank line and the terminator."""
+
+
+def head(status: int = 200, framing: str = "chunked", headers: Headers = ()) -> Head:
+    """A head of which a test says what matters."""
+    match framing:
+        case "chunked" | "length" | "close" | "none":
+            return Head(status, "", headers, framing)
+        case _:
+            raise AssertionError(framing)
+
+
+def written(
+    reads: Iterable[Read] = READS,
+    *,
+    codec: str = "sse",
+    head: Head = HEAD,
+    head_at: float = 10.0,
+    ending: Ending = Ending.CLEAN,
+    end_at: float | None = None,
+    meta: Meta = META,
+    request: StoredRequest = REQUEST,
+) -> bytes:
+    """A cassette file; without `end_at` it ends with its last read."""
+    writer = CassetteWriter(codec)
+    lines = [writer.opening(meta, request), writer.head(head, head_at)]
+    at = head_at
+    for read in reads:
+        lines.append(writer.read(read))
+        at = read.at
+    lines.append(writer.ending(ending, at if end_at is None else end_at))
+    return b"".join(lines)
+
+
+def cassette(
+    body: bytes = b"",
+    *,
+    codec: str = "sse",
+    head: Head = HEAD,
+    ending: Ending = Ending.CLEAN,
+    meta: Meta = META,
+) -> Cassette:
+    """A cassette of one read."""
+    reads = [Read(20.0, body)] if body else []
+    return read_cassette(FILE, written(reads, codec=codec, head=head, ending=ending, meta=meta))
+
+
+def cut(body: bytes, at: Iterable[int]) -> list[bytes]:
+    """The pieces of `body` between these offsets, the empty ones too."""
+    stops = [0, *sorted(at), len(body)]
+    return [body[begin:end] for begin, end in pairwise(stops)]
+
+
+def cuts(body: bytes) -> st.SearchStrategy[list[bytes]]:
+    """Every way to cut `body`."""
+    return st.lists(st.integers(0, len(body)), max_size=8).map(lambda at: cut(body, at))
+
+
+def arrivals(bodies: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Read]]:
+    """Bodies that arrive in reads, each not before the one ahead of it, none of them empty."""
+
+    def timed(pieces: Sequence[bytes]) -> st.SearchStrategy[list[Read]]:
+        gaps = st.lists(st.floats(0, 10_000), min_size=len(pieces), max_size=len(pieces)) | st.just(
+            [0.0] * len(pieces)
+        )
+        return gaps.map(lambda after: _arriving(pieces, after))
+
+    return bodies.flatmap(cuts).map(lambda pieces: [it for it in pieces if it]).flatmap(timed)
+
+
+def _arriving(pieces: Sequence[bytes], gaps: Sequence[float]) -> list[Read]:
+    reads: list[Read] = []
+    at = 10.0
+    for piece, gap in zip(pieces, gaps, strict=True):
+        at += gap
+        reads.append(Read(at, piece))
+    return reads

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import pytest
+
+from llm_proxy.actions import Abort, Action, Begin, Send, SendRaw, Wait
+from llm_proxy.exchange import Head
+
+ACTIONS = [
+    Begin(Head(200, "OK", (("a", "b"),), "chunked")),
+    Send(b"a"),
+    SendRaw(b"a"),
+    Wait(1.5),
+    Abort("rst"),
+]
+
+
+@pytest.mark.parametrize("action", ACTIONS, ids=lambda action: type(action).__name__)
+def test_an_action_is_a_value(action: Action) -> None:
+    twin = copy.deepcopy(action)
+    assert twin == action
+    assert hash(twin) == hash(action)
+    assert [other for other in ACTIONS if other == action] == [action]
+    name = dataclasses.fields(action)[0].name
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(action, name, None)

@@ -1,0 +1,229 @@
+"""The house rules, kept by the package; and each of them broken once, to show that it can be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import house_rules
+import llm_proxy
+from house_rules import Source, parsed
+
+Rule = Callable[[Sequence[Source]], Iterator[str]]
+
+PACKAGE: Final = Path(llm_proxy.__file__).parent
+RULES: Final[tuple[Rule, ...]] = (
+    house_rules.imports_upward,
+    house_rules.import_circles,
+    house_rules.imports_between_dialects,
+    house_rules.touches_of_the_world,
+    house_rules.missing_docstrings,
+    house_rules.long_modules,
+    house_rules.long_functions,
+    house_rules.catches_of_everything,
+)
+
+
+@pytest.fixture(scope="module")
+def package() -> tuple[Source, ...]:
+    return house_rules.package(PACKAGE)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_package_keeps_the_rule(package: tuple[Source, ...], rule: Rule) -> None:
+    breaches = list(rule(package))
+
+    assert not breaches, "\n".join([str(rule.__doc__), *breaches])
+
+
+def test_the_package_is_seen_whole(package: tuple[Source, ...]) -> None:
+    modules = {source.module for source in package}
+
+    assert {"llm_proxy", "llm_proxy.exchange", "llm_proxy.framing.sse", "llm_proxy.cli"} <= modules
+
+
+DIALECT: Final = "class {}:\n    def claims(self, request): ..."
+
+BROKEN: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
+    "words import logic": (
+        house_rules.imports_upward,
+        {"exchange": "\nfrom llm_proxy.matching import key", "matching": ""},
+        "exchange:2: words import llm_proxy.matching",
+    ),
+    "logic imports a mode, inside a function": (
+        house_rules.imports_upward,
+        {"pacing": "def f():\n    from llm_proxy.modes import replay", "modes.replay": ""},
+        "pacing:2: logic import llm_proxy.modes.replay",
+    ),
+    "a mode imports the shell, for its types": (
+        house_rules.imports_upward,
+        {"modes.x": "if TYPE_CHECKING:\n    import llm_proxy.shell.pump", "shell.pump": ""},
+        "modes.x:2: modes import llm_proxy.shell.pump",
+    ),
+    "the shell imports the command line": (
+        house_rules.imports_upward,
+        {"shell.run": "from llm_proxy import cli", "cli": "", "": ""},
+        "shell.run:1: shell import llm_proxy.cli",
+    ),
+    "a relative import": (
+        house_rules.imports_upward,
+        {"framing.sse": "from .ndjson import Codec"},
+        "framing.sse:1: relative import .ndjson.Codec",
+    ),
+    "two modules import each other": (
+        house_rules.import_circles,
+        {"routing": "from llm_proxy import keys", "keys": "import llm_proxy.routing", "": ""},
+        ":1: a circle of imports: llm_proxy.",
+    ),
+    "a dialect imports another": (
+        house_rules.imports_between_dialects,
+        {
+            "dialects.groq": "from llm_proxy.dialects.openai import OpenAI",
+            "dialects.openai": DIALECT.format("OpenAI"),
+        },
+        "dialects.groq:1: a file of the dialects imports llm_proxy.dialects.openai",
+    ),
+    "a dialect imports the list of dialects": (
+        house_rules.imports_between_dialects,
+        {"dialects.groq": "from llm_proxy.dialects import find", "dialects": ""},
+        "dialects.groq:1: a file of the dialects imports llm_proxy.dialects",
+    ),
+    "a mode imports a socket": (
+        house_rules.touches_of_the_world,
+        {"modes.replay": "x = 1\nimport socket"},
+        "modes.replay:2: import of socket",
+    ),
+    "logic imports a part of the world": (
+        house_rules.touches_of_the_world,
+        {"matching": "from urllib.request import urlopen"},
+        "matching:1: import of urllib.request.urlopen",
+    ),
+    "logic imports a file under another name": (
+        house_rules.touches_of_the_world,
+        {"cassette.reader": "from pathlib import Path as P"},
+        "cassette.reader:1: import of pathlib.Path",
+    ),
+    "logic opens a file": (
+        house_rules.touches_of_the_world,
+        {"cassette.reader": "def load(name):\n    return open(name).read()"},
+        "cassette.reader:2: call of open()",
+    ),
+    "logic asks a clock": (
+        house_rules.touches_of_the_world,
+        {"pacing": "import datetime\nat = datetime.datetime.now(datetime.UTC)"},
+        "pacing:2: call of datetime.datetime.now()",
+    ),
+    "a module without a docstring": (
+        house_rules.missing_docstrings,
+        {"takes": "# what takes are\nimport re"},
+        "takes:1: no docstring",
+    ),
+    "a module of 301 lines": (
+        house_rules.long_modules,
+        {"takes": "x = 1\n" * 301},
+        "takes:301: 301 lines, and 300 are the most",
+    ),
+    "a dialect of 401 lines": (
+        house_rules.long_modules,
+        {"dialects.groq": DIALECT.format("Groq") + "\n" * 400},
+        "dialects.groq:401: 401 lines, and 400 are the most",
+    ),
+    "a function of 51 lines": (
+        house_rules.long_functions,
+        {"takes": "class A:\n    async def f(self):\n" + "        await x\n" * 50},
+        "takes:2: f has 51 lines of 50",
+    ),
+    "everything caught": (
+        house_rules.catches_of_everything,
+        {"shell.pump": "class A:\n  def f(self):\n    try: g()\n    except Exception: pass"},
+        "shell.pump:4: A.f catches everything",
+    ),
+    "everything caught among others": (
+        house_rules.catches_of_everything,
+        {"takes": "try: g()\nexcept (KeyError, BaseException) as e: raise Other from e"},
+        "takes:2: the module catches everything",
+    ),
+    "everything caught, unnamed": (
+        house_rules.catches_of_everything,
+        {"takes": "try: g()\nexcept: pass"},
+        "takes:2: the module catches everything",
+    ),
+    "everything suppressed": (
+        house_rules.catches_of_everything,
+        {"shell.server": "def f():\n  with contextlib.suppress(OSError, Exception): g()"},
+        "shell.server:2: f catches everything",
+    ),
+}
+
+
+def sources(texts: dict[str, str]) -> list[Source]:
+    """Made-up modules of the package, by the part of the name after `llm_proxy.`."""
+    return [parsed(f"llm_proxy.{name}".rstrip("."), text, name) for name, text in texts.items()]
+
+
+@pytest.mark.parametrize(("rule", "texts", "breach"), BROKEN.values(), ids=BROKEN)
+def test_a_breach_is_named_with_its_line(rule: Rule, texts: dict[str, str], breach: str) -> None:
+    breaches = list(rule(sources(texts)))
+
+    assert len(breaches) == 1
+    assert breach in breaches[0]
+
+
+def test_every_rule_is_shown_to_fail() -> None:
+    assert {rule for rule, _, _ in BROKEN.values()} == set(RULES)
+
+
+KEPT: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
+    "downward": (
+        house_rules.imports_upward,
+        {"cli": "from llm_proxy import shell, version", "shell": "", "version": "", "": ""},
+    ),
+    "a circle of types alone": (
+        house_rules.import_circles,
+        {"a": "if TYPE_CHECKING:\n    import llm_proxy.b", "b": "import llm_proxy.a"},
+    ),
+    "a family's common part": (
+        house_rules.imports_between_dialects,
+        {"dialects.groq": "from llm_proxy.dialects.reading import text", "dialects.reading": ""},
+    ),
+    "the list of dialects": (
+        house_rules.imports_between_dialects,
+        {"dialects": "from llm_proxy.dialects.groq import G", "dialects.groq": DIALECT.format("G")},
+    ),
+    "the shell in the world": (
+        house_rules.touches_of_the_world,
+        {
+            "shell.pump": "import asyncio\nopen(0)",
+            "cli.ls": "import os",
+            "pytest_plugin": "import os",
+        },
+    ),
+    "values of the world's modules": (
+        house_rules.touches_of_the_world,
+        {"dialects.plain": "from http import HTTPStatus\nfrom urllib.parse import quote"},
+    ),
+    "a method that is named like a call": (
+        house_rules.touches_of_the_world,
+        {"takes": "import re\nre.compile('x')\nself.library.open(name)\nclock.now()"},
+    ),
+    "300 lines": (house_rules.long_modules, {"takes": "x = 1\n" * 300}),
+    "caught, and raised again": (
+        house_rules.catches_of_everything,
+        {"takes": "try: g()\nexcept BaseException:\n    tidy()\n    raise"},
+    ),
+    "the outermost frame": (
+        house_rules.catches_of_everything,
+        {
+            "shell.server": "class Server:\n  def _handle(self):\n    try: g()\n"
+            "    except Exception: log()"
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("rule", "texts"), KEPT.values(), ids=KEPT)
+def test_what_is_allowed_is_no_breach(rule: Rule, texts: dict[str, str]) -> None:
+    assert list(rule(sources(texts))) == []

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.cassette.spelling import spell, unspell
+
+
+def nested(depth: int) -> bytes:
+    return b"[" * depth + b"]" * depth
+
+
+def stored(message: bytes) -> dict[str, Any]:
+    """The fields of a message as they are read from a line of a file."""
+    line = orjson.dumps({"at": 1.5} | spell(message))
+    assert b"\n" not in line
+    fields = orjson.loads(line)
+    assert fields.pop("at") == 1.5
+    return dict(fields)
+
+
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        (b'data: {"a":1}\n\n', {"data": {"a": 1}}),
+        (b"data: [1,2.5]\n\n", {"data": [1, 2.5]}),
+        (b'event: ping\ndata: {"a":1}\n\n', {"event": "ping", "data": {"a": 1}}),
+        (b"event: \ndata: {}\n\n", {"event": "", "data": {}}),
+        ('event: ä\u2028\ndata: {"ü":"😀"}\n\n'.encode(), {"event": "ä\u2028", "data": {"ü": "😀"}}),
+        (b'{"a":1}\n', {"line": {"a": 1}}),
+        (b'{"a":1}', {"json": {"a": 1}}),
+        (b"[]", {"json": []}),
+        (b"data: [DONE]\n\n", {"text": "data: [DONE]\n\n"}),
+        (b": OPENROUTER PROCESSING\n\n", {"text": ": OPENROUTER PROCESSING\n\n"}),
+        (b'data: {"a":1}\r\n\r\n', {"text": 'data: {"a":1}\r\n\r\n'}),
+        (b'\ndata: {"a":1}\n\n', {"text": '\ndata: {"a":1}\n\n'}),
+        (b'data:{"a":1}\n\n', {"text": 'data:{"a":1}\n\n'}),
+        (b'{"a":1}\r\n', {"text": '{"a":1}\r\n'}),
+        (b'"a"', {"text": '"a"'}),
+        (b"", {"text": ""}),
+        (b"\xff\xfe", {"base64": "//4="}),
+        (b"event: \xff\ndata: {}\n\n", {"base64": "ZXZlbnQ6IP8KZGF0YToge30KCg=="}),
+    ],
+)
+def test_a_message_is_spelled_as_a_reviewer_would_read_it(
+    message: bytes, fields: dict[str, Any]
+) -> None:
+    assert stored(message) == fields
+    assert unspell(fields) == message
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(b'{"type":"ping"  }', id="padding before the brace"),
+        pytest.param(b'{"type": "ping"}', id="a space after a colon"),
+        pytest.param(b'{"a":1,"a":2}', id="duplicate keys"),
+        pytest.param(b"[18446744073709551616]", id="an integer beyond 64 bits"),
+        pytest.param(b"[0.1000000000000000055511151231257827]", id="more digits than a double"),
+        pytest.param(b"[1E5]", id="exponent"),
+        pytest.param(b"[1e400]", id="beyond a double"),
+        pytest.param(b"[-0]", id="minus zero"),
+        pytest.param(b"[1.50]", id="trailing zero"),
+        pytest.param(b'["\\ud83d\\ude00"]', id="escaped surrogate pair"),
+        pytest.param(b'["\\ud83d"]', id="half a surrogate pair"),
+        pytest.param(b'["\\u003c\\/"]', id="needless escapes"),
+        pytest.param(b'["\x7f\\u0000"]', id="controls, one of them escaped"),
+        pytest.param(b"[NaN,Infinity]", id="no JSON numbers"),
+        pytest.param(b"[tru]", id="no JSON"),
+        pytest.param(b'["\xff"]', id="not UTF-8"),
+        pytest.param(b'["\xed\xa0\xbd"]', id="a surrogate in UTF-8"),
+        pytest.param(nested(254), id="254 levels"),
+        pytest.param(nested(255), id="255 levels"),
+        pytest.param(nested(300), id="300 levels"),
+        pytest.param(nested(2000), id="2000 levels"),
+        pytest.param(nested(2000)[:-1] + b"}", id="deep and broken"),
+    ],
+)
+@pytest.mark.parametrize(
+    "shape", [b"%b", b"%b\n", b"data: %b\n\n", b"event: e\ndata: %b\n\n", b"\xef\xbb\xbf%b"]
+)
+def test_json_that_writers_spell_differently_comes_back_as_it_was(
+    document: bytes, shape: bytes
+) -> None:
+    message = shape % document
+    assert unspell(stored(message)) == message
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+separators = st.sampled_from([(",", ":"), (", ", ": "), (",", " :  ")])
+
+
+@given(
+    value=json_values,
+    separators=separators,
+    ascii_only=st.booleans(),
+    indent=st.sampled_from([None, 1]),
+    shape=st.sampled_from(["%s", "%s\n", "data: %s\n\n", "event: x\ndata: %s\n\n", "data: %s"]),
+)
+def test_any_json_text_comes_back_as_it_was(
+    value: Any, separators: tuple[str, str], ascii_only: bool, indent: int | None, shape: str
+) -> None:
+    text = json.dumps(value, separators=separators, ensure_ascii=ascii_only, indent=indent)
+    message = (shape % text).encode("utf-8", "surrogatepass")
+    assert unspell(stored(message)) == message
+
+
+@given(
+    st.binary()
+    | st.lists(
+        st.sampled_from(
+            [b"data: ", b"event: ", b"\n", b"\r", b"{", b"}", b'"a":', b"1", b"[", b"]", b"\xff"]
+        )
+    ).map(b"".join)
+)
+def test_any_bytes_come_back_as_they_were(message: bytes) -> None:
+    assert unspell(stored(message)) == message
+
+
+@given(json_values)
+def test_compact_json_is_spelled_as_json(value: Any) -> None:
+    try:
+        text = orjson.dumps([value])
+    except TypeError:  # integers beyond 64 bits, halves of surrogate pairs
+        return
+    assert stored(b"data: %b\n\n" % text) == {"data": orjson.loads(text)}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"at": 1},
+        {"txt": ""},
+        {"text": 1},
+        {"text": None},
+        {"base64": "a"},
+        {"base64": "*"},
+        {"base64": "ä"},
+        {"base64": []},
+        {"event": "ping"},
+        {"event": 1, "data": {}},
+        {"event": "a", "data": {}, "text": ""},
+        {"data": {}, "text": ""},
+        {"line": {}, "json": {}},
+        {"json": {}, "hidden": 1},
+        {"text": "", "base64": ""},
+        {"base64": "", "at": 1},
+        {"data": orjson.loads(nested(300))},
+        {"event": "a", "data": orjson.loads(nested(300))},
+        {"line": orjson.loads(nested(1000))},
+        {"json": orjson.loads(nested(1000))},
+    ],
+    ids=lambda fields: ", ".join(fields),
+)
+def test_fields_that_are_no_message_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        unspell(fields)

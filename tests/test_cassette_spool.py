@@ -1,0 +1,173 @@
+"""Whatever moment a crash comes at, everything that was written before it comes back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.cassette import read_cassette, spool
+from llm_proxy.cassette.spool import SpoolLine, Spooled
+from llm_proxy.errors import CassetteError
+from llm_proxy.exchange import Ending, Head, Read
+from tapes import FILE, HEAD, META, READS, REQUEST, arrivals
+
+TARGET = SpoolLine(1, "/some/library", 3)
+OPENING = spool.opening(TARGET, META, REQUEST)
+HEAD_LINE = spool.head(HEAD, 10.0, "sse", "")
+SPOOL = OPENING + HEAD_LINE + b"".join(map(spool.read, READS))
+
+
+def parse(content: bytes) -> Spooled:
+    return spool.parse(FILE, io.BytesIO(content))
+
+
+def assembled(
+    content: bytes, ending: Ending = Ending.KILLED, at: float | None = None, redacted: int = 0
+) -> bytes:
+    return b"".join(spool.assemble(parse(content), ending, at, redacted))
+
+
+def test_a_spool_gives_back_what_was_put_in() -> None:
+    it = parse(SPOOL)
+    assert (it.target, it.meta, it.request) == (TARGET, META, REQUEST)
+    assert it.head_line is not None
+    assert (it.head_line.value(), it.head_line.response.at) == (HEAD, 10.0)
+    assert tuple(it.reads) == READS
+
+
+def test_a_spool_becomes_a_cassette() -> None:
+    it = read_cassette(FILE, assembled(SPOOL, Ending.CLEAN, 40.0, redacted=2))
+    assert (it.meta, it.request, it.head, it.head_at) == (META, REQUEST, HEAD, 10.0)
+    assert it.reads == READS
+    assert (it.end.ending, it.end.at, it.end.redacted) == (Ending.CLEAN, 40.0, 2)
+
+
+@pytest.mark.parametrize(
+    ("content", "at", "ends"),
+    [(SPOOL, None, 34.0), (SPOOL, 12.0, 34.0), (OPENING + HEAD_LINE, None, 10.0)],
+    ids=["nobody knows when", "a clock that went back", "no reads"],
+)
+def test_a_cassette_ends_no_earlier_than_what_it_holds(
+    content: bytes, at: float | None, ends: float
+) -> None:
+    assert read_cassette(FILE, assembled(content, at=at)).end.at == ends
+
+
+def test_everything_before_a_tear_comes_back() -> None:
+    for length in range(len(OPENING), len(SPOOL) + 1):
+        whole_lines = SPOOL[:length].count(b"\n") - OPENING.count(b"\n")
+        it = parse(SPOOL[:length])
+        assert (it.meta, it.request) == (META, REQUEST)
+        if whole_lines == 0:
+            assert it.head_line is None
+            assert tuple(it.reads) == ()
+            continue
+        received = READS[: whole_lines - 1]
+        cassette = read_cassette(FILE, assembled(SPOOL[:length]))
+        assert cassette.reads == received
+        assert cassette.end.ending is Ending.KILLED
+
+
+def test_a_spool_without_its_opening_is_refused() -> None:
+    for length in range(len(OPENING)):
+        with pytest.raises(CassetteError, match=r"^some\.jsonl: not a spool"):
+            parse(SPOOL[:length])
+
+
+TAIL = spool.read(Read(35.0, b"data: 3\n\n"))
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        TAIL[:-1],
+        b"\0" * 64,
+        b"\0" * 64 + b"\n",
+        b"[]\n",
+        b"1\n",
+        b'{"read":35.0}\n',
+        b'{"read":"35","base64":""}\n',
+        b'{"read":-1.0,"base64":""}\n',
+        b'{"read":1e300,"base64":""}\n',
+        b'{"read":35.0,"base64":"*"}\n',
+        b'{"read":35.0,"base64":"","more":1}\n',
+        HEAD_LINE,
+    ],
+    ids=lambda torn: torn[:40].decode(),
+)
+def test_what_follows_a_line_that_makes_no_sense_is_left_out(torn: bytes) -> None:
+    assert tuple(parse(SPOOL + torn + TAIL).reads) == READS
+
+
+@pytest.mark.parametrize("wrong", [b"{}\n", b"[]\n", b"\0\n", b"\n", b'{"response":1}\n'])
+def test_a_head_that_makes_no_sense_is_none(wrong: bytes) -> None:
+    assert parse(OPENING + wrong + SPOOL).head_line is None
+
+
+def line(content: bytes, number: int, *path: str, to: object) -> bytes:
+    """The spool with one value of one line changed."""
+    lines = content.splitlines(keepends=True)
+    fields = orjson.loads(lines[number - 1])
+    holder = fields
+    for name in path[:-1]:
+        holder = holder[name]
+    holder[path[-1]] = to
+    lines[number - 1] = orjson.dumps(fields) + b"\n"
+    return b"".join(lines)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        b"[]\n[]\n[]\n",
+        b"not a spool\n" * 9,
+        OPENING.replace(b'"spool"', b'"spule"'),
+        line(SPOOL, 1, "spool", to=2),
+        line(SPOOL, 1, "take", to="1"),
+        line(SPOOL, 1, "more", to=1),
+        line(SPOOL, 2, "model", to="\x1b"),
+        line(SPOOL, 2, "key", to=1),
+        line(SPOOL, 3, "request", "text", to="two bodies"),
+        line(SPOOL, 3, "request", "json", to=orjson.Fragment(b"[" * 300 + b"]" * 300)),
+        line(SPOOL, 4, "response", "messages", to="\x1b"),
+    ],
+    ids=[
+        "empty", "blank", "lists", "text", "no version", "newer", "take in quotes", "unknown field",
+        "escape sequence", "wrong key", "two bodies", "deep request", "unknown codec",
+    ],
+)  # fmt: skip
+def test_what_is_no_spool_is_refused_by_name(content: bytes) -> None:
+    with pytest.raises(CassetteError) as caught:
+        parse(content)
+    assert caught.value.file == FILE
+    assert str(caught.value).isprintable()
+
+
+@given(st.lists(st.sampled_from(SPOOL.splitlines(keepends=True)) | st.binary(), max_size=8))
+def test_any_bytes_are_a_spool_or_refused(lines: Sequence[bytes]) -> None:
+    content = b"".join(lines)
+    try:
+        it = parse(content)
+    except CassetteError:
+        return
+    reads = tuple(it.reads)
+    assert content.count(b'{"read":') >= len(reads)
+
+
+@given(reads=arrivals(st.binary(max_size=40)), codec=st.sampled_from(["sse", "ndjson", "whole"]))
+def test_a_recording_survives_the_spool(reads: list[Read], codec: str) -> None:
+    head: Head = replace(HEAD, framing="close")
+    content = OPENING + spool.head(head, 10.0, codec, "gzip") + b"".join(map(spool.read, reads))
+    assert tuple(parse(content).reads) == tuple(reads)
+    it = read_cassette(FILE, assembled(content))
+    assert [read.data for read in it.reads] == [read.data for read in reads]
+    assert [read.at for read in it.reads] == [round(read.at, 2) for read in reads]
+    assert (it.head, it.framing, it.decoded) == (head, codec, "gzip")

@@ -1,0 +1,593 @@
+"""The command line as users meet it: real processes, their words and their exit codes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command import Ran, environment, run, serving, started
+from llm_proxy.exchange import Ending
+from llm_proxy.outcomes import outcome
+from llm_proxy.shell.environment import BASE_URLS, DUMMY_KEY, KEYS
+from llm_proxy.version import __version__
+from proxying import cassettes
+from raw import ask, line, post
+from shelf import DONE, bodies, chat, event, put, says
+from stub import Connection, chunked, upstream
+from waiting import appeared, until
+
+HEALTH = post("/_proxy/health", b"", method="GET")
+
+ASKING = """
+import http.client, json, os, sys
+from urllib.parse import urlsplit
+base = urlsplit(os.environ["OPENAI_BASE_URL"])
+client = http.client.HTTPConnection(base.netloc)
+message = {"role": "user", "content": sys.argv[1]}
+body = {"model": "m", "stream": True, "messages": [message]}
+headers = {"Content-Type": "application/json"}
+client.request("POST", base.path + "/chat/completions", json.dumps(body), headers)
+sys.stdout.buffer.write(client.getresponse().read())
+sys.exit(int(sys.argv[2]))
+"""
+"""An application: asks what its first argument says, prints the answer, exits with its second."""
+
+
+def _asks(content: str, code: int = 0) -> list[str]:
+    return ["--", sys.executable, "-c", ASKING, content, str(code)]
+
+
+def _python(script: str) -> list[str]:
+    return ["--", sys.executable, "-c", script]
+
+
+PRINTS_ENVIRONMENT = _python("import json, os; print(json.dumps(dict(os.environ)))")
+
+
+class TestTheChild:
+    async def _environment(self, folder: Path, mode: str, **env: str) -> dict[str, str]:
+        ran = await run(mode, *PRINTS_ENVIRONMENT, folder=folder, env=env)
+        assert ran.code == 0, ran.err
+        found: dict[str, str] = json.loads(ran.out)
+        return found
+
+    async def test_it_finds_every_provider_at_our_address(self, tmp_path: Path) -> None:
+        child = await self._environment(tmp_path, "replay", NO_PROXY="corp.example")
+        url = child["LLM_PROXY_URL"]
+        assert url.startswith("http://127.0.0.1:")
+        assert {name: child[name] for name in BASE_URLS} == {
+            name: url + path for name, path in BASE_URLS.items()
+        }
+        assert child["NO_PROXY"] == "corp.example,127.0.0.1,localhost"
+        assert child["no_proxy"] == "127.0.0.1,localhost"
+
+    async def test_a_replay_gives_it_dummy_keys_where_none_are_set(self, tmp_path: Path) -> None:
+        child = await self._environment(tmp_path, "replay", OPENAI_API_KEY="its own")
+        assert {name: child[name] for name in KEYS} == {
+            **dict.fromkeys(KEYS, DUMMY_KEY),
+            "OPENAI_API_KEY": "its own",
+        }
+
+    @pytest.mark.parametrize("mode", ["record", "auto"])
+    async def test_live_modes_give_it_no_keys(self, tmp_path: Path, mode: str) -> None:
+        child = await self._environment(tmp_path, mode, OPENAI_API_KEY="its own")
+        assert {name for name in KEYS if name in child} == {"OPENAI_API_KEY"}
+        assert child["OPENAI_API_KEY"] == "its own"
+
+    @pytest.mark.parametrize("code", [0, 1, 7, 255])
+    async def test_its_exit_code_is_ours(self, tmp_path: Path, code: int) -> None:
+        ran = await run("replay", "--", "sh", "-c", f"exit {code}", folder=tmp_path)
+        assert ran.code == code
+
+    @pytest.mark.parametrize("name", ["KILL", "TERM", "SEGV"])
+    async def test_a_signal_that_kills_it_is_told_as_shells_do(
+        self, tmp_path: Path, name: str
+    ) -> None:
+        ran = await run("replay", "--", "sh", "-c", f"kill -{name} $$", folder=tmp_path)
+        assert ran.code == 128 + signal.Signals[f"SIG{name}"]
+
+    @pytest.mark.parametrize(
+        ("command", "code", "words"),
+        [
+            ("no-such-command", 127, "no-such-command: there is no such command"),
+            ("./no/such/file", 127, "./no/such/file: there is no such command"),
+            ("./no-program", 126, "./no-program cannot be run: Permission denied"),
+            (".", 126, ". cannot be run: Permission denied"),
+        ],
+    )
+    async def test_a_command_that_cannot_be_run_is_told_as_shells_do(
+        self, tmp_path: Path, command: str, code: int, words: str
+    ) -> None:
+        (tmp_path / "no-program").write_text("just text")
+        ran = await run("replay", "--", command, folder=tmp_path)
+        assert (ran.code, ran.complaint) == (code, f"llm-proxy: {words}")
+        assert "Traceback" not in ran.err
+
+    async def test_its_arguments_and_its_output_are_its_own(self, tmp_path: Path) -> None:
+        arguments = ["--pace", "instant", "--", "-x", "two words"]
+        echo = [*_python("import sys; print(sys.argv[1:])"), *arguments]
+        for command in (echo, echo[1:]):  # with the two dashes, and without
+            ran = await run("replay", *command, folder=tmp_path)
+            assert (ran.code, ran.out) == (0, f"{arguments}\n")
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    async def test_signals_reach_it(self, tmp_path: Path, number: signal.Signals) -> None:
+        script = (
+            "import signal, sys, time, pathlib\n"
+            f"signal.signal({int(number)}, lambda *_: sys.exit(42))\n"
+            "pathlib.Path('ready').write_text('\\n')\n"
+            "time.sleep(30)"
+        )
+        async with started("replay", *_python(script), folder=tmp_path) as running:
+            await appeared(tmp_path / "ready")
+            running.send(number)
+            assert (await running.ended()).code == 42
+
+    async def test_ctrl_c_at_a_terminal_reaches_it_once(self, tmp_path: Path) -> None:
+        script = (
+            "import signal, time\n"
+            "count = 0\n"
+            "def note(*_):\n"
+            "    global count; count += 1\n"
+            "signal.signal(signal.SIGINT, note)\n"
+            "print('ready', flush=True)\n"
+            "end = time.monotonic() + 1\n"
+            "while time.monotonic() < end: time.sleep(0.05)\n"
+            "print('interrupted', count, flush=True)"
+        )
+        terminal = (
+            "import os, pty, sys\n"
+            "pid, fd = pty.fork()\n"
+            "if pid == 0: os.execv(sys.argv[1], sys.argv[1:])\n"
+            "said = b''\n"
+            "while b'ready' not in said: said += os.read(fd, 1000)\n"
+            "os.write(fd, b'\\x03')\n"
+            "try:\n"
+            "    while more := os.read(fd, 1000): said += more\n"
+            "except OSError: pass\n"
+            "print(said.decode())\n"
+            "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+        )
+        ran = await run("replay", *_python(script), folder=tmp_path,
+                        prefix=[sys.executable, "-c", terminal])  # fmt: skip
+        assert "interrupted 1" in ran.out
+        assert ran.code == 0
+
+
+class TestRecordAndReplay:
+    async def test_an_application_gets_the_same_answer_from_the_cassette(
+        self, tmp_path: Path
+    ) -> None:
+        [body] = bodies([says("hello")])
+        async with upstream(chunked([body])) as live:
+            recorded = await run(
+                "record", "--upstream", f"openai={live.url}", *_asks("hi"), folder=tmp_path
+            )
+        replayed = await run("replay", "--strict", *_asks("hi"), folder=tmp_path)
+        assert recorded.out == replayed.out == body.decode()
+        assert (recorded.code, replayed.code) == (0, 0)
+        assert "recorded 1 exchange, 1 complete" in recorded.err
+
+    async def test_the_address_in_the_environment_becomes_the_upstream(
+        self, tmp_path: Path
+    ) -> None:
+        [body] = bodies([says("hello")])
+        async with upstream(chunked([body])) as live:
+            env = {"OPENAI_BASE_URL": f"{live.url}/v1"}
+            ran = await run("record", *_asks("hi"), folder=tmp_path, env=env)
+        assert (ran.code, ran.out) == (0, body.decode())
+        [(head, _)] = live.requests
+        assert head.startswith(b"POST /v1/chat/completions ")
+
+    @pytest.mark.parametrize(
+        ("strict", "code", "expected"),
+        [(False, 0, 0), (True, 0, 1), (True, 7, 7), (False, 7, 7)],
+        ids=["a miss", "strict", "strict, and it failed itself", "it failed itself"],
+    )
+    async def test_a_swallowed_miss_fails_a_strict_run(
+        self, tmp_path: Path, strict: bool, code: int, expected: int
+    ) -> None:
+        options = ["--strict"] if strict else []
+        ran = await run("replay", *options, *_asks("never recorded", code), folder=tmp_path)
+        assert ran.code == expected
+        assert "no cassette for POST /v1/chat/completions (m)" in ran.err
+        assert "not answered from a cassette: 1 request\n" in ran.err
+
+    async def test_a_strict_run_without_a_miss_is_fine(self, tmp_path: Path) -> None:
+        put(tmp_path, chat(), says("hello"))
+        ran = await run("replay", "--strict", *_asks("hi"), folder=tmp_path)
+        assert (ran.code, ran.out) == (0, bodies([says("hello")])[0].decode())
+
+    async def test_a_lost_recording_fails_the_run(self, tmp_path: Path) -> None:
+        (tmp_path / "cassettes").mkdir()
+        (tmp_path / "cassettes" / "openai-chat").write_text("a file where a folder should be")
+        async with upstream(chunked([DONE])) as live:
+            ran = await run(
+                "record", "--upstream", f"default={live.url}", *_asks("hi"), folder=tmp_path
+            )
+        assert (ran.code, ran.out) == (1, DONE.decode())
+        assert "lost: 1 recording\n" in ran.err
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Something wrong, and what is said about it."""
+
+    arguments: tuple[str, ...]
+    words: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def _config(text: str, *words: str, mode: str = "record") -> Mistake:
+    return Mistake((mode, "--", "true"), ("llm-proxy.toml", *words), files={"llm-proxy.toml": text})
+
+
+MISTAKES = {
+    "no such command": Mistake(("recrod",), ("'recrod'", "did you mean record?")),
+    "nothing like a command": Mistake(("xyzzy",), ("'xyzzy'", "there are record, replay, auto")),
+    "no such option": Mistake(("replay", "--pase", "4x"), ("'--pase'", "Did you mean '--pace'?")),
+    "an option of another mode": Mistake(("replay", "--upstream", "a=http://b"), ("'--upstream'",)),
+    "no value": Mistake(("replay", "--pace"), ("'--pace'", "requires an argument")),
+    "no port": Mistake(("replay", "--port", "x"), ("'--port'", "'x'")),
+    "port too large": Mistake(("replay", "--port", "65536"), ("'--port'", "65536")),
+    "no pace": Mistake(("replay", "--pace", "fast"), ("'fast'", "recorded, instant, or a speed")),
+    "no speed at all": Mistake(("replay", "--pace", "0x"), ("'0x' is no pace",)),
+    "upstream without a name": Mistake(
+        ("record", "--upstream", "http://a"), ("--upstream", "write NAME=URL")
+    ),
+    "upstream without a URL": Mistake(
+        ("record", "--upstream", "openai=localhost:8000"), ("--upstream openai", "http://")
+    ),
+    "upstream with a key": Mistake(
+        ("record", "--upstream", "openai=http://u:p@a"), ("without user",)
+    ),
+    "upstream proxy": Mistake(("auto", "--upstream-proxy", "a:1"), ("--upstream-proxy", "http://")),
+    "no patience": Mistake(("record", "--idle-timeout", "0"), ("'--idle-timeout'", "x>0")),
+    "no number": Mistake(("record", "--idle-timeout", "soon"), ("'--idle-timeout'", "'soon'")),
+    "no choice": Mistake(("replay", "--after-last", "stop"), ("'stop'", "repeat", "cycle", "fail")),
+    "no address of ours": Mistake(
+        ("replay", "--port", "0", "--host", "192.0.2.1"), ("192.0.2.1", "give --host an address")
+    ),
+    "no address at all": Mistake(
+        ("replay", "--host", "no.such.host.invalid"), ("--host no.such.host.invalid",)
+    ),
+    "port file nowhere": Mistake(
+        ("replay", "--port", "0", "--port-file", "no/where"), ("--port-file no/where",)
+    ),
+    "cassettes is a file": Mistake(
+        ("replay", "--cassettes", "file"),
+        ("file is not a folder", "give --cassettes a folder"),
+        files={"file": ""},
+    ),
+    "two files for one take": Mistake(
+        ("replay",),
+        ("two files are take 1 of one key", "delete or rename one of them"),
+        files={f"cassettes/{name}/{'0' * 16}-1.jsonl": "" for name in "ab"},
+    ),
+    "variable": Mistake(("replay",), ("LLM_PROXY_PORT", "'x'"), env={"LLM_PROXY_PORT": "x"}),
+    "no such file": Mistake(("replay", "--config", "no.toml"), ("no.toml cannot be read",)),
+    "unknown setting": _config("cassetes = 'x'", "cassetes is no setting; did you mean cassettes?"),
+    "nothing like a setting": _config("xyzzy = 1", "xyzzy is no setting; there are"),
+    "broken TOML": _config("pace =\nstrict = true", "is not TOML", "line 1"),
+    "not text": _config("\x00", "is not TOML"),
+    "setting of a wrong kind": _config("port = 'x'", "port: 'x'"),
+    "setting that is a list": _config("host = ['a', 'b']", "host must be one value"),
+    "setting that is a date": _config("host = 2026-01-01", "host holds a value that is neither"),
+    "setting that is no truth": _config("strict = 'maybe'", "strict: 'maybe'"),
+    "setting that is no choice": _config("after_last = 'x'", "after_last: 'x'", mode="replay"),
+    "upstream in a file": _config("[upstream]\nopenai = 'x'", "--upstream openai: 'x'"),
+    "table that is none": Mistake(
+        ("replay", "--config", "pyproject.toml"),
+        ("pyproject.toml: tool.llm-proxy must be a table",),
+        files={"pyproject.toml": "[tool]\nllm-proxy = 1"},
+    ),
+}
+
+
+class TestMistakes:
+    @pytest.mark.parametrize("name", MISTAKES)
+    async def test_a_mistake_is_told_in_one_line_that_helps(
+        self, tmp_path: Path, name: str
+    ) -> None:
+        mistake = MISTAKES[name]
+        for path, content in mistake.files.items():
+            (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / path).write_text(content)
+        ran = await run(*mistake.arguments, folder=tmp_path, env=mistake.env)
+        _assert_one_line(ran)
+        for words in mistake.words:
+            if words != "llm-proxy.toml":
+                assert words in ran.err
+        if "llm-proxy.toml" in mistake.words and name != "upstream in a file":
+            assert "llm-proxy.toml" in ran.err
+
+    async def test_a_port_in_use(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            ran = await run("replay", "--port", str(port), folder=tmp_path)
+        _assert_one_line(ran)
+        assert f"port {port} of 127.0.0.1 is in use" in ran.err
+        assert "--port 0" in ran.err
+
+    async def test_an_upstream_that_is_the_proxy_itself(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        address = f"openai=http://localhost:{port}/v1"
+        ran = await run("record", "--port", str(port), "--upstream", address, folder=tmp_path)
+        _assert_one_line(ran)
+        assert f"--upstream {address} is this proxy itself" in ran.err
+
+    async def test_a_folder_that_may_not_be_read(self, tmp_path: Path) -> None:
+        prefix: list[str] = []
+        if os.geteuid() == 0:
+            if shutil.which("setpriv") is None:
+                pytest.skip("root reads everything, and setpriv is not here to take that away")
+            prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+        (tmp_path / "cassettes").mkdir(mode=0o000)
+        ran = await run("replay", folder=tmp_path, prefix=prefix)
+        (tmp_path / "cassettes").chmod(0o700)
+        _assert_one_line(ran)
+        assert "cassettes cannot be read: Permission denied" in ran.err
+
+    async def test_in_a_json_log_it_is_json_as_well(self, tmp_path: Path) -> None:
+        ran = await run("replay", "--log-format", "json", "--", "no-such-command", folder=tmp_path)
+        assert ran.code == 127
+        last = json.loads(ran.complaint)
+        assert (last["level"], last["message"]) == (
+            "error",
+            "no-such-command: there is no such command",
+        )
+
+
+def _assert_one_line(ran: Ran) -> None:
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("llm-proxy: ")
+    assert ran.err.count("\n") == 1
+
+
+class TestSettings:
+    async def test_a_flag_wins_over_the_environment_and_that_over_the_file(
+        self, tmp_path: Path
+    ) -> None:
+        async def used(*arguments: str, **env: str) -> str:
+            ran = await run("replay", *arguments, "--", "true", folder=tmp_path, env=env)
+            assert ran.code == 0, ran.err
+            return ran.err.strip().rpartition("cassettes in ")[2]
+
+        assert await used() == "cassettes"
+        (tmp_path / "llm-proxy.toml").write_text("cassettes = 'of-the-file'\n")
+        in_file = str(tmp_path / "of-the-file")
+        assert await used() == in_file
+        assert await used(LLM_PROXY_CASSETTES="of-the-variable") == "of-the-variable"
+        everywhere = await used("--cassettes", "of-the-flag", LLM_PROXY_CASSETTES="other")
+        assert everywhere == "of-the-flag"
+
+    @pytest.mark.parametrize("place", ["flag", "variable", "file", "pyproject"])
+    async def test_a_setting_works_from_every_place(self, tmp_path: Path, place: str) -> None:
+        env = {"LLM_PROXY_STRICT": "true"} if place == "variable" else {}
+        if place == "file":
+            (tmp_path / "llm-proxy.toml").write_text("strict = true\n")
+        if place == "pyproject":
+            (tmp_path / "pyproject.toml").write_text("[tool.llm-proxy]\nstrict = true\n")
+        options = ["--strict"] if place == "flag" else []
+        ran = await run("replay", *options, *_asks("missing"), folder=tmp_path, env=env)
+        assert ran.code == 1
+
+    async def test_the_nearest_file_counts_and_its_paths_are_its_own(self, tmp_path: Path) -> None:
+        (tmp_path / "llm-proxy.toml").write_text("cassettes = 'tapes'\n")
+        below = tmp_path / "a" / "b"
+        below.mkdir(parents=True)
+        (below / "pyproject.toml").write_text("[tool.other]\n")
+        ran = await run("replay", "--", "true", folder=below)
+        assert f"cassettes in {tmp_path / 'tapes'}" in ran.err
+
+    @pytest.mark.parametrize("given", ["flag", "variable"])
+    async def test_a_file_can_be_named(self, tmp_path: Path, given: str) -> None:
+        named = tmp_path / "elsewhere" / "ci.toml"
+        named.parent.mkdir()
+        named.write_text("[upstream]\nopenai = 'nonsense'\n")
+        options = ["--config", str(named)] if given == "flag" else []
+        env = {"LLM_PROXY_CONFIG": str(named)} if given == "variable" else {}
+        ran = await run("record", *options, "--", "true", folder=tmp_path, env=env)
+        assert (ran.code, "'nonsense'" in ran.err) == (2, True)
+
+    async def test_a_file_names_upstreams_in_a_table(self, tmp_path: Path) -> None:
+        async with upstream(chunked([DONE])) as live:
+            (tmp_path / "llm-proxy.toml").write_text(f'[upstream]\nopenai = "{live.url}"\n')
+            ran = await run("record", *_asks("hi"), folder=tmp_path)
+        assert (ran.code, ran.out) == (0, DONE.decode())
+
+    async def test_a_variable_names_several_upstreams(self, tmp_path: Path) -> None:
+        async with upstream(chunked([DONE])) as live:
+            env = {"LLM_PROXY_UPSTREAM": f"groq=http://127.0.0.1:1 openai={live.url}"}
+            ran = await run("record", *_asks("hi"), folder=tmp_path, env=env)
+        assert (ran.code, ran.out) == (0, DONE.decode())
+
+
+async def _mode(url: str) -> str:
+    return str(json.loads((await ask(url, HEALTH)).body)["mode"])
+
+
+class TestModes:
+    @pytest.mark.parametrize(
+        ("word", "mode"),
+        [("none", "replay"), ("all", "record"), ("new_episodes", "auto"), ("once", "auto")],
+    )
+    async def test_the_words_of_vcr_are_understood(
+        self, tmp_path: Path, word: str, mode: str
+    ) -> None:
+        async with serving(word, folder=tmp_path) as running:
+            assert await _mode(running.url) == mode
+
+    @pytest.mark.parametrize(
+        ("ci", "mode"), [("true", "replay"), ("1", "replay"), ("false", "auto"), ("", "auto")]
+    )
+    async def test_in_ci_auto_replays(self, tmp_path: Path, ci: str, mode: str) -> None:
+        async with serving("auto", folder=tmp_path, env={"CI": ci}) as running:
+            assert await _mode(running.url) == mode
+
+    async def test_in_ci_auto_records_nothing_and_says_so(self, tmp_path: Path) -> None:
+        async with upstream(chunked([DONE])) as live:
+            ran = await run(
+                "auto", "--upstream", f"default={live.url}", *_asks("hi"),
+                folder=tmp_path, env={"CI": "true"},
+            )  # fmt: skip
+        assert "CI is set: auto replays, and records nothing" in ran.err
+        assert "cassette_not_found" in ran.out
+        assert live.requests == []
+        assert not (tmp_path / "cassettes").exists()
+
+    async def test_version(self, tmp_path: Path) -> None:
+        ran = await run("--version", folder=tmp_path)
+        assert (ran.code, ran.out, ran.err) == (0, f"llm-proxy {__version__}\n", "")
+
+    @pytest.mark.parametrize("command", [(), ("record",), ("replay",), ("auto",)])
+    async def test_help_teaches_with_examples(
+        self, tmp_path: Path, command: tuple[str, ...]
+    ) -> None:
+        ran = await run(*command, "--help", folder=tmp_path)
+        assert (ran.code, ran.err) == (0, "")
+        name = command[0] if command else "record"
+        assert f"\n    llm-proxy {name} -- " in ran.out
+
+
+class TestServing:
+    async def test_the_port_stands_in_its_file_while_we_listen(self, tmp_path: Path) -> None:
+        async with serving("replay", folder=tmp_path) as running:
+            port = (tmp_path / "port").read_text()
+            assert running.url == f"http://127.0.0.1:{port.strip()}"
+            assert (await ask(running.url, HEALTH)).status == 200
+            running.send(signal.SIGTERM)
+            ran = await running.ended()
+        assert ran.code == 0
+        assert not (tmp_path / "port").exists()
+        assert ran.out == ""
+        assert f"export OPENAI_BASE_URL={running.url}/v1" in ran.err
+
+    async def test_a_json_log_is_json_lines_on_stderr_and_nothing_on_stdout(
+        self, tmp_path: Path
+    ) -> None:
+        options = ["--log-format", "json"]
+        async with serving("replay", *options, folder=tmp_path) as running:
+            await ask(running.url, chat("one\\nmissing"))
+            await ask(running.url, b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
+            async with line(running.url) as client:
+                await client.send(b"garbage\r\n\r\n")
+                await client.rest()
+            running.send(signal.SIGINT)
+            ran = await running.ended()
+        assert ran.out == ""
+        lines: list[dict[str, Any]] = [json.loads(it) for it in ran.err.splitlines()]
+        assert all({"at", "level", "message"} <= set(it) for it in lines)
+        assert [it["level"] for it in lines].count("warning") == 2
+        assert any("no cassette for" in it["message"] for it in lines)
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    async def test_it_stops_at_once_when_nothing_runs(
+        self, tmp_path: Path, number: signal.Signals
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        async with serving("record", folder=tmp_path) as running:
+            async with line(running.url) as used, line(running.url) as fresh:
+                await used.send(HEALTH.replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
+                assert (await used.answer()).status == 200
+                begun = loop.time()
+                running.send(number)
+                ran = await running.ended()
+                took = loop.time() - begun
+                assert await fresh.rest() == b""
+        assert ran.code == 0
+        assert took < 1.5
+
+    async def test_nohup_is_respected(self, tmp_path: Path) -> None:
+        ignoring = (
+            "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
+            "os.execv(sys.argv[1], sys.argv[1:])"
+        )
+        script = "import os, signal; os.kill(os.getppid(), signal.SIGHUP); print('alive')"
+        ran = await run("replay", *_python(script), folder=tmp_path,
+                        prefix=[sys.executable, "-c", ignoring])  # fmt: skip
+        assert (ran.code, ran.out) == (0, "alive\n")
+
+
+class TestStoppingWhileItRecords:
+    async def test_the_first_signal_lets_the_stream_end(self, tmp_path: Path) -> None:
+        may_end = asyncio.Event()
+
+        async def script(connection: Connection) -> None:
+            await connection.begin()
+            await connection.chunk(event("first"))
+            await may_end.wait()
+            await connection.chunk(DONE)
+            await connection.finish()
+
+        async with upstream(script) as live:
+            options = ["--upstream", f"default={live.url}"]
+            async with serving("record", *options, folder=tmp_path) as running:
+                client = asyncio.create_task(ask(running.url, chat()))
+                await until(lambda: len(live.requests) == 1)
+                running.send(signal.SIGINT)
+                await until(lambda: _refuses(running.url))
+                may_end.set()
+                raw = await client
+                ran = await running.ended()
+        assert (ran.code, raw.how, raw.body) == (0, "clean", event("first") + DONE)
+        [cassette] = cassettes(tmp_path)
+        assert outcome(cassette).complete
+        assert "still running: 1 stream; once more to stop at once" in ran.err
+        assert "recorded 1 exchange, 1 complete" in ran.err
+
+    async def test_the_second_signal_stops_at_once_and_nothing_is_lost(
+        self, tmp_path: Path
+    ) -> None:
+        async def script(connection: Connection) -> None:
+            await connection.begin()
+            await connection.chunk(event("all that came"))
+            await connection.reader.read()
+
+        loop = asyncio.get_running_loop()
+        async with upstream(script) as live:
+            options = ["--upstream", f"default={live.url}"]
+            async with serving("record", *options, folder=tmp_path) as running:
+                async with line(running.url, within=20) as client:
+                    await client.send(chat("hi", "Host: HOST"))
+                    await client.reader.readuntil(b"came")
+                    running.send(signal.SIGINT)
+                    await until(lambda: _refuses(running.url))
+                    begun = loop.time()
+                    running.send(signal.SIGINT)
+                    ran = await running.ended()
+                    took = loop.time() - begun
+                    rest = await client.rest()
+        assert ran.code == 0
+        assert took < 1.5
+        assert not rest.endswith(b"0\r\n\r\n")
+        [cassette] = cassettes(tmp_path)
+        assert (cassette.end.ending, cassette.body) == (Ending.KILLED, event("all that came"))
+        assert "partial: the recorder was stopped" in ran.err
+        assert list((tmp_path / "state").rglob("*.spool")) == []
+
+
+def _refuses(url: str) -> bool:
+    with socket.socket() as probe:
+        host, _, port = url.removeprefix("http://").partition(":")
+        return probe.connect_ex((host, int(port))) != 0
+
+
+def test_a_child_of_these_tests_sees_nothing_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-this-machine")
+    assert "OPENAI_API_KEY" not in environment(tmp_path)

@@ -1,0 +1,107 @@
+"""Whatever the command line and the server offer stands in the docs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from llm_proxy.cli import cli
+from llm_proxy.shell import control, server
+from llm_proxy.shell.environment import BASE_URLS
+
+DOCS = Path(__file__).parents[1] / "docs"
+CLI = (DOCS / "cli.md").read_text("utf-8")
+SERVER = (DOCS / "server.md").read_text("utf-8")
+
+
+def _command(name: str) -> click.Command:
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return command
+
+
+COMMANDS = cli.list_commands(click.Context(cli))
+
+
+def test_the_commands_are_found() -> None:
+    assert {"record", "replay", "auto", "ls", "show", "verify", "recover"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_in_the_docs(name: str) -> None:
+    assert re.search(rf"\bllm-proxy (\w+ \| )*{name}\b", CLI)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_in_the_docs(name: str) -> None:
+    options = [
+        option
+        for parameter in _command(name).params
+        if isinstance(parameter, click.Option)
+        for option in parameter.opts
+        if option.startswith("--")
+    ]
+    missing = [option for option in options if not re.search(rf"`{option}[`\s]", CLI)]
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", ["record", "replay", "auto"])
+def test_every_choice_is_in_the_docs(name: str) -> None:
+    choices = [
+        str(choice)
+        for parameter in _command(name).params
+        if isinstance(parameter.type, click.Choice)
+        for choice in parameter.type.choices
+    ]
+    assert choices
+    assert [choice for choice in choices if not re.search(rf"\b{choice}\b", CLI)] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_text_teaches_with_examples(name: str) -> None:
+    command = _command(name)
+    context = click.Context(command, info_name=f"llm-proxy {name}")
+    text = command.get_help(context)
+    assert re.search(rf"(?m)^\s+Examples?:\n(.*\n)*?\s+llm-proxy {name}\b", text)
+    assert "\b" not in text
+    assert "\\b" not in text
+
+
+def test_the_options_in_the_docs_exist() -> None:
+    known = {
+        option
+        for name in COMMANDS
+        for parameter in _command(name).params
+        for option in parameter.opts
+    }
+    assert set(re.findall(r"`(--[a-z][a-z-]+)", CLI)) - known - {"--help", "--version"} == set()
+
+
+def test_every_variable_of_a_child_is_in_the_docs() -> None:
+    assert [name for name in (*BASE_URLS, "LLM_PROXY_URL", "NO_PROXY") if name not in CLI] == []
+
+
+def test_every_page_of_ours_is_in_the_docs() -> None:
+    assert control.__doc__ is not None
+    pages = re.findall(r"(GET|POST)\s+(/_proxy/\S+)", control.__doc__)
+    assert len(pages) == 4
+    assert [page for page in pages if f"`{page[0]} {page[1]}`" not in SERVER] == []
+
+
+@pytest.mark.parametrize(
+    "kind", ["cassette_not_found", "cassette_unusable", "upstream_failed", "request_refused"]
+)
+def test_every_error_of_ours_is_in_the_docs(kind: str) -> None:
+    assert f"`{kind}`" in SERVER
+
+
+def test_every_status_of_a_refusal_is_in_the_docs() -> None:
+    shell = Path(server.__file__).parent
+    sources = "".join((shell / name).read_text() for name in ("guards.py", "intake.py"))
+    statuses = set(re.findall(r"RequestRefused\(\s*(\d{3})", sources))
+    assert {"400", "403", "408", "413", "417", "421", "501"} == statuses
+    [row] = [line for line in SERVER.splitlines() if "`request_refused`" in line]
+    assert statuses == set(re.findall(r"\b\d{3}\b", row))

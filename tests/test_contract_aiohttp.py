@@ -1,0 +1,543 @@
+"""What aiohttp does and llm-proxy rests on, asked of aiohttp itself.
+
+Each test says which of our lines rests on it.  One that turns red after an upgrade says: look at
+that line again.  Some pin a defect that we work around; when it is mended the line may go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from aiohttp import http_parser, web
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import EMPTY_PAYLOAD
+from multidict import CIMultiDict
+from yarl import URL
+
+from breaking import reset
+from raw import ask, post
+from stub import Connection, Script, chunked, upstream, whole
+
+IN_C = http_parser.HttpResponseParser is not http_parser.HttpResponseParserPy
+GET = b"GET /%7E[x]?q=%7E HTTP/1.1\r\n\r\n"
+
+
+@asynccontextmanager
+async def asked(
+    *scripts: Script, method: str = "GET", **options: Any
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The response of an upstream that does as the scripts say."""
+    async with upstream(*scripts) as live, aiohttp.ClientSession(**options) as session:
+        async with session.request(method, live.url, timeout=aiohttp.ClientTimeout()) as response:
+            yield response
+
+
+def says(data: bytes, then: Callable[[Connection], Awaitable[None]] | None = None) -> Script:
+    """A script that writes `data` in one piece."""
+
+    async def script(connection: Connection) -> None:
+        await connection.send(data)
+        if then is not None:
+            await then(connection)
+
+    return script
+
+
+async def hold(connection: Connection) -> None:
+    with suppress(ConnectionError):
+        await connection.reader.read(1)
+
+
+async def fin(connection: Connection) -> None:
+    connection.fin()
+
+
+async def rst(connection: Connection) -> None:
+    await reset(connection.writer)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+async def _until(condition: Callable[[], object], within: float = 3.0) -> None:
+    async with asyncio.timeout(within):
+        while not condition():  # noqa: ASYNC110 # nothing announces it
+            await asyncio.sleep(0.001)
+
+
+# --- the body of a response ---------------------------------------------------------------------
+
+
+async def test_a_late_reader_is_refused_what_arrived_before_an_error_and_may_ask_again() -> None:
+    """`Pump._salvage` takes the error away and reads on; without it these bytes are lost."""
+    async with asked(says(CHUNKED + b"5\r\nhello\r\n", fin)) as response:
+        content = response.content
+        await _until(content.exception)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await content.readchunk()
+        with pytest.raises(aiohttp.ClientPayloadError):
+            content.read_nowait()
+        content.set_exception(cast("Any", None))
+        assert content.read_nowait() == b"hello"
+        assert content.read_nowait() == b""
+
+
+@pytest.mark.skipif(not IN_C, reason="a defect of the parser in C")
+async def test_the_reader_of_a_malformed_chunk_is_forgotten_while_the_protocol_knows() -> None:
+    """`Receiver.set_exception` tells the reader; `sock_read` would not."""
+
+    async def script(connection: Connection) -> None:
+        await connection.send(CHUNKED + b"5\r\nhello\r\n")
+        await asyncio.sleep(0.05)
+        await connection.send(b"zz\r\n")
+        await hold(connection)
+
+    async with asked(script) as response:
+        assert response.connection is not None
+        protocol = response.connection.protocol
+        assert protocol is not None
+        closed = protocol.closed
+        assert closed is not None
+        assert await response.content.readchunk() == (b"hello", True)
+        waiting = asyncio.ensure_future(response.content.readchunk())
+        async with asyncio.timeout(3):
+            await closed
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+        assert isinstance(protocol.exception(), HttpProcessingError)
+        assert response.content.exception() is None
+        waiting.cancel()
+
+
+@pytest.mark.skipif(not IN_C, reason="a defect of the parser in C")
+async def test_a_head_is_lost_when_a_malformed_body_arrives_with_it() -> None:
+    """`Receiver.data_received` gives the parser the head by itself."""
+    with pytest.raises(aiohttp.ClientResponseError):
+        async with asked(says(CHUNKED + b"5\r\nhello\r\nzz\r\n", hold)):
+            pass
+
+
+async def test_connections_are_made_and_told_by_the_methods_that_we_override() -> None:
+    """`Connector` sets `_factory`; `Receiver` overrides these methods of what it makes."""
+    calls: list[str] = []
+
+    class Told(ResponseHandler):
+        def set_response_params(self, **params: Any) -> None:
+            calls.append("set_response_params")
+            super().set_response_params(**params)
+
+        def data_received(self, data: bytes) -> None:
+            calls.append("data_received")
+            super().data_received(data)
+
+        def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+            calls.append(f"set_exception {type(exc).__name__}")
+            super().set_exception(exc, *cause)
+
+        def connection_lost(self, exc: BaseException | None) -> None:
+            calls.append("connection_lost")
+            super().connection_lost(exc)
+
+    class Ours(aiohttp.TCPConnector):
+        def __init__(self) -> None:
+            super().__init__()
+            self._factory = partial(Told, loop=self._loop)
+
+    async with asked(says(CHUNKED), connector=Ours()) as response:
+        protocol = response.connection and response.connection.protocol
+        assert isinstance(protocol, Told)
+        assert protocol._payload is response.content  # noqa: SLF001 # the reader that is told
+        assert calls == ["set_response_params", "data_received"]
+        protocol.data_received(b"zz\r\n")
+        assert calls[3] == "set_exception HttpProcessingError"
+        await _until(lambda: "connection_lost" in calls)
+
+
+async def test_a_reset_of_a_body_delimited_by_close_looks_like_its_end() -> None:
+    """`Receiver.connection_lost` notes the reset, and `Response` keeps hold of the receiver."""
+    closed: list[asyncio.Future[None] | None] = []
+
+    class Holding(aiohttp.ClientResponse):
+        async def start(self, connection: Any) -> aiohttp.ClientResponse:
+            closed.append(connection.protocol.closed)
+            return await super().start(connection)
+
+    async with asked(says(HEAD + b"\r\nhello", rst), response_class=Holding) as response:
+        assert await response.content.read() == b"hello"
+        assert response.connection is None
+        [future] = closed
+        assert future is not None
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await future
+
+
+async def test_reads_keep_the_boundaries_of_chunks() -> None:
+    """`Pump._read` records one read for each chunk, also where one packet holds many."""
+    body = b"1\r\na\r\n2\r\nbc\r\n3\r\ndef\r\n0\r\n\r\n"
+    async with asked(says(CHUNKED + body)) as response:
+        pieces = [data async for data, _ in response.content.iter_chunks() if data]
+    assert pieces == [b"a", b"bc", b"def"]
+
+
+async def test_all_empty_bodies_share_one_reader_that_ends_but_once() -> None:
+    """`Pump._read` asks `at_eof` first: `iter_chunks` would go round for ever."""
+    for _ in range(2):
+        async with asked(says(b"HTTP/1.1 204 X\r\n\r\n")) as response:
+            assert response.content is EMPTY_PAYLOAD
+            assert response.content.at_eof()
+            await response.content.readchunk()
+    assert await EMPTY_PAYLOAD.readchunk() == (b"", True)  # which is not the end
+
+
+async def test_a_coded_body_stays_as_it_came_only_when_asked_to() -> None:
+    """`_session` says `auto_decompress=False`; the header stays in both cases."""
+    packed = gzip.compress(b"hello")
+    head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    async with asked(says(head + packed), auto_decompress=False) as response:
+        assert await response.read() == packed
+    async with asked(says(head + packed)) as response:
+        assert await response.read() == b"hello"
+        assert response.headers["Content-Encoding"] == "gzip"
+
+
+async def test_headers_of_a_response_come_raw_and_its_reason_as_utf8() -> None:
+    """`_head` takes `raw_headers` as bytes, and turns the reason back into them."""
+    head = b"HTTP/1.1 200 Gr\xc3\xbc\xff\r\nx-A: 1\r\nX-a: \xe9\r\nContent-Length: 0\r\n\r\n"
+    async with asked(says(head)) as response:
+        assert response.raw_headers[:2] == ((b"x-A", b"1"), (b"X-a", b"\xe9"))
+        assert response.reason == "Gr\xfc\udcff"
+
+
+# --- a request ----------------------------------------------------------------------------------
+
+
+async def _sent(**options: Any) -> bytes:
+    """The head that an upstream gets."""
+    url = options.pop("url", URL("/"))
+    async with upstream(whole(b"{}")) as live, aiohttp.ClientSession() as session:
+        base = URL(live.url)
+        url = URL(f"{live.url}{url}", encoded=True) if isinstance(url, str) else base.join(url)
+        async with session.get(url, **options):
+            return live.requests[0][0]
+
+
+async def test_a_url_is_quoted_anew_unless_it_is_said_to_be() -> None:
+    """`LiveUpstream._url` says `encoded=True`."""
+    assert (await _sent(url="/%7E/../[]?q=%zz")).startswith(b"GET /%7E/../[]?q=%zz HTTP/1.1")
+    assert URL("http://h/%7E/../[]?q=%zz").raw_path_qs != "/%7E/../[]?q=%zz"
+
+
+async def test_a_header_in_two_spellings_loses_the_first() -> None:
+    """`_request_headers` gives repeats one spelling."""
+    mixed = CIMultiDict([("X-Twice", "1"), ("x-twice", "2")])
+    same = CIMultiDict([("X-Twice", "1"), ("X-Twice", "2")])
+    assert (await _sent(headers=mixed)).lower().count(b"x-twice") == 1
+    assert (await _sent(headers=same)).lower().count(b"x-twice") == 2
+
+
+async def test_headers_are_written_as_utf8() -> None:
+    """`_as_utf8` turns Latin-1, in which they came, into what comes out the same."""
+    assert b"X-A: caf\xc3\xa9\r\n" in await _sent(headers={"X-A": "caf\xe9"})
+
+
+async def test_headers_that_nobody_gave_are_added_unless_they_are_skipped() -> None:
+    """`LiveUpstream._send` skips `_AUTOMATIC`."""
+    added = await _sent()
+    skipped = await _sent(skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"))
+    for name in (b"User-Agent:", b"Accept:", b"Accept-Encoding:"):
+        assert name in added
+        assert name not in skipped
+
+
+async def test_keys_go_along_with_a_redirect_to_another_host() -> None:
+    """`LiveUpstream._send` says `allow_redirects=False`, whatever a provider answers."""
+    async with upstream(whole(b"{}")) as other:
+        script = says(
+            b"HTTP/1.1 307 X\r\nContent-Length: 0\r\nLocation: %b\r\n\r\n"
+            % other.url.replace("127.0.0.1", "localhost").encode()
+        )
+        async with upstream(script) as live, aiohttp.ClientSession() as session:
+            keys = {"x-api-key": "canary", "Authorization": "Bearer canary"}
+            async with session.get(live.url, headers=keys):
+                assert b"x-api-key: canary" in other.requests[0][0]
+                assert b"Bearer" not in other.requests[0][0]
+            async with session.get(live.url, headers=keys, allow_redirects=False) as response:
+                assert response.status == 307
+                assert len(other.requests) == 1
+
+
+@pytest.mark.parametrize("keeping", [True, False])
+async def test_cookies_are_kept_and_sent_again_unless_the_jar_is_a_dummy(*, keeping: bool) -> None:
+    """`_session` has a `DummyCookieJar`: our clients are many."""
+    jar = aiohttp.CookieJar(unsafe=True) if keeping else aiohttp.DummyCookieJar()
+    script = says(HEAD + b"Set-Cookie: a=canary\r\nContent-Length: 0\r\n\r\n")
+    async with upstream(script) as live, aiohttp.ClientSession(cookie_jar=jar) as session:
+        for _ in range(2):
+            async with session.get(live.url):
+                pass
+    assert (b"canary" in live.requests[1][0]) is keeping
+
+
+@pytest.mark.parametrize("trusting", [True, False])
+async def test_proxies_of_the_environment_are_used_only_when_trusted(
+    *, trusting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`_session` says `trust_env=False`."""
+    async with upstream(whole(b"{}")) as between, upstream(whole(b"{}")) as live:
+        monkeypatch.setenv("http_proxy", between.url)
+        async with aiohttp.ClientSession(trust_env=trusting) as session:
+            async with session.get(live.url):
+                pass
+    assert (len(between.requests), len(live.requests)) == ((1, 0) if trusting else (0, 1))
+
+
+def test_the_defaults_would_end_long_streams_and_queue_many() -> None:
+    """`_session` says `total=None`, and `Connector` `limit=0`."""
+    assert aiohttp.client.DEFAULT_TIMEOUT.total == 300
+
+    async def limit() -> int:
+        async with aiohttp.TCPConnector() as connector:
+            return connector.limit
+
+    assert asyncio.run(limit()) == 100
+
+
+# --- connections that drop ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "retrying", "requests"),
+    [("GET", True, 2), ("GET", False, 1), ("POST", True, 1), ("POST", False, 1)],
+)
+async def test_a_get_is_asked_twice_unless_told_not_to_and_a_post_is_not(
+    *, method: str, retrying: bool, requests: int
+) -> None:
+    """`_session` takes `_retry_connection` away, and `LiveUpstream._ask` asks again itself."""
+    async with upstream(says(b"", fin)) as live, aiohttp.ClientSession() as session:
+        session._retry_connection = retrying  # noqa: SLF001 # the attribute that we set
+        with pytest.raises(aiohttp.ServerDisconnectedError):
+            await session.request(method, live.url)
+    assert len(live.requests) == requests
+
+
+async def test_a_drop_says_whether_an_answer_had_begun() -> None:
+    """`_had_begun` tells a connection that was idle for too long from an answer cut short."""
+    with pytest.raises(aiohttp.ServerDisconnectedError) as idle:
+        async with asked(says(b"", fin), method="POST"):
+            pass
+    assert isinstance(idle.value.message, str)
+    with pytest.raises(aiohttp.ServerDisconnectedError) as begun:
+        async with asked(says(b"HTTP/1.1 200 OK\r\nContent-Ty", fin), method="POST"):
+            pass
+    assert not isinstance(begun.value.message, str)
+
+
+async def test_the_reuse_of_a_connection_is_traced_with_the_context_of_the_request() -> None:
+    """`_note_reuse` learns of it so."""
+    seen: list[object] = []
+
+    async def note(_session: object, context: Any, _params: object) -> None:
+        seen.append(context.trace_request_ctx)
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(note)
+    async with upstream(whole(b"{}")) as live:
+        async with aiohttp.ClientSession(trace_configs=[trace]) as session:
+            for number in range(3):
+                async with session.get(live.url, trace_request_ctx=number) as response:
+                    await response.read()
+    assert seen == [1, 2]
+
+
+async def test_an_error_shows_the_url_as_a_string_and_not_in_its_message() -> None:
+    """`_failure` quotes the message alone: a URL may hold a key."""
+    async with upstream(says(b"SSH-2.0\r\n", hold)) as live, aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientResponseError) as caught:
+            await session.get(f"{live.url}/?key=canary")
+    assert "canary" in str(caught.value)
+    assert "canary" not in caught.value.message
+
+
+async def test_an_abort_is_a_fin_and_only_no_lingering_makes_it_a_reset() -> None:
+    """`Wire.abort` sets SO_LINGER before it aborts (asyncio's doing, not aiohttp's)."""
+
+    async def abort(connection: Connection) -> None:
+        connection.writer.transport.abort()
+
+    async def abort_at_once(connection: Connection) -> None:
+        sock = connection.writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.writer.transport.abort()
+
+    async with upstream(abort, abort_at_once) as live:
+        assert [(await ask(live.url, GET)).how for _ in range(2)] == ["fin", "rst"]
+
+
+# --- the server ---------------------------------------------------------------------------------
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def served(handler: Handler, **options: Any) -> AsyncIterator[str]:
+    """An aiohttp server with one handler for everything."""
+    app = web.Application(client_max_size=options.pop("client_max_size", 1024**2))
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, **options)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("cancelling", [True, False])
+async def test_a_handler_learns_that_its_client_has_gone_only_by_cancellation(
+    *, cancelling: bool
+) -> None:
+    """`running` says `handler_cancellation=True`: a stalled stream writes nothing that fails."""
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def handler(_: web.Request) -> web.StreamResponse:
+        started.set()
+        try:
+            await asyncio.sleep(0.3)
+        except asyncio.CancelledError:
+            ended.set()
+            raise
+        return web.Response()
+
+    async with served(handler, handler_cancellation=cancelling) as url:
+        port = int(url.rpartition(":")[2])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+        await started.wait()
+        writer.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await ended.wait()
+    assert ended.is_set() is cancelling
+
+
+async def test_the_target_and_the_headers_of_a_request_come_raw() -> None:
+    """`_request` reads `raw_path` and `raw_headers`; `path` is decoded and normalised."""
+    seen: list[object] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        mine = [pair for pair in request.raw_headers if pair[0].lower() == b"x-a"]
+        seen.extend((request.raw_path, request.path, mine))
+        return web.Response()
+
+    async with served(handler) as url:
+        await ask(url, b"GET /%7E[x]?q=%7E&a HTTP/1.1\r\nX-a: \xe9\r\nx-A: 2\r\n\r\n")
+    assert seen == ["/%7E[x]?q=%7E&a", "/~[x]", [(b"X-a", b"\xe9"), (b"x-A", b"2")]]
+
+
+async def test_a_handler_that_returns_after_a_fault_forges_the_end_of_a_stream() -> None:
+    """`Wire` writes the end itself, and `Wire.write_eof` nothing."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        await response.write(b"half of it")
+        return response
+
+    async with served(handler) as url:
+        assert (await ask(url, GET)).how == "clean"
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_a_response_is_asked_to_prepare_to_end_and_whether_to_keep_the_connection(
+    *, keep: bool
+) -> None:
+    """`Wire` replaces these three and writes past aiohttp; nothing else may be written."""
+    calls: list[str] = []
+    answer = HEAD + b"X-Ours: 1\r\nContent-Length: 2\r\n\r\nok"
+
+    class Ours(web.StreamResponse):
+        @property
+        def keep_alive(self) -> bool:
+            calls.append("keep_alive")
+            return keep
+
+        async def prepare(self, request: web.BaseRequest) -> None:
+            calls.append("prepare")
+
+        async def write_eof(self, data: bytes = b"") -> None:
+            calls.append("write_eof")
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.write(answer)
+        return Ours()
+
+    async with served(handler) as url:
+        port = int(url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(2 if keep else 1):
+            writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            async with asyncio.timeout(3):
+                assert await reader.readexactly(len(answer)) == answer
+        if not keep:
+            assert await reader.read() == b""
+        writer.close()
+    assert calls == ["prepare", "write_eof", "keep_alive"] * (2 if keep else 1)
+
+
+async def test_a_drain_waits_for_a_client_that_is_behind() -> None:
+    """`Wire.flush` awaits `request.writer.drain` after writing to the transport itself."""
+    written = 0
+    waits = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        nonlocal written
+        assert request.transport is not None
+        request.transport.write(HEAD + b"Connection: close\r\n\r\n")
+        while written < 64 * 1024**2:
+            request.transport.write(bytes(1024**2))
+            written += 1024**2
+            asyncio.get_running_loop().call_later(0.2, waits.set)
+            await request.writer.drain()
+        raise AssertionError("it never waited")
+
+    async with served(handler, handler_cancellation=True) as url:
+        port = int(url.rpartition(":")[2])
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.connect(("127.0.0.1", port))
+            sock.sendall(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            await waits.wait()
+            assert 0 < written < 64 * 1024**2
+
+
+async def test_a_request_body_comes_decoded_and_small_unless_told_otherwise() -> None:
+    """`running` says `auto_decompress=False`, and `Server.application` raises the size."""
+    seen: list[bytes] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        seen.append(await request.read())
+        return web.Response()
+
+    packed = gzip.compress(b"hello")
+    coded = post("/", packed, "Content-Encoding: gzip")
+    async with served(handler) as url:
+        await ask(url, coded)
+        assert (await ask(url, post("/", bytes(2 * 1024**2)))).status == 413
+    async with served(handler, auto_decompress=False, client_max_size=4 * 1024**2) as url:
+        await ask(url, coded)
+        assert (await ask(url, post("/", bytes(2 * 1024**2)))).status == 200
+    assert seen[:2] == [b"hello", packed]

@@ -1,0 +1,253 @@
+"""`llm-proxy demo`: what it shows is true, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import signal
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from command import Running, run, started
+from llm_proxy import framing
+from llm_proxy.cli import demo_report
+from llm_proxy.cli.demo import demo
+from llm_proxy.errors import LlmProxyError, UsageError
+from llm_proxy.exchange import Read
+from llm_proxy.outcomes import outcome
+from llm_proxy.shell import demo as stage
+from llm_proxy.shell import demo_provider
+from llm_proxy.shell.demo import Audience, Demo, Heard, play
+from llm_proxy.shell.library import Library
+from stub import upstream, whole
+
+SILENT = Audience(lambda _name, _text: None, lambda _read: None)
+FIGURES = re.compile(
+    r"^(recorded|replayed) +([\d.]+) ms +([\d.]+) ms +([\d.]+) ms +(.*)$", re.MULTILINE
+)
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider in a hurry."""
+    monkeypatch.setattr(demo_provider, "_FIRST", 2.0)
+    monkeypatch.setattr(demo_provider, "_SHORTEST", 0.5)
+    monkeypatch.setattr(demo_provider, "_LONGEST", 2.0)
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(str(it.relative_to(folder)) for it in folder.rglob("*"))
+
+
+def scratch(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """A folder for temporary files, and the environment that names it."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    return folder, {"TMPDIR": str(folder)}
+
+
+async def test_the_demo_shows_two_equal_timelines_and_leaves_nothing(tmp_path: Path) -> None:
+    _, environ = scratch(tmp_path)
+    began = time.monotonic()
+    ran = await run("demo", folder=tmp_path, env=environ)
+    took = time.monotonic() - began
+
+    assert (ran.code, ran.err) == (0, "")
+    recorded, replayed = FIGURES.findall(ran.out)
+    assert [recorded[0], replayed[0]] == ["recorded", "replayed"]
+    assert recorded[4] == replayed[4]  # reads, bytes and checksum
+    body = b"".join(demo_provider.answer())
+    assert f"all {len(body):,} bytes (sha256 {hashlib.sha256(body).hexdigest()[:12]})" in ran.out
+    assert 'says "Connection refused"' in ran.out
+    assert re.search(r"largest error of any read [\d.]+ ms", ran.out)
+    assert "cassettes/openai-chat/demo-model/" in ran.out
+    assert ran.out.count("слово за словом") == 2
+    assert "\x1b" not in ran.out
+    assert not re.search(r" $", ran.out, re.MULTILINE)
+    assert max(map(len, ran.out.splitlines())) <= 100
+    assert left_in(tmp_path) == ["temporary"]
+    assert took < 10
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
+async def test_a_demo_that_is_stopped_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    temporary, environ = scratch(tmp_path)
+    async with started("demo", folder=tmp_path, env=environ) as running:
+        await printed(running, "| ")
+        assert left_in(temporary)
+        running.send(number)
+        ran = await running.ended()
+
+    assert (ran.code, ran.err.strip()) == (code, "")
+    assert left_in(tmp_path) == ["temporary"]
+
+
+async def printed(running: Running, what: str) -> None:
+    """Wait until the command prints this."""
+    assert running.process.stdout is not None
+    await running.process.stdout.readuntil(what.encode())
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(demo, arguments)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_cassette_that_is_kept_is_a_complete_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(scratch(tmp_path)[0]))
+    keep = tmp_path / "deep" / "kept"
+    result = invoke("--keep", str(keep))
+
+    assert result.exit_code == 0
+    library = Library(keep)
+    library.refresh()
+    [path] = library.files()
+    assert outcome(library.load(path)).complete
+    assert f"llm-proxy show {path}" in result.stdout
+    assert left_in(tmp_path / "temporary") == []
+    assert [it for it in keep.rglob("*") if it.is_file()] == [path]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_demo_kept_twice_keeps_one_take(tmp_path: Path) -> None:
+    assert [invoke("--keep", str(tmp_path)).exit_code for _ in range(2)] == [0, 0]
+    assert len([it for it in tmp_path.rglob("*") if it.is_file()]) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = invoke("--keep", str(tmp_path / "file" / "below"))
+    assert isinstance(result.exception, UsageError)
+    assert "file/below cannot be made" in str(result.exception)
+
+
+@pytest.fixture
+async def played(tmp_path: Path, hasty: None) -> Demo:
+    return await play(tmp_path / "cassettes", tmp_path / "spool", SILENT)
+
+
+def shortened(heard: Heard) -> Heard:
+    return dataclasses.replace(heard, reads=heard.reads[:-1])
+
+
+def recut(heard: Heard) -> Heard:
+    """The same bytes, its first two reads in one."""
+    first, second, *rest = heard.reads
+    return dataclasses.replace(heard, reads=(Read(first.at, first.data + second.data), *rest))
+
+
+CHANGES: list[tuple[str, Callable[[Demo], Demo]]] = [
+    ("other bytes than were recorded", lambda it: altered(it, replayed=shortened(it.replayed))),
+    ("cut into other reads", lambda it: altered(it, replayed=recut(it.replayed))),
+    ("passed other bytes on", lambda it: altered(it, live=shortened(it.live))),
+    ("cassette holds other bytes", lambda it: altered(it, sent=it.sent[:-1])),
+    ("another status", lambda it: altered(it, replayed=Heard(424, it.replayed.reads))),
+]
+
+
+def altered(it: Demo, **changes: object) -> Demo:
+    return dataclasses.replace(it, **changes)  # type: ignore[arg-type] # the cases name real fields
+
+
+@pytest.mark.parametrize(("says", "change"), CHANGES, ids=[says for says, _ in CHANGES])
+async def test_whatever_differs_is_said(
+    played: Demo, says: str, change: Callable[[Demo], Demo]
+) -> None:
+    assert demo_report.differences(played) == []
+    found = demo_report.differences(change(played))
+    assert [it for it in found if says in it]
+    assert demo_report.verdict(played, found)[0] == ("DIFFERENT", found[0])
+
+
+async def test_a_cassette_that_is_not_complete_is_said(played: Demo) -> None:
+    open_ended = tuple(it for it in played.cassette.messages if b"[DONE]" not in it)[:5]
+    changed = altered(played, cassette=altered_cassette(played, open_ended))
+    assert "the cassette is partial" in demo_report.differences(changed)[0]
+
+
+def altered_cassette(played: Demo, messages: tuple[bytes, ...]) -> object:
+    return dataclasses.replace(played.cassette, messages=messages)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def altered_play(cassettes: Path, spool: Path, audience: Audience) -> Demo:
+        done = await play(cassettes, spool, audience)
+        return altered(done, replayed=recut(done.replayed))
+
+    monkeypatch.setattr(stage, "play", altered_play)
+    result = invoke()
+    assert result.exit_code == 1
+    assert "DIFFERENT" in result.stdout
+    assert "equal" not in result.stdout
+
+
+async def test_both_timelines_share_one_scale_also_in_ascii(played: Demo) -> None:
+    rows = dict(demo_report.comparison(played, 60, ascii_only=True)[:3])
+    assert rows["timeline"].startswith("0 ")
+    assert len(rows["timeline"]) == len(rows["recorded"]) == len(rows["replayed"]) == 60
+    assert rows["recorded"].isascii()
+    assert rows["recorded"].strip()
+
+
+async def test_the_peek_into_the_cassette_is_cut_to_the_width(played: Demo) -> None:
+    rows = demo_report.cassette(played, 70, None)
+    lines = [text for _, text in rows[2:]]
+    assert all(len(line) <= 70 for line in lines)
+    assert [line[:8] for line in lines if line.startswith('{"end":')]
+    assert "Grüße" in "".join(lines)
+
+
+async def test_a_provider_that_still_answers_stops_the_demo() -> None:
+    async with upstream(whole(b"{}")) as live:
+        port = int(live.url.rpartition(":")[2])
+        with pytest.raises(LlmProxyError, match="still answers"):
+            await stage._refusal(demo_provider.Provider("127.0.0.1", port, 0, ()))
+
+
+async def test_an_answer_that_is_none_is_an_error() -> None:
+    async with upstream(whole(b"{}")) as live:
+        with pytest.raises(LlmProxyError, match="no whole answer"):
+            await stage.listen(live.url, SILENT)
+
+
+def test_the_provider_cuts_its_events_as_networks_do() -> None:
+    events = demo_provider.answer()
+    pieces = demo_provider.pieces(events)
+
+    assert b"".join(piece.data for piece in pieces) == b"".join(events)
+    assert framing.messages("sse", b"".join(events)) == list(events)
+    assert len(pieces) == len(events) >= 40
+    assert [piece.data for piece in pieces] != list(events)
+    assert [piece for piece in pieces if breaks_a_character(piece.data)]
+    assert demo_provider.pieces(events) == pieces
+
+
+def breaks_a_character(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+def test_the_provider_pauses_as_models_do() -> None:
+    times = [piece.at for piece in demo_provider.pieces(demo_provider.answer())]
+    gaps = [after - before for before, after in pairwise(times)]
+    assert times[0] > 100
+    assert min(gaps) >= 10
+    assert max(gaps) <= 80
+    assert max(gaps) > 3 * min(gaps)
+    assert times[-1] < 2500

@@ -1,0 +1,114 @@
+"""Text from anywhere, made fit for a terminal."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import PurePath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy import display
+
+HOSTILE = st.text(
+    st.one_of(
+        st.characters(categories=["Cc", "Cf", "Zl", "Zp"]),
+        st.sampled_from("aé漢😀\n\t\x1b\x9b\u202e"),
+    )
+)
+OBEYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What a terminal obeys, or what turns the direction of writing around."""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("Grüße 漢字 😀", "Grüße 漢字 😀"),
+        ("a\nb", "a⏎b"),
+        ("a\r\nb\tc", "a\\r⏎b\\tc"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("abc\u202egnp.exe", "abc\\u202egnp.exe"),
+        ("\U000e0041", "\\U000e0041"),
+        ("👩\u200d👧", "👩\u200d👧"),
+    ],
+    ids=["plain", "letters", "lf", "crlf and tab", "title", "c1", "bidi", "tag", "joined emoji"],
+)
+def test_one_line_shows_every_control_character_as_text(text: str, shown: str) -> None:
+    assert display.one_line(text) == shown
+
+
+def test_a_block_keeps_its_lines_and_tabs() -> None:
+    assert display.block("a\n\tb\r\x1b[2J") == "a\n\tb\\r\\x1b[2J"
+
+
+@given(HOSTILE)
+def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
+    assert OBEYED.search(display.one_line(text)) is None
+    assert OBEYED.search(display.block(text).replace("\n", "").replace("\t", "")) is None
+
+
+@given(HOSTILE)
+def test_json_keeps_its_meaning_and_holds_no_raw_control_character(text: str) -> None:
+    document = display.json_text(json.dumps({"text": text}, ensure_ascii=False))
+    assert OBEYED.search(document) is None
+    assert json.loads(document) == {"text": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("漢字", 4, "漢字"),
+        ("漢字漢", 4, "漢…"),
+        ("e\u0301a", 2, "e\u0301a"),
+        ("", 0, ""),
+    ],
+    ids=["fits", "too long", "wide fits", "wide too long", "combining", "empty"],
+)
+def test_a_line_is_cut_by_the_columns_it_takes(text: str, width: int, shown: str) -> None:
+    assert display.cut(text, width) == shown
+
+
+@given(st.text(), st.integers(1, 40))
+def test_a_cut_line_never_takes_more_columns_than_it_may(text: str, width: int) -> None:
+    assert display.cells(display.cut(text, width)) <= width
+
+
+@pytest.mark.parametrize(
+    ("right", "shown"), [(False, "漢  |"), (True, "  漢|")], ids=["left", "right"]
+)
+def test_a_cell_is_filled_up_by_columns_and_not_by_characters(right: bool, shown: str) -> None:
+    assert display.padded("漢", 4, right=right) + "|" == shown
+
+
+@pytest.mark.parametrize(
+    ("ms", "shown"),
+    [
+        (0.0, "0.00 ms"),
+        (9.16, "9.16 ms"),
+        (176.08, "176 ms"),
+        (12_340.0, "12.3 s"),
+        (125_400.0, "2 min 5 s"),
+        (119_999.0, "2 min 0 s"),
+    ],
+)
+def test_a_duration_is_told_in_the_unit_that_fits_it(ms: float, shown: str) -> None:
+    assert display.duration(ms) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(0, "0 reads"), (1, "1 read"), (1449, "1,449 reads")]
+)
+def test_a_count_agrees_with_its_noun(number: int, shown: str) -> None:
+    assert display.counted(number, "read") == shown
+
+
+def test_a_path_of_any_bytes_becomes_text_that_can_be_written() -> None:
+    path = PurePath("caf\udce9.jsonl")
+    assert display.path_text(path) == "caf\ufffd.jsonl"
+    assert display.path_text("plain/ü.jsonl") == "plain/ü.jsonl"

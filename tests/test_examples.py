@@ -1,0 +1,190 @@
+"""The cassettes that the project ships: whole, in their place, listed, and played back exactly."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from llm_proxy import dialects, matching
+from llm_proxy.cassette import Cassette
+from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.dialects import Answer
+from llm_proxy.outcomes import outcome
+from llm_proxy.pacing import Instant
+from llm_proxy.shell.library import Library
+from llm_proxy.turns import Finish, ToolCall, Turn
+from proxying import proxy
+from raw import Raw, ask, post
+from sdks import anthropic_client, openai_client
+
+ROOT = Path(__file__).parents[1]
+LIBRARY = Library(ROOT / "cassettes")
+LIBRARY.refresh()
+EXAMPLES = [LIBRARY.load(path) for path in LIBRARY.files()]
+CHATS = [it for it in EXAMPLES if it.meta.dialect == "openai-chat" and it.head.status == 200]
+MOST = 400_000
+"""Bytes that all of them may have: whoever clones the project downloads them."""
+
+
+def each(examples: list[Cassette]) -> pytest.MarkDecorator:
+    names = [Path(it.file).stem for it in examples]
+    return pytest.mark.parametrize("example", examples, ids=names)
+
+
+def body(example: Cassette) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(example.request.body)
+    return document
+
+
+def answered(path: str) -> Cassette:
+    """The one example for this path."""
+    [example] = [it for it in EXAMPLES if it.request.path == path]
+    return example
+
+
+def turn(example: Cassette) -> Turn:
+    """What the recording says, as our own dialect reads it."""
+    answer = Answer(example.head, example.framing, example.messages)
+    [only] = dialects.named(example.meta.dialect).turns(answer)
+    return only
+
+
+async def asked_again(url: str, example: Cassette) -> Raw:
+    """What the wire says to the request that was recorded."""
+    headers = [f"{name}: {value}" for name, value in example.request.headers]
+    request = example.request
+    return await ask(url, post(request.path, request.body, *headers, method=request.method))
+
+
+def test_there_is_a_dozen_and_all_of_it_is_small() -> None:
+    sizes = [path.stat().st_size for path in LIBRARY.files()]
+    assert len(sizes) >= 12
+    assert sum(sizes) <= MOST
+    assert LIBRARY.strays() == []
+
+
+def test_the_readme_lists_every_example_and_no_other() -> None:
+    readme = (LIBRARY.root / "README.md").read_text("utf-8")
+    listed = re.findall(r"\]\(([^)]+\.jsonl)\)", readme)
+    assert sorted(listed) == [path.relative_to(LIBRARY.root).as_posix() for path in LIBRARY.files()]
+
+
+def test_the_examples_show_what_streams_are_made_of() -> None:
+    turns = [turn(it) for it in CHATS]
+    assert {Finish.STOP, Finish.LENGTH, Finish.TOOL_CALLS} <= {it.finish for it in turns}
+    assert any(isinstance(part, ToolCall) for it in turns for part in it.parts)
+    assert any("\N{TANGERINE}" in it.text for it in turns)
+    assert any("Österreich" in it.text for it in turns)
+    assert any(it.usage is not None for it in turns)
+    assert max(len(it.messages) for it in CHATS) > 300
+    assert {it.framing for it in EXAMPLES} == {"sse", "whole"}
+    assert {200, 400, 501} == {it.head.status for it in EXAMPLES}
+
+
+@each(EXAMPLES)
+def test_an_example_is_complete_and_lies_where_its_request_finds_it(example: Cassette) -> None:
+    meta = example.meta
+    assert outcome(example).complete
+    assert meta.session == DEFAULT_SESSION
+    assert meta.key == matching.key(meta.provider, example.request)
+    assert Path(example.file) == LIBRARY.place(meta, example.request, 1)
+    assert (example.request.redacted, example.end.redacted) == (0, 0)
+
+
+@each(EXAMPLES)
+async def test_an_example_is_replayed_byte_for_byte_and_read_for_read(example: Cassette) -> None:
+    async with proxy("replay", ROOT, pace=Instant()) as replaying:
+        heard = await asked_again(replaying.url, example)
+
+    assert (heard.status, heard.reason, heard.how) == (
+        example.head.status,
+        example.head.reason,
+        "clean",
+    )
+    assert heard.body == example.body
+    if example.head.framing == "chunked":
+        assert heard.chunks == [read.data for read in example.reads]
+    else:
+        assert heard.header("content-length") == str(example.end.size)
+    assert set(example.head.headers) <= set(heard.headers)
+
+
+async def test_an_example_is_replayed_at_its_own_pace() -> None:
+    example = next(it for it in CHATS if "Österreich" in turn(it).text)
+    async with proxy("replay", ROOT) as replaying:
+        heard = await asked_again(replaying.url, example)
+
+    early = [read.at - at for read, at in zip(example.reads, heard.times, strict=True)]
+    assert max(early) < 0.5
+    assert heard.times[-1] - heard.times[0] > 0.8 * (example.reads[-1].at - example.reads[0].at)
+
+
+@each(CHATS)
+async def test_the_openai_sdk_hears_what_our_dialect_reads(example: Cassette) -> None:
+    question = body(example)
+    async with (
+        proxy("replay", ROOT, pace=Instant()) as replaying,
+        openai_client(replaying.url) as client,
+    ):
+        answer = await client.chat.completions.create(**question)
+        deltas = (
+            [chunk.choices[0].delta.to_dict() async for chunk in answer if chunk.choices]
+            if question.get("stream")
+            else [answer.choices[0].message.to_dict()]
+        )
+
+    calls = [call["function"] for it in deltas for call in it.get("tool_calls", ())]
+    said = turn(example)
+    assert "".join(it.get("content") or "" for it in deltas) == said.text
+    assert "".join(call.get("arguments", "") for call in calls) == "".join(
+        part.arguments for part in said.parts if isinstance(part, ToolCall)
+    )
+    assert said.text or calls
+
+
+async def test_the_openai_sdk_raises_every_recorded_refusal() -> None:
+    refusals = [it for it in EXAMPLES if it.head.status == 400]
+    async with (
+        proxy("replay", ROOT, pace=Instant()) as replaying,
+        openai_client(replaying.url) as client,
+    ):
+        for example in refusals:
+            why = json.loads(example.body)["error"]["message"]
+            with pytest.raises(openai.BadRequestError, match=re.escape(why)):
+                await client.chat.completions.create(**body(example))
+    assert len(refusals) >= 2
+
+
+async def test_the_openai_sdk_reads_the_responses_example() -> None:
+    example = answered("/v1/responses")
+    async with (
+        proxy("replay", ROOT, pace=Instant()) as replaying,
+        openai_client(replaying.url) as client,
+    ):
+        events = [it async for it in await client.responses.create(**body(example))]
+
+    heard = "".join(it.delta for it in events if it.type == "response.output_text.delta")
+    assert heard
+    assert f'"text":{json.dumps(heard)}' in example.body.decode()
+
+
+async def test_the_anthropic_sdk_reads_the_messages_example() -> None:
+    example = answered("/v1/messages")
+    question = {name: it for name, it in body(example).items() if name != "stream"}
+    async with (
+        proxy("replay", ROOT, pace=Instant()) as replaying,
+        anthropic_client(replaying.url) as client,
+        client.messages.stream(**question) as stream,
+    ):
+        message = await stream.get_final_message()
+
+    [block] = message.content
+    deltas = [json.loads(it) for it in re.findall(rb"data: (.*_delta.*)", example.body)]
+    assert block.type == "text"
+    assert block.text == "".join(it["delta"].get("text", "") for it in deltas)
+    assert f'"stop_reason":"{message.stop_reason}"' in example.body.decode()

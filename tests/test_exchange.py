@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from llm_proxy.exchange import Headers, Outcome, Request, header
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("x-a", "1"), ("X-A", "1"), ("x-b", ""), ("x-c", None)],
+    ids=["first of two", "in another case", "empty", "absent"],
+)
+def test_a_header_is_found_whatever_its_case(name: str, value: str | None) -> None:
+    headers: Headers = (("X-a", "1"), ("x-A", "2"), ("X-B", ""))
+    assert header(headers, name) == value
+
+
+@pytest.mark.parametrize(
+    ("query", "target"), [("", "/v1/models"), ("key=a&b", "/v1/models?key=a&b")]
+)
+def test_the_target_of_a_request_is_what_stood_in_its_request_line(query: str, target: str) -> None:
+    assert Request("GET", "/v1/models", query, (), b"").target == target
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (Outcome(complete=True, proven=True, reason="[DONE]"), "complete"),
+        (
+            Outcome(complete=True, proven=False, reason="delimited by close"),
+            "complete, unproven: delimited by close",
+        ),
+        (
+            Outcome(complete=False, proven=True, reason="the client left"),
+            "partial: the client left",
+        ),
+    ],
+    ids=["complete", "unproven", "partial"],
+)
+def test_an_outcome_says_what_it_is_in_a_few_words(outcome: Outcome, words: str) -> None:
+    assert str(outcome) == words

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy import framing
+from llm_proxy.framing import CODECS, MESSAGE_LIMIT, Codec, by_content_type
+from llm_proxy.framing.sse import SseEvent, read_event
+from tapes import cut, cuts
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A stream, as the messages that it must be cut into."""
+
+    codec: str
+    ended: tuple[bytes, ...]
+    """Messages that nothing can change any more."""
+    tail: bytes = b""
+    """What stands after them."""
+
+    @property
+    def stream(self) -> bytes:
+        """The bytes that arrive."""
+        return b"".join(self.ended) + self.tail
+
+    @property
+    def messages(self) -> list[bytes]:
+        """What comes out when nothing follows."""
+        return [*self.ended, *([self.tail] if self.tail else [])]
+
+
+def sse(*ended: bytes, tail: bytes = b"") -> Case:
+    return Case("sse", ended, tail)
+
+
+def ndjson(*ended: bytes, tail: bytes = b"") -> Case:
+    return Case("ndjson", ended, tail)
+
+
+CASES = {
+    "sse: LF": sse(b"data: 1\n\n", b"data: 2\n\n"),
+    "sse: CRLF": sse(b"data: 1\r\n\r\n", b"data: 2\r\n\r\n"),
+    "sse: CR": sse(b"data: 1\r\r", tail=b"data: 2\r"),
+    "sse: LF after CRLF": sse(b"data: 1\r\n\n", b"data: 2\n\r\n"),
+    "sse: LF CR is two line ends": sse(b"data: 1\n\r", b"data: 2\n\n"),
+    "sse: CR CRLF is two line ends": sse(b"data: 1\r\r\n", b"data: 2\n\n"),
+    "sse: comments before the first event": sse(
+        b": OPENROUTER PROCESSING\n\n", b": \n\n", b":408: 408 Request Timeout\n\n", b"data: 1\n\n"
+    ),
+    "sse: comment inside an event": sse(b": hi\ndata: 1\n\n"),
+    "sse: blank lines at the beginning": sse(b"\n\n\n\ndata: 1\n\n"),
+    "sse: blank CRLF lines at the beginning": sse(b"\r\n\r\ndata: 1\r\n\r\n"),
+    "sse: three line ends between events": sse(b"data: 1\n\n", b"\ndata: 2\n\n"),
+    "sse: blank lines at the end": sse(b"data: 1\n\n", tail=b"\n\n"),
+    "sse: blank lines alone": sse(tail=b"\n\n\n"),
+    "sse: event, id, several data": sse(b"event: output\nid: 1\ndata: a\ndata: \ndata: b\n\n"),
+    "sse: data before event": sse(b'data: {"a":1}\nevent: x\n\n'),
+    "sse: padding before the brace": sse(b'event: e\ndata: {"text":""}           }\n\n'),
+    "sse: U+2028 and U+0085 in JSON": sse('data: {"t":"a\u2028b\u2029\x85c\x0b\x0c"}\n\n'.encode()),
+    "sse: byte order mark": sse(b"\xef\xbb\xbfdata: 1\n\n", b"data: 2\n\n"),
+    "sse: not UTF-8": sse(b"data: \xff\xfe\xc3\n\n"),
+    "sse: NUL": sse(b"data: \0\n\n"),
+    "sse: no terminator": sse(b"data: 1\n\n", tail=b"data: [DO"),
+    "sse: terminator without a blank line": sse(b"data: 1\n\n", tail=b"data: [DONE]\n"),
+    "sse: an error that is no event": sse(b"data: 1\n\n", tail=b'error: {"detail":"no"}'),
+    "sse: pretty JSON in place of a stream": sse(
+        tail=b'{\n  "error": {\n    "code": 404\n  }\n}\n'
+    ),
+    "sse: nothing": sse(),
+    "ndjson: lines": ndjson(b'{"a":1}\n', b'{"done":true}\n'),
+    "ndjson: CRLF": ndjson(b'{"a":1}\r\n', b'{"b":1}\r\n'),
+    "ndjson: blank lines": ndjson(b"\n", b'{"a":1}\n', b"\n"),
+    "ndjson: CR and U+2028 do not end a line": ndjson('{"a":"\r\u2028\x85"}\n'.encode()),
+    "ndjson: no last line end": ndjson(b'{"a":1}\n', tail=b'{"done":true}'),
+    "ndjson: nothing": ndjson(),
+    "whole: a document": Case("whole", (), b'{"a":1}\n\n{"b":2}\n'),
+    "whole: any bytes": Case("whole", (), bytes(range(256))),
+    "whole: nothing": Case("whole", ()),
+}
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+each_codec = pytest.mark.parametrize("name", CODECS)
+
+nasty_streams = st.lists(
+    st.sampled_from(
+        [b"\n", b"\r", b"\r\n", b"data: 1", b":", b"x", "\u2028".encode(), b"\xef\xbb\xbf", b"\0"]
+    ),
+    max_size=20,
+).map(b"".join)
+
+
+def fed(cutter: Codec, pieces: list[bytes]) -> list[bytes]:
+    return [it for piece in pieces for it in cutter.feed(piece)] + cutter.close()
+
+
+@each_case
+def test_a_stream_is_cut_into_its_messages(case: Case) -> None:
+    assert framing.messages(case.codec, case.stream) == case.messages
+
+
+@each_case
+def test_a_stream_that_comes_byte_by_byte_is_cut_at_the_same_places(case: Case) -> None:
+    single = [bytes([it]) for it in case.stream]
+    assert fed(framing.codec(case.codec), single) == case.messages
+
+
+@each_case
+def test_a_stream_in_two_reads_is_cut_at_the_same_places(case: Case) -> None:
+    for at in range(len(case.stream) + 1):
+        assert fed(framing.codec(case.codec), cut(case.stream, [at])) == case.messages
+
+
+@each_case
+def test_what_follows_changes_no_message_that_has_ended(case: Case) -> None:
+    assert framing.messages(case.codec, case.stream + b"more") == [*case.ended, case.tail + b"more"]
+
+
+@each_case
+def test_a_message_is_given_as_soon_as_nothing_can_change_it(case: Case) -> None:
+    assert framing.codec(case.codec).feed(case.stream) == list(case.ended)
+
+
+@each_case
+def test_a_codec_begins_anew_after_its_end(case: Case) -> None:
+    cutter = framing.codec(case.codec)
+    first = fed(cutter, [case.stream])
+    assert fed(cutter, [case.stream]) == first
+
+
+def plainly_cut(name: str, stream: bytes) -> list[bytes]:
+    """Messages by the words of the standard, with no thought of reads, limits or speed."""
+    if name == "whole":
+        return [stream]
+    if name == "ndjson":
+        return re.findall(rb"[^\n]*\n|[^\n]+", stream)
+    messages = [b""]
+    content = False
+    for line in re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", stream):
+        messages[-1] += line
+        if line.strip(b"\r\n"):
+            content = True
+        elif content:
+            messages.append(b"")
+            content = False
+    return messages
+
+
+@each_codec
+@given(stream=nasty_streams, limit=st.integers(1, 12), chosen=st.data())
+def test_any_split_under_any_limit_gives_the_same_messages(
+    name: str, stream: bytes, limit: int, chosen: st.DataObject
+) -> None:
+    expected = [
+        message[at : at + limit]
+        for message in plainly_cut(name, stream)
+        for at in range(0, len(message), limit)
+    ]
+    assert fed(CODECS[name](limit), chosen.draw(cuts(stream))) == expected
+
+
+@each_codec
+@given(stream=nasty_streams | st.binary(max_size=60), limit=st.integers(1, 12))
+def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limit: int) -> None:
+    cutter = CODECS[name](limit)
+    held = 0
+    for byte in stream:
+        held += 1 - sum(map(len, cutter.feed(bytes([byte]))))
+        assert 0 <= held <= limit
+
+
+@pytest.mark.timeout(30)
+@each_codec
+@pytest.mark.parametrize(
+    ("unit", "size", "read"),
+    [
+        (b"x", 10_000_000, 1024),
+        (b"x", 200_000, 1),
+        (b"\r", 200_000, 1),
+        (b"\n", 200_000, 1),
+        (b'data: {"a":1}\n\n', 10_000_000, 10_000_000),
+        (b'data: {"a":1}\n', 10_000_000, 4096),
+    ],
+    ids=["one line", "bytes", "CRs", "LFs", "events at once", "lines in one event"],
+)
+def test_time_is_linear(name: str, unit: bytes, size: int, read: int) -> None:
+    stream = unit * (size // len(unit))
+    cutter = framing.codec(name)
+    given_out = 0
+    for at in range(0, len(stream), read):  # a codec that looks twice would take minutes
+        for message in cutter.feed(stream[at : at + read]):
+            given_out += len(message)
+            assert len(message) <= MESSAGE_LIMIT
+    assert given_out + sum(map(len, cutter.close())) == len(stream)
+
+
+def test_a_codec_of_another_name_is_unknown() -> None:
+    with pytest.raises(KeyError):
+        framing.codec("eventstream")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "name"),
+    [
+        ("text/event-stream", "sse"),
+        ("text/event-stream; charset=utf-8", "sse"),
+        ("Text/Event-Stream;charset=UTF-8", "sse"),
+        ("application/x-ndjson", "ndjson"),
+        ("application/stream+json", "ndjson"),
+        ("application/jsonl", "ndjson"),
+        ("application/json; charset=UTF-8", "whole"),
+        ("application/vnd.amazon.eventstream", "whole"),
+        ("", "whole"),
+        (None, "whole"),
+    ],
+)
+def test_the_content_type_chooses_the_codec(content_type: str | None, name: str) -> None:
+    assert by_content_type(content_type) == name
+
+
+@pytest.mark.parametrize(
+    ("message", "event"),
+    [
+        (b'data: {"a":1}\n\n', SseEvent("", b'{"a":1}')),
+        (b'data:{"a":1}\n\n', SseEvent("", b'{"a":1}')),
+        (b"data:  a\r\n\r\n", SseEvent("", b" a")),
+        (b"event: ping\ndata: 1\n\n", SseEvent("ping", b"1")),
+        (b"data: 1\revent: ping\r\r", SseEvent("ping", b"1")),
+        (b"data: :\ndata: \ndata\ndata: Why\n\n", SseEvent("", b":\n\n\nWhy")),
+        (b"\n\n\xef\xbb\xbf", SseEvent("", None)),
+        (b"\xef\xbb\xbfdata: 1\n\n", SseEvent("", b"1")),
+        (b": OPENROUTER PROCESSING\n\n", SseEvent("", None)),
+        (b":data: 1\n\n", SseEvent("", None)),
+        (b"id: 7\nretry: 100\n\n", SseEvent("", None)),
+        (b"event: \xff\n\n", SseEvent("\ufffd", None)),
+        (b" data: 1\n\n", SseEvent("", None)),
+        (b"data: a:b\n\n", SseEvent("", b"a:b")),
+        ('data: "\u2028"'.encode(), SseEvent("", '"\u2028"'.encode())),
+        (b"", SseEvent("", None)),
+    ],
+)
+def test_an_event_is_read_as_a_browser_would(message: bytes, event: SseEvent) -> None:
+    assert read_event(message) == event

@@ -1,0 +1,88 @@
+"""What importing a module does: it works alone, warns of nothing, brings no more than it must."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import house_rules
+import llm_proxy
+
+PACKAGE: Final = Path(llm_proxy.__file__).parent
+SERVING: Final = frozenset(("aiohttp", "asyncio", "multidict", "rich", "ssl", "yarl"))
+"""What only commands that serve, or that draw, may load."""
+
+
+def fresh(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A fresh interpreter, for which every warning is an error."""
+    return subprocess.run(
+        (sys.executable, "-W", "error", *arguments),
+        env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+IMPORT_EACH: Final = """
+import os, sys
+for name in sys.argv[1:]:
+    child = os.fork()  # as fresh as a new interpreter, and a hundred times as quick
+    if child == 0:
+        __import__(name)
+        os._exit(0)
+    if os.waitpid(child, 0)[1] != 0:
+        print(name)
+        break
+"""
+
+
+def test_every_module_can_be_imported_alone() -> None:
+    modules = [source.module for source in house_rules.package(PACKAGE)]
+    result = fresh("-c", IMPORT_EACH, *modules)
+
+    assert not result.stdout, f"cannot be imported alone: {result.stdout}{result.stderr}"
+    assert result.returncode == 0
+
+
+def test_a_module_that_warns_or_fails_is_named(tmp_path: Path) -> None:
+    (tmp_path / "warns.py").write_text("import warnings; warnings.warn('old', DeprecationWarning)")
+
+    result = fresh(
+        "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})" + IMPORT_EACH, "warns"
+    )
+
+    assert result.stdout == "warns\n"
+    assert "DeprecationWarning: old" in result.stderr
+
+
+def loaded(*arguments: str) -> set[str]:
+    """The top-level modules that a command loads, ours with their parts."""
+    lines = fresh("-X", "importtime", *arguments).stderr.splitlines()
+    modules = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time")}
+    return modules | {module.partition(".")[0] for module in modules}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-c", "import llm_proxy.cli"),
+        ("-m", "llm_proxy", "--help"),
+        ("-m", "llm_proxy", "--version"),
+    ],
+    ids=["import", "--help", "--version"],
+)
+def test_the_command_line_starts_without_what_serves(arguments: tuple[str, ...]) -> None:
+    modules = loaded(*arguments)
+
+    assert "llm_proxy.cli" in modules
+    assert not modules & SERVING
+
+
+def test_a_module_that_is_loaded_is_seen() -> None:
+    assert {"asyncio", "ssl"} <= loaded("-c", "import asyncio.sslproto")

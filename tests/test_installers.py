@@ -1,0 +1,188 @@
+"""Which installer a machine offers, and what it is told of pip's configuration."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkout import ROOT
+
+
+@pytest.fixture(scope="module")
+def installers() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "scripts")
+        yield importlib.import_module("installers")
+
+
+class Machine:
+    """Answers what a machine's programs would, and notes what it was made to run."""
+
+    def __init__(self, installers: Any, tools: Path) -> None:
+        self.tools = tools
+        self.uv = tools / "uv" / "bin" / "uv"
+        self.has: set[str] = set()
+        self.settings = ""
+        self.ran: list[str] = []
+        self.said: list[str] = []
+        self._installers = installers
+
+    def ask(self, *command: str | Path) -> str | None:
+        words = " ".join(map(str, command))
+        if words.endswith("config list"):
+            return self.settings
+        needs = {"-m pip": "pip", "-m venv": "ensurepip", str(self.uv): "kept uv", "/path/uv": "uv"}
+        return "" if any(part in words and one in self.has for part, one in needs.items()) else None
+
+    def run(self, *command: str | Path) -> None:
+        self.ran.append(" ".join(map(str, command)))
+        if "index" not in self.has:
+            raise self._installers.CommandFailed("no such package")
+        self.has.add("kept uv")
+
+    def usable(self) -> list[str]:
+        return [
+            " ".join(map(str, (*installer.before, *installer.after))).replace(str(self.tools), "…")
+            for installer in self._installers.usable(self, self.said.append)
+        ]
+
+
+@pytest.fixture
+def machine(installers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    path = tmp_path / "path"
+    path.mkdir()
+    (path / "uv").touch(0o755)
+    monkeypatch.setenv("PATH", str(path))
+    return Machine(installers, tmp_path)
+
+
+_UV = "pip install --python"
+_PIP = "-m pip --python install --progress-bar=off"
+
+
+@pytest.mark.parametrize(
+    ("has", "offers"),
+    [
+        ("pip, index", [f"…/uv/bin/uv {_UV}", f"python {_PIP}"]),
+        ("pip", [f"python {_PIP}"]),
+        ("pip, uv", [f"…/path/uv {_UV}", f"python {_PIP}"]),
+        ("pip, uv, kept uv", [f"…/uv/bin/uv {_UV}", f"python {_PIP}"]),
+        ("uv", [f"…/path/uv {_UV}"]),
+        ("uv, ensurepip", [f"…/path/uv {_UV}", f"…/pip/bin/python {_PIP}"]),
+        ("ensurepip, index", [f"…/uv/bin/uv {_UV}", f"…/pip/bin/python {_PIP}"]),
+    ],
+)
+def test_uv_goes_before_pip_wherever_it_can_be_had(
+    installers: Any, machine: Machine, has: str, offers: list[str]
+) -> None:
+    machine.has = set(has.split(", "))
+    base = str(installers.base_python())
+
+    assert [offer.replace(base, "python") for offer in machine.usable()] == offers
+
+
+def test_uv_is_fetched_as_a_wheel_into_the_checkout(machine: Machine) -> None:
+    machine.has = {"pip", "index"}
+
+    machine.usable()
+
+    (fetched,) = machine.ran
+    assert "--only-binary=:all:" in fetched
+    assert f"--target {machine.tools}/uv uv" in fetched
+
+
+def test_a_machine_with_neither_is_told_what_to_install(installers: Any, machine: Machine) -> None:
+    with pytest.raises(installers.SetupError, match="apt install python3-pip"):
+        machine.usable()
+
+
+@pytest.mark.parametrize("setting", ["global.no-index='true'", ":env:.constraint='pins.txt'"])
+def test_a_setting_that_only_pip_obeys_keeps_uv_out(machine: Machine, setting: str) -> None:
+    machine.has = {"pip", "uv", "index"}
+    machine.settings = setting
+
+    (only,) = machine.usable()
+
+    assert only.endswith(_PIP)
+    assert machine.said
+    assert setting.partition("=")[0].rpartition(".")[2] in machine.said[0]
+
+
+@pytest.mark.parametrize(
+    ("listing", "settings"),
+    [
+        ("global.index-url='a'\n:env:.index-url='b'\n", {"index-url": "b"}),
+        (
+            ":env:.index-url='b'\nglobal.index-url='a'\ninstall.pre='1'",
+            {"index-url": "b", "pre": "1"},
+        ),
+        ("global.find-links='one\\ntwo'", {"find-links": "one\ntwo"}),
+        ("global.no-index='false'\nglobal.pre='0'", {}),
+        ("freeze.timeout='3'\nnot a setting\n", {}),
+    ],
+    ids=["environment last", "whatever the order", "several values", "off", "not of an install"],
+)
+def test_pip_settings_are_those_that_pip_would_take(
+    installers: Any, listing: str, settings: dict[str, str]
+) -> None:
+    assert installers.pip_settings(listing) == settings
+
+
+def test_uv_is_told_where_pip_looks(installers: Any) -> None:
+    settings = {"index-url": "a", "extra-index-url": "b\nc", "find-links": "d e", "cert": "f"}
+
+    assert installers.uv_environment({**settings, "timeout": "9"}) == {
+        "UV_DEFAULT_INDEX": "a",
+        "UV_INDEX": "b c",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_FIND_LINKS": "d,e",
+        "SSL_CERT_FILE": "f",
+    }
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("ERROR: none of a\nERROR: no a\nerror: subprocess-exited\nnote: see above", "no a"),
+        ("error: failed\n  cause: no route\n  cause: no name\n", "no name"),
+        ("  No solution found\n  ╰─▶ there is no a\n", "there is no a"),
+        ("Looking\nerror: bad\n", "bad"),
+        ("Killed\n\n", "Killed"),
+        ("", ""),
+    ],
+    ids=["pip", "uv, causes", "uv, resolution", "error", "other", "silent"],
+)
+def test_the_reason_is_the_line_that_says_why(installers: Any, output: str, reason: str) -> None:
+    assert installers.reason(output) == reason
+
+
+def test_a_program_is_run_without_what_would_lead_it_elsewhere(
+    installers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PYTHONPATH", "PIP_TARGET", "UV_INDEX", "TMPDIR"):
+        monkeypatch.setenv(name, "of the user")
+    workshop = installers.Workshop(tmp_path, tmp_path, 0)
+    workshop.open()
+
+    workshop.run("env", UV_INDEX="of pip", UV_DEFAULT_INDEX="of pip")
+
+    told = dict(line.split("=", 1) for line in workshop.log.read_text().splitlines())
+    assert not told.keys() & {"PYTHONPATH", "PIP_TARGET"}
+    assert (told["UV_INDEX"], told["UV_DEFAULT_INDEX"]) == ("of the user", "of pip")
+    assert [Path(told[name]).parent for name in ("TMPDIR", "UV_CACHE_DIR")] == [tmp_path] * 2
+
+
+def test_a_program_that_fails_is_quoted_and_its_output_kept(
+    installers: Any, tmp_path: Path
+) -> None:
+    workshop = installers.Workshop(tmp_path, tmp_path, 0)
+    workshop.open()
+
+    with pytest.raises(installers.CommandFailed, match=r"^no disk$"):
+        workshop.run("sh", "-c", "echo working; echo ERROR: no disk; exit 3")
+
+    assert workshop.log.read_text() == "working\nERROR: no disk\n"

@@ -1,0 +1,60 @@
+"""What a cassette that reads well may still have wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from llm_proxy import matching
+from llm_proxy.cassette import Meta, StoredRequest, read_cassette
+from llm_proxy.integrity import Place, complaints
+from llm_proxy.matching import KEY_RULES
+from tapes import META, REQUEST, written
+
+KEY = matching.key("openai", REQUEST)
+RIGHT = replace(META, key=KEY, key_rules=KEY_RULES)
+NOWHERE = Place(key16=None, session=None)
+
+
+def said(meta: Meta = RIGHT, request: StoredRequest = REQUEST, place: Place = NOWHERE) -> list[str]:
+    content = written(meta=meta, request=request)
+    return list(complaints(read_cassette("a.jsonl", content), place))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [NOWHERE, Place(KEY[:16], "default"), Place(None, "default")],
+    ids=["a file alone", "in its library", "under another name"],
+)
+def test_a_cassette_in_its_place_has_nothing_wrong(place: Place) -> None:
+    assert said(place=place) == []
+
+
+@pytest.mark.parametrize(
+    ("meta", "request_", "place", "words"),
+    [
+        (replace(RIGHT, dialect="telex"), REQUEST, NOWHERE, "dialect 'telex' is not one"),
+        (RIGHT, REQUEST, Place("0" * 16, None), f"rename the file to {KEY[:16]}-<take>.jsonl"),
+        (RIGHT, replace(REQUEST, path="/v1/other"), NOWHERE, "edited by hand"),
+        (replace(RIGHT, provider="groq"), REQUEST, NOWHERE, "edited by hand"),
+        (replace(RIGHT, key_rules=KEY_RULES + 1), REQUEST, NOWHERE, "upgrade llm-proxy"),
+        (RIGHT, REQUEST, Place(None, "alice"), "move it below the library's own folder"),
+        (replace(RIGHT, session="bob"), REQUEST, Place(None, "alice"), "move it below @bob/"),
+    ],
+    ids=["dialect", "name", "request", "provider", "rules", "session", "other session"],
+)
+def test_each_thing_that_is_wrong_is_said_once(
+    meta: Meta, request_: StoredRequest, place: Place, words: str
+) -> None:
+    [complaint] = said(meta, request_, place)
+    assert words in complaint
+
+
+def test_a_key_of_older_rules_is_not_recomputed() -> None:
+    assert said(replace(RIGHT, key="f" * 64, key_rules=0)) == []
+
+
+def test_everything_that_is_wrong_is_said() -> None:
+    meta = replace(RIGHT, dialect="telex", session="bob")
+    assert len(said(meta, replace(REQUEST, body=b"{}"), Place("0" * 16, "alice"))) == 4

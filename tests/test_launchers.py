@@ -1,0 +1,268 @@
+"""`scripts/demo` and `scripts/test` as a user starts them, over a toy project."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checkout import ROOT, Scratch, scratch
+
+LAUNCHERS = ("demo", "test")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Scratch:
+    return scratch(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
+    """A checkout whose environment stands; tests only run things in it."""
+    checkout = scratch(tmp_path_factory.mktemp("ready"))
+    checkout.run("test", "--version")
+    return checkout
+
+
+@pytest.fixture
+def gate(checkout: Scratch) -> Path:
+    """Holds every installer of the checkout at its start until somebody writes here."""
+    os.mkfifo(checkout.root / "started")
+    os.mkfifo(checkout.root / "gate")
+    return checkout.root / "gate"
+
+
+def installer_at_work(checkout: Scratch) -> int:
+    """Wait until the installer has started; its process id."""
+    return int((checkout.root / "started").read_text())
+
+
+def open_for_good(checkout: Scratch, gate: Path) -> None:
+    """Let the installer that waits go on, and no later one wait."""
+    with gate.open("w"):
+        (checkout.root / "started").unlink()
+
+
+def test_the_demo_is_the_programs_own(checkout: Scratch) -> None:
+    code, out, err = checkout.run("demo", "--pace", "4x")
+
+    assert (code, out) == (0, "llm-proxy demo --pace 4x\n")
+    assert checkout.calls() == ["--editable ."]
+    assert all(line.startswith("scripts/demo: ") for line in err.splitlines())
+
+
+def test_a_second_run_says_nothing_and_installs_nothing(checkout: Scratch) -> None:
+    checkout.run("demo")
+
+    assert checkout.run("demo") == (0, "llm-proxy demo\n", "")
+    assert len(checkout.calls()) == 1
+
+
+def test_the_exit_code_of_the_demo_is_kept(checkout: Scratch) -> None:
+    (checkout.root / "llm-proxy-fails").touch()
+
+    assert checkout.run("demo")[0] == 1
+
+
+def test_a_program_that_is_not_there_is_one_sentence(checkout: Scratch) -> None:
+    (checkout.root / "no-llm-proxy").touch()
+    checkout.run("demo")
+
+    code, out, err = checkout.run("demo")
+
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"cannot run {checkout.root}/.venv/bin/llm-proxy" in err
+
+
+def test_all_steps_run_though_some_fail(checkout: Scratch) -> None:
+    for program in ("ruff", "pytest"):
+        (checkout.root / f"{program}-fails").touch()
+
+    code, out, _ = checkout.run("test")
+
+    assert code == 1
+    for command in ("ruff check", "ruff format --check", "mypy", "pytest -n 2"):
+        assert f"\n{command}" in out
+    *_, lint, layout, types, tests = out.splitlines()
+    assert [line.split()[:2] for line in (lint, layout, types, tests)] == [
+        ["lint", "FAILED"],
+        ["format", "FAILED"],
+        ["types", "ok"],
+        ["tests", "FAILED"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "programs"),
+    [
+        (("--lint",), ["ruff check", "ruff format --check"]),
+        (("--types",), ["mypy"]),
+        (("--lint", "--types"), ["ruff check", "ruff format --check", "mypy"]),
+        (("tests/test_x.py", "-k", "y"), ["pytest tests/test_x.py -k y"]),
+        (("--lint", "-x"), ["pytest --lint -x"]),
+    ],
+)
+def test_arguments_choose_steps_or_go_to_pytest(
+    ready: Scratch, arguments: tuple[str, ...], programs: list[str]
+) -> None:
+    code, out, _ = ready.run("test", *arguments)
+
+    ran = [line for line in out.splitlines() if line.startswith(("ruff", "mypy", "pytest"))]
+    assert (code, ran) == (0, programs)
+    assert ready.calls() == ["--editable .[dev]"]
+
+
+def test_help_teaches_and_makes_no_environment(checkout: Scratch) -> None:
+    code, out, _ = checkout.run("test", "--help")
+
+    assert code == 0
+    for word in ("--lint", "--types", "-k takes", "LLM_PROXY_CORPUS", "LLM_PROXY_LIVE_MODEL"):
+        assert word in out
+    assert not (checkout.root / ".venv").exists()
+
+
+def test_packages_that_are_not_to_be_had_are_one_sentence_and_exit_2(checkout: Scratch) -> None:
+    (checkout.root / "uv-fails").touch()
+    (checkout.root / "toy_backend.py").unlink()
+
+    code, out, err = checkout.run("demo")
+
+    assert (code, out) == (2, "")
+    assert "scripts/demo: uv says: the index is down" in err
+    assert "run this again" in err.splitlines()[-1]
+
+
+def test_two_launchers_at_once_make_one_environment(checkout: Scratch, gate: Path) -> None:
+    with checkout.start("demo") as first:
+        installer_at_work(checkout)
+        with checkout.start("demo") as second:
+            assert second.stderr is not None
+            waits = second.stderr.readline()
+            open_for_good(checkout, gate)
+            outputs = [first.communicate(timeout=60)[0], second.communicate(timeout=60)[0]]
+
+    assert "waiting for another launcher" in waits
+    assert outputs == ["llm-proxy demo\n"] * 2
+    assert checkout.calls() == ["--editable ."]
+
+
+def test_a_killed_launcher_leaves_the_lock_to_its_installer(checkout: Scratch, gate: Path) -> None:
+    with checkout.start("demo") as first:
+        installer_at_work(checkout)
+        first.kill()
+        first.communicate(timeout=60)
+    with checkout.start("demo") as second:
+        assert second.stderr is not None
+        waits = second.stderr.readline()
+        open_for_good(checkout, gate)
+        out, err = second.communicate(timeout=60)
+
+    assert "waiting for another launcher" in waits
+    assert "making .venv" in err
+    assert (second.returncode, out) == (0, "llm-proxy demo\n")
+    assert checkout.calls() == ["--editable ."] * 2
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "terminated"]
+)
+@pytest.mark.usefixtures("gate")
+def test_a_stopped_launcher_takes_its_installer_along(
+    checkout: Scratch, number: signal.Signals, code: int
+) -> None:
+    with checkout.start("demo") as launcher:
+        installer = installer_at_work(checkout)
+        launcher.send_signal(number)
+        launcher.communicate(timeout=60)
+
+    assert launcher.returncode == code
+    with pytest.raises(ProcessLookupError):
+        os.kill(installer, 0)
+    (checkout.root / "started").unlink()
+    assert checkout.run("demo")[:2] == (0, "llm-proxy demo\n")
+    assert checkout.calls() == ["--editable ."] * 2
+
+
+def test_the_real_pip_alone_makes_an_environment_that_works(checkout: Scratch) -> None:
+    (checkout.path / "uv").unlink()
+    checkout.environ["PIP_NO_INDEX"] = "1"
+    project = checkout.root / "pyproject.toml"
+    project.write_text(project.read_text().replace('"toy-base"', ""))
+
+    code, out, err = checkout.run("demo", "--quick")
+
+    if "has no pip" in err:
+        pytest.skip("this machine has no pip")
+    assert (code, out) == (0, "toy demo --quick\n")
+    assert "making .venv with pip" in err
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_an_older_python_is_one_sentence_and_exit_2(name: str) -> None:
+    script = ROOT / "scripts" / name
+    older = f"import runpy, sys; sys.version_info = (3, 10, 4); runpy.run_path({str(script)!r}, "
+    result = subprocess.run(
+        (sys.executable, "-c", older + "run_name='__main__')"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert f"scripts/{name} needs Python 3.11 or newer" in result.stderr
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_an_older_python_can_read_the_launcher(name: str) -> None:
+    source = (ROOT / "scripts" / name).read_text()
+
+    tree = ast.parse(source, feature_version=(3, 4))
+
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+
+
+@pytest.mark.parametrize("name", [*LAUNCHERS, "bootstrap.py", "checks.py", "installers.py"])
+def test_the_set_up_needs_the_standard_library_alone(name: str) -> None:
+    tree = ast.parse((ROOT / "scripts" / name).read_text())
+    imported = {
+        (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+
+    tops = {module.partition(".")[0] for module in imported}
+    assert tops - sys.stdlib_module_names <= {"bootstrap", "checks", "installers"}
+
+
+@pytest.mark.parametrize("path", ["scripts/demo", "scripts/test", ".ci/run"])
+def test_a_launcher_can_be_executed(path: str) -> None:
+    script = ROOT / path
+
+    assert os.access(script, os.X_OK)
+    assert script.read_text().startswith("#!/usr/bin/env ")
+
+
+def test_ci_runs_what_a_developer_runs(checkout: Scratch) -> None:
+    (checkout.root / ".ci").mkdir()
+    script = checkout.root / ".ci" / "run"
+    script.write_bytes((ROOT / ".ci/run").read_bytes())
+    launcher = Path(checkout.path / "python3")
+    launcher.symlink_to(sys.executable)
+
+    result = subprocess.run(
+        ("/usr/bin/env", "bash", script),
+        cwd="/",
+        env={"PATH": f"{checkout.path}{os.pathsep}{os.defpath}", "CI": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.returncode == 0
+    assert "pytest -n 2" in result.stdout

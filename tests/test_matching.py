@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy import matching
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.matching import Difference, differences, key, leaves, nearness
+
+CHAT: dict[str, Any] = {
+    "model": "gpt-5",
+    "stream": True,
+    "temperature": 1,
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hi"},
+    ],
+}
+
+
+def posted(body: bytes, content_type: str = "application/json") -> StoredRequest:
+    return StoredRequest("POST", "/v1/x", "", (("content-type", content_type),), body)
+
+
+def chat(**changes: Any) -> StoredRequest:
+    return posted(json.dumps(CHAT | changes).encode())
+
+
+def key_of(request: StoredRequest) -> str:
+    return key("openai", request)
+
+
+def test_a_key_is_stable() -> None:
+    assert key_of(posted(b'{"b":[1.0],"a":"\xc3\xa4"}')) == (
+        "e422181ca7088986c7c808c463482e8ab97b27bde6e0cd72d08f41aca58fb40f"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"a":1,"b":2}', b'{"b":2,"a":1}'),
+        (b'{"a":{"c":1,"b":2}}', b'{"a":{"b":2,"c":1}}'),
+        (b'{"a":1}', b' {\n  "a" : 1\n}\n'),
+        (b'{"a":1}', b'{"a":1.0}'),
+        (b'{"a":100}', b'{"a":1e2}'),
+        (b'{"a":0}', b'{"a":-0.0}'),
+        (b'{"a":0.5}', b'{"a":5E-1}'),
+        (b'{"a":0.1}', b'{"a":0.1000000000000000055}'),
+        (b'{"a":"\\u00e4\\/"}', '{"a":"ä/"}'.encode()),
+        (b'{"a":"\\ud83d\\ude00"}', '{"a":"😀"}'.encode()),
+    ],
+    ids=[
+        "order of fields", "order further in", "spaces", "1.0", "1e2", "minus zero", "5E-1",
+        "digits beyond a double", "escapes", "surrogate pair",
+    ],
+)  # fmt: skip
+def test_bodies_that_mean_the_same_have_one_key(one: bytes, other: bytes) -> None:
+    assert key_of(posted(one)) == key_of(posted(other))
+
+
+def spelled(value: Any, *, backwards: bool, floats: bool, indent: int | None) -> Any:
+    """A JSON value spelled as another client might."""
+
+    def twist(it: Any) -> Any:
+        match it:
+            case dict():
+                pairs = [(name, twist(item)) for name, item in it.items()]
+                return dict(reversed(pairs) if backwards else pairs)
+            case list():
+                return [twist(item) for item in it]
+            case int() if floats and not isinstance(it, bool) and abs(it) < 2**53:
+                return float(it)
+            case _:
+                return it
+
+    return json.dumps(twist(value), ensure_ascii=backwards, indent=indent).encode()
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(
+    value=json_values,
+    backwards=st.booleans(),
+    floats=st.booleans(),
+    indent=st.sampled_from([None, 0, 3]),
+)
+def test_no_spelling_of_a_document_changes_its_key(
+    value: Any, backwards: bool, floats: bool, indent: int | None
+) -> None:
+    plain = spelled(value, backwards=False, floats=False, indent=None)
+    other = spelled(value, backwards=backwards, floats=floats, indent=indent)
+    assert key_of(posted(plain)) == key_of(posted(other))
+    assert leaves("openai", posted(plain)) == leaves("openai", posted(other))
+
+
+@given(json_values, json_values)
+def test_bodies_have_one_key_exactly_when_nothing_differs(one: Any, other: Any) -> None:
+    asked, stored = (posted(json.dumps(it).encode()) for it in (one, other))
+    found = differences(leaves("openai", asked), leaves("openai", stored))
+    assert (key_of(asked) == key_of(stored)) == (found == [])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/v1/models/a%3Ab", "/v1/models/a:b"),
+        ("/v1/models/%61", "/v1/models/a"),
+        ("/v1/%c3%a4", "/v1/%C3%A4"),
+        ("/v1/a%20b", "/v1/a%20b"),
+        ("/v1/%ff", "/v1/%FF"),
+    ],
+)
+def test_paths_that_are_encoded_differently_have_one_key(one: str, other: str) -> None:
+    assert key_of(replace(chat(), path=one)) == key_of(replace(chat(), path=other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("a=1&b=2", "b=2&a=1"), ("a=%31", "a=1"), ("a=b%20c", "a=b+c"), ("a", "a="), ("&a=1&", "a=1")],
+)
+def test_queries_of_the_same_parameters_have_one_key(one: str, other: str) -> None:
+    assert key_of(replace(chat(), query=one)) == key_of(replace(chat(), query=other))
+
+
+def test_headers_are_no_part_of_the_key() -> None:
+    assert key_of(chat()) == key_of(replace(chat(), headers=(("anthropic-beta", "x"),)))
+    assert key_of(chat()) == key_of(replace(chat(), redacted=3))
+
+
+FORM = b'--%b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n--%b--\r\n'
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["multipart/form-data; boundary=%s", 'multipart/form-data; Boundary="%s"; charset=utf-8'],
+)
+def test_the_random_boundary_of_a_form_is_no_part_of_the_key(content_type: str) -> None:
+    one, other = (
+        posted(FORM % (it, it), content_type % it.decode()) for it in (b"X-0123", b"----4567")
+    )
+    assert key_of(one) == key_of(other)
+    changed = replace(one, body=one.body.replace(b"whisper", b"shout"))
+    assert key_of(changed) != key_of(one)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(chat(messages=CHAT["messages"][::-1]), id="order of messages"),
+        pytest.param(chat(messages=CHAT["messages"][1:]), id="a message less"),
+        pytest.param(chat(stream=False), id="stream false"),
+        pytest.param(chat(stream=None), id="stream null"),
+        pytest.param(posted(json.dumps({**CHAT, "stream": 1}).encode()), id="stream 1"),
+        pytest.param(
+            posted(json.dumps({k: v for k, v in CHAT.items() if k != "stream"}).encode()),
+            id="no stream",
+        ),
+        pytest.param(chat(tools=[]), id="no tools"),
+        pytest.param(chat(tools=CHAT["tools"] * 2), id="a tool twice"),
+        pytest.param(chat(model="gpt-5.1"), id="model"),
+        pytest.param(chat(model="GPT-5"), id="case of the model"),
+        pytest.param(chat(temperature=1.1), id="temperature"),
+        pytest.param(chat(temperature="1"), id="temperature in quotes"),
+        pytest.param(chat(seed=2**53), id="a field more"),
+        pytest.param(replace(chat(), path="/v1/x/"), id="slash at the end"),
+        pytest.param(replace(chat(), path="/v1/X"), id="case of the path"),
+        pytest.param(replace(chat(), path="/v1/x%3F"), id="question mark in the path"),
+        pytest.param(replace(chat(), query="api-version=1"), id="query"),
+        pytest.param(replace(chat(), method="PUT"), id="method"),
+        pytest.param(posted(b""), id="no body"),
+        pytest.param(posted(b"null"), id="null"),
+        pytest.param(posted(json.dumps(CHAT).encode() + b"x"), id="no JSON"),
+    ],
+)
+def test_what_means_something_else_has_another_key(other: StoredRequest) -> None:
+    assert key_of(other) != key_of(chat())
+    assert differences(leaves("openai", chat()), leaves("openai", other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a=1", "a=2"), ("a=1", "b=1"), ("a=1", "a=1&a=1"), ("a=1%262", "a=1&2"), ("a=+", "a=%2B"),
+        ("a=%ff", "a=%fe"), ("a=%ff", "a=%EF%BF%BD"), ("a=1", ""),
+    ],
+)  # fmt: skip
+def test_queries_that_differ_have_different_keys(one: str, other: str) -> None:
+    assert key_of(replace(chat(), query=one)) != key_of(replace(chat(), query=other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(b"1", b"1.5"), (b"9007199254740993", b"9007199254740992"), (b"1e300", b"1e301"),
+     (b"[1,2]", b"[2,1]"), (b'"a"', b'"A"'), (b"{}", b"[]"), (b"0", b"false"), (b"a", b"b")],
+)  # fmt: skip
+def test_values_that_differ_have_different_keys(one: bytes, other: bytes) -> None:
+    assert key_of(posted(one)) != key_of(posted(other))
+
+
+def test_another_provider_is_another_key() -> None:
+    assert key("openai", chat()) != key("groq", chat())
+    assert key_of(replace(chat(), method="post")) == key_of(chat())
+
+
+@pytest.mark.parametrize("depth", [99, 100, 101, 300, 2000, 100_000])
+def test_a_document_of_any_depth_has_a_key(depth: int) -> None:
+    body = b'{"a":' * depth + b"1" + b"}" * depth
+    other = body.replace(b"1", b"2")
+    assert re.fullmatch(r"[0-9a-f]{64}", key_of(posted(body)))
+    assert key_of(posted(body)) != key_of(posted(other))
+    [difference] = differences(leaves("openai", posted(body)), leaves("openai", posted(other)))
+    assert difference.asked != difference.stored
+
+
+@given(st.binary(), st.text(st.characters(max_codepoint=255)))
+def test_any_body_has_a_key(body: bytes, content_type: str) -> None:
+    assert len(key_of(posted(body, content_type))) == 64
+    assert leaves("openai", posted(body, content_type))
+
+
+def test_every_value_of_a_request_is_a_leaf() -> None:
+    body = b'{"a":{"b c":[1.0,{"d":null}],"e":[],"f":{}},"g":"x","it\'s":true}'
+    request = StoredRequest("post", "/v1/%61", "b=1&a=2", (), body)
+    assert leaves("openai", request) == {
+        "method": "POST",
+        "provider": "openai",
+        "path": "/v1/a",
+        "query": "a=2&b=1",
+        "$.a['b c'][0]": "1",
+        "$.a['b c'][1].d": "null",
+        "$.a.e": "[]",
+        "$.a.f": "{}",
+        "$.g": '"x"',
+        '$["it\'s"]': "true",
+    }
+    assert leaves("x", posted(b"a=\xff"))["body"] == "a=\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "alike"),
+    [
+        ({"a": "1"}, {"a": "1"}, 1.0),
+        ({"a": "1"}, {"a": "2"}, 0.0),
+        ({"a": "1", "b": "2"}, {"a": "1", "b": "3"}, 1 / 3),
+        ({"a": "1", "b": "2"}, {"a": "1"}, 1 / 2),
+    ],
+)
+def test_nearness_is_the_share_of_what_two_requests_share(
+    one: dict[str, str], other: dict[str, str], alike: float
+) -> None:
+    assert nearness(one, other) == alike
+    assert nearness(other, one) == alike
+
+
+def test_differences_stand_in_the_order_of_the_request() -> None:
+    asked = {"b": "1", "a": "2", "c": "3", "e": ""}
+    stored = {"d": "4", "c": "5", "b": "1", "e": ""}
+    assert differences(asked, stored) == [
+        Difference("a", "2", ""),
+        Difference("c", "3", "5"),
+        Difference("d", "", "4"),
+    ]
+
+
+def test_the_version_of_the_rules_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = key_of(chat())
+    monkeypatch.setattr(matching, "KEY_RULES", matching.KEY_RULES + 1)
+    assert key_of(chat()) != before

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy import redaction
+from llm_proxy.exchange import Headers, Read, Request
+from llm_proxy.redaction import PLACEHOLDER, REQUEST_IDS, Redactor, credentials
+from tapes import cut, cuts
+
+KEY = "sk-canary-0123456789"
+MARK = PLACEHOLDER.encode()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Authorization", "Proxy-Authorization", "x-api-key", "api-key", "X-Goog-Api-Key", "Cookie",
+        "X-Amz-Security-Token", "ocp-apim-subscription-key", "User-Agent", "Host",
+        "X-Stainless-Lang", "traceparent", "x-anything-new", "Idempotency-Key", "Referer",
+    ],
+)  # fmt: skip
+def test_a_request_header_that_is_not_known_to_be_harmless_is_not_stored(name: str) -> None:
+    assert redaction.request_headers(((name, KEY),)) == ()
+
+
+def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() -> None:
+    sent: Headers = (
+        ("Content-Type", "application/json"), ("Authorization", "Bearer x"),
+        ("Anthropic-Beta", "a"), ("anthropic-beta", "b"), ("ACCEPT", "*/*"),
+    )  # fmt: skip
+    assert redaction.request_headers(sent) == (
+        ("content-type", "application/json"), ("anthropic-beta", "a"), ("anthropic-beta", "b"),
+        ("accept", "*/*"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("Content-Type", True),
+        ("retry-after", True),
+        ("X-Should-Retry", True),
+        ("x-ratelimit-remaining-tokens", True),
+        ("Anthropic-RateLimit-Requests-Limit", True),
+        ("Set-Cookie", False),
+        ("CF-Ray", False),
+        ("x-anything-new", False),
+        ("x-goog-user-project", False),
+        ("WWW-Authenticate", False),
+        ("Location", False),
+    ],
+)
+def test_a_response_header_is_stored_when_it_is_known_to_be_harmless(
+    name: str, kept: bool
+) -> None:
+    assert redaction.response_headers(((name, "v"),)) == (((name, "v"),) if kept else ())
+
+
+@pytest.mark.parametrize("name", sorted(REQUEST_IDS))
+def test_an_id_stays_there_without_its_value(name: str) -> None:
+    assert redaction.response_headers(((name.upper(), "org-1"),)) == ((name.upper(), PLACEHOLDER),)
+
+
+@pytest.mark.parametrize(
+    ("raw", "redacted", "count"),
+    [
+        ("", "", 0),
+        ("alt=sse&key=AIza1", "alt=sse&key=[redacted]", 1),
+        ("KEY=a&api_key=b&api-key=c&apikey=d", "KEY={0}&api_key={0}&api-key={0}&apikey={0}", 4),
+        ("token=a&access_token=b&accessToken=c", "token={0}&access_token={0}&accessToken={0}", 3),
+        ("%6bey=a", "%6bey=[redacted]", 1),
+        ("X-Amz-Signature=a&X-Goog-Credential=b", "X-Amz-Signature={0}&X-Goog-Credential={0}", 2),
+        ("sig=a&code=b&client_secret=c&auth=d", "sig={0}&code={0}&client_secret={0}&auth={0}", 4),
+        ("key=a=b&key=", "key=[redacted]&key=", 1),
+        ("key&monkey=a&keys=b&api-version=2", "key&monkey=a&keys=b&api-version=2", 0),
+        ("a=%20+&&b", "a=%20+&&b", 0),
+    ],
+)
+def test_a_query_is_stored_without_its_secrets(raw: str, redacted: str, count: int) -> None:
+    assert redaction.query(raw) == (redacted.format(PLACEHOLDER), count)
+
+
+def request(*headers: tuple[str, str], query: str = "") -> Request:
+    return Request("POST", "/v1/x", query, headers, b"")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        pytest.param(request(("Authorization", f"Bearer {KEY}")), {KEY}, id="bearer"),
+        pytest.param(request(("authorization", f"bearer  {KEY} ")), {KEY}, id="lower case"),
+        pytest.param(request(("Authorization", "Basic dXNlcjpwYXNz")), {"dXNlcjpwYXNz"}, id="basic"),
+        pytest.param(request(("Proxy-Authorization", KEY)), {KEY}, id="without a scheme"),
+        pytest.param(request(("X-Api-Key", KEY)), {KEY}, id="x-api-key"),
+        pytest.param(request(("api-key", KEY)), {KEY}, id="api-key"),
+        pytest.param(request(("x-goog-api-key", KEY)), {KEY}, id="x-goog-api-key"),
+        pytest.param(request(("X-Amz-Security-Token", KEY)), {KEY}, id="AWS session"),
+        pytest.param(
+            request(("Cookie", f"a={KEY}; session=0123456789abcdef; b=1")),
+            {KEY, "0123456789abcdef"},
+            id="cookies",
+        ),
+        pytest.param(
+            request(("x-api-key", KEY), ("x-api-key", f"{KEY}2")), {KEY, f"{KEY}2"}, id="two keys"
+        ),
+        pytest.param(request(query=f"alt=sse&key={KEY}"), {KEY}, id="query"),
+        pytest.param(
+            request(query="sig=ab%2Bcd%2Fef%3D"), {"ab%2Bcd%2Fef%3D", "ab+cd/ef="}, id="encoded"
+        ),
+        pytest.param(request(("x-api-key", "1234567")), set(), id="too short for a secret"),
+        pytest.param(request(("x-api-key", "12345678")), {"12345678"}, id="just long enough"),
+        pytest.param(request(("Authorization", "Bearer ")), set(), id="nothing after the scheme"),
+        pytest.param(request(("User-Agent", KEY), query=f"q={KEY}"), set(), id="no credential"),
+        pytest.param(request(query="key"), set(), id="a parameter without a value"),
+    ],
+)
+def test_credentials_are_found_where_they_are_sent(asked: Request, found: set[str]) -> None:
+    assert credentials(asked) == {it.encode() for it in found}
+
+
+def test_credentials_are_the_bytes_that_were_sent() -> None:
+    sent = "pässwörter".encode()
+    assert credentials(request(("x-api-key", sent.decode("latin-1")))) == {sent}
+    assert credentials(request(query="key=p%C3%A4ssw%ffrter")) == {
+        b"p%C3%A4ssw%ffrter", b"p\xc3\xa4ssw\xffrter"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("secrets", "text", "redacted", "count"),
+    [
+        pytest.param([], b"abc", b"abc", 0, id="no secrets"),
+        pytest.param([b"xyz"], b"", b"", 0, id="no text"),
+        pytest.param([b"xyz"], b"a xyz b xyz", b"a %b b %b", 2, id="twice"),
+        pytest.param([b"xyz"], b"xyz", b"%b", 1, id="all of it"),
+        pytest.param([b"xyz"], b"xy xz yz", b"xy xz yz", 0, id="parts of it"),
+        pytest.param([b"xyz", b"xyzz"], b"xyzz xyz", b"%b %b", 2, id="one begins like another"),
+        pytest.param([b"yz", b"xyz"], b"xyz yz", b"%b %b", 2, id="one in another"),
+        pytest.param([b"xyx"], b"xyxyx", b"%byx", 1, id="one over itself"),
+        pytest.param([b"wxy", b"xyz"], b"wxyz", b"%bz", 1, id="one over another"),
+        pytest.param([b"x.z", b"(y"], b"xyz x.z (y", b"xyz %b %b", 2, id="no pattern"),
+        pytest.param([b"x\nz\xff"], b"\xff\nx\nz\xff", b"\xff\n%b", 1, id="any bytes"),
+    ],
+)
+def test_secrets_are_replaced(
+    secrets: list[bytes], text: bytes, redacted: bytes, count: int
+) -> None:
+    redactor = Redactor(secrets)
+    expected = redacted.replace(b"%b", MARK)
+    assert redactor.whole(text) == expected
+    assert redactor.count == count
+    assert redactor.text(text.decode("latin-1")) == expected.decode("latin-1")
+
+
+def stream(redactor: Redactor, pieces: Sequence[bytes]) -> list[Read]:
+    """What comes out for these pieces, one of which arrives every ms."""
+    out = [it for at, piece in enumerate(pieces) for it in redactor.feed(Read(float(at), piece))]
+    return out + redactor.close()
+
+
+def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> None:
+    text = b'{"key": "%b", "echo": "%b"}%b' % ((KEY.encode(),) * 3)
+    expected = text.replace(KEY.encode(), MARK)
+    for at in range(len(text) + 1):
+        assert b"".join(it.data for it in stream(Redactor([KEY.encode()]), cut(text, [at]))) == (
+            expected
+        )
+    single = [bytes([byte]) for byte in text]
+    assert b"".join(it.data for it in stream(Redactor([KEY.encode()]), single)) == expected
+
+
+def test_a_placeholder_comes_with_the_read_that_the_secret_began_in() -> None:
+    redactor = Redactor([b"secret"])
+    assert redactor.feed(Read(1.0, b"a sec")) == [Read(1.0, b"a ")]
+    assert redactor.feed(Read(2.0, b"re")) == []
+    assert redactor.feed(Read(3.0, b"t b")) == [Read(1.0, MARK), Read(3.0, b" b")]
+    assert redactor.count == 1
+
+
+def test_what_only_began_like_a_secret_is_given_back_at_its_time() -> None:
+    redactor = Redactor([b"secret"])
+    assert redactor.feed(Read(1.0, b"a sec")) == [Read(1.0, b"a ")]
+    assert redactor.feed(Read(2.0, b"ond")) == [Read(1.0, b"sec"), Read(2.0, b"ond")]
+    assert redactor.feed(Read(3.0, b"sec")) == []
+    assert redactor.close() == [Read(3.0, b"sec")]
+    assert redactor.close() == []
+    assert redactor.count == 0
+
+
+def test_without_secrets_reads_go_through() -> None:
+    redactor = Redactor([])
+    read = Read(1.0, b"abc")
+    assert redactor.feed(read) == [read]
+    assert redactor.close() == []
+
+
+def plainly_redacted(
+    secrets: Sequence[bytes], text: bytes, pieces: Sequence[bytes]
+) -> list[tuple[bytes, float]]:
+    """Every byte that comes out and every placeholder, with its time: a secret from the left."""
+    at = [float(number) for number, piece in enumerate(pieces) for _ in piece]
+    out: list[tuple[bytes, float]] = []
+    position = 0
+    while position < len(text):
+        fits = [secret for secret in secrets if text.startswith(secret, position)]
+        if fits:
+            out += [(bytes([byte]), at[position]) for byte in MARK]
+            position += max(map(len, fits))
+        else:
+            out.append((text[position : position + 1], at[position]))
+            position += 1
+    return out
+
+
+secrets_of_three_letters = st.lists(
+    st.text("xyz", min_size=1, max_size=5).map(str.encode), min_size=1, max_size=4
+)
+
+
+@given(secrets=secrets_of_three_letters, chosen=st.data())
+def test_no_secret_survives_any_split_and_no_time_is_lost(
+    secrets: list[bytes], chosen: st.DataObject
+) -> None:
+    fragments = st.sampled_from([*secrets, *(it[:-1] for it in secrets), b"x", b"y", b"-"])
+    text = b"".join(chosen.draw(st.lists(fragments, max_size=12)))
+    pieces = chosen.draw(cuts(text))
+    redactor, whole = Redactor(secrets), Redactor(secrets)
+
+    out = stream(redactor, pieces)
+
+    joined = b"".join(it.data for it in out)
+    assert not [secret for secret in secrets if secret in joined]
+    assert joined == whole.whole(text)
+    assert redactor.count == whole.count
+    with_times = [(bytes([byte]), it.at) for it in out for byte in it.data]
+    assert with_times == plainly_redacted(secrets, text, pieces)
+    assert [it.at for it in out] == sorted(it.at for it in out)
+
+
+@given(secrets=secrets_of_three_letters, text=st.text("xyz-").map(str.encode))
+def test_only_what_may_become_a_secret_is_held_back(secrets: list[bytes], text: bytes) -> None:
+    redactor = Redactor(secrets)
+    for at in range(len(text)):
+        redactor.feed(Read(float(at), text[at : at + 1]))
+        held = b"".join(it.data for it in redactor._held)
+        assert not held or any(
+            secret.startswith(held) and secret != held for secret in secrets
+        )

@@ -1,0 +1,84 @@
+"""When each message of a recording arrived, as figures and as bars."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tapes
+from llm_proxy import framing
+from llm_proxy.exchange import Read
+from llm_proxy.timeline import arrivals, bar, sparkline
+
+STREAMS = tapes.arrivals(st.binary(max_size=60).map(lambda it: it.replace(b"\x00", b"\n")))
+
+
+@pytest.mark.parametrize(
+    ("messages", "reads", "expected"),
+    [
+        ([b"ab"], [(5.0, b"ab")], [(5.0, 5.0, 1)]),
+        ([b"ab", b"cd"], [(5.0, b"abcd")], [(5.0, 5.0, 1), (5.0, 0.0, 0)]),
+        ([b"abcd"], [(5.0, b"a"), (6.0, b"bc"), (9.0, b"d")], [(9.0, 9.0, 3)]),
+        ([b"ab", b"cd"], [(5.0, b"abc"), (7.0, b"d")], [(5.0, 5.0, 1), (7.0, 2.0, 1)]),
+        ([b"ab", b"", b"c"], [(5.0, b"ab"), (6.0, b"c")], [(5.0, 5, 1), (5.0, 0, 0), (6.0, 1, 1)]),
+        ([], [], []),
+    ],
+    ids=["one", "two in a read", "over three reads", "cut by a read", "an empty one", "no body"],
+)
+def test_a_message_has_arrived_when_its_last_byte_has(
+    messages: list[bytes],
+    reads: list[tuple[float, bytes]],
+    expected: list[tuple[float, float, int]],
+) -> None:
+    found = arrivals(messages, [Read(at, data) for at, data in reads])
+    assert [(it.at, it.gap, it.reads) for it in found] == expected
+    assert [it.message for it in found] == messages
+    assert [it.number for it in found] == list(range(1, len(messages) + 1))
+
+
+@given(STREAMS, st.sampled_from(["sse", "ndjson", "whole"]))
+def test_gaps_and_reads_of_a_timeline_add_up(reads: list[Read], codec: str) -> None:
+    messages = framing.messages(codec, b"".join(read.data for read in reads))
+    found = arrivals(messages, reads)
+    assert len(found) == len(messages)
+    assert all(it.gap >= 0 for it in found)
+    if found:
+        assert found[-1].at == reads[-1].at
+        assert sum(it.gap for it in found) == pytest.approx(found[-1].at)
+        assert sum(it.reads for it in found) == len(reads)
+
+
+@pytest.mark.parametrize(
+    ("value", "drawn", "ascii_drawn"),
+    [
+        (0.0, "", ""),
+        (0.001, "▏", "#"),
+        (0.5, "██", "##"),
+        (0.5625, "██▎", "##"),
+        (1.0, "████", "####"),
+        (7.0, "████", "####"),
+    ],
+    ids=["nothing", "hardly anything", "half", "a little more", "all", "never too long"],
+)
+def test_a_bar_is_as_long_as_its_value(value: float, drawn: str, ascii_drawn: str) -> None:
+    assert bar(value, 1.0, 4) == drawn
+    assert bar(value, 1.0, 4, ascii_only=True) == ascii_drawn
+
+
+def test_a_sparkline_shows_the_bytes_where_they_came() -> None:
+    reads = [Read(0.0, b"x"), Read(50.0, b"x" * 8), Read(99.0, b"x" * 2), Read(100.0, b"x" * 2)]
+    assert sparkline(reads, 100.0, 4) == "▁ █▄"
+    assert sparkline(reads, 100.0, 4, ascii_only=True) == ". @="
+
+
+@given(STREAMS, st.integers(1, 80))
+def test_a_sparkline_is_as_wide_as_it_is_asked_to_be(reads: list[Read], width: int) -> None:
+    end = reads[-1].at if reads else 0.0
+    drawn = sparkline(reads, end, width)
+    assert len(drawn) == width
+    assert drawn.isspace() == (not reads)
+
+
+def test_a_stream_that_came_all_at_once_has_a_sparkline_too() -> None:
+    assert sparkline([Read(0.0, b"x")], 0.0, 3) == "█  "

@@ -1,0 +1,570 @@
+"""What a provider is asked, and what of its answer reaches the client and the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import re
+import socket
+import ssl
+import subprocess
+import zlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import accumulate
+from pathlib import Path
+
+import brotli
+import pytest
+
+from llm_proxy.exchange import Ending
+from llm_proxy.outcomes import outcome
+from proxying import cassettes, proxy
+from raw import Raw, ask, post
+from stub import Connection, Script, Upstream, chunked, upstream, whole
+
+STREAM = b'data: {"choices":[{"index":0,"delta":{"content":"Gr\xc3\xbc\xc3\x9fe"}}]}\n\n' * 20
+DONE = b"data: [DONE]\n\n"
+BODY = json.dumps({"model": "m", "stream": True, "messages": []}).encode()
+CHAT = post("/v1/chat/completions", BODY, "Content-Type: application/json")
+
+
+def _get(path: str, *headers: str, method: str = "GET") -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", *headers, "", ""]).encode("latin-1")
+
+
+def _lines(head: bytes, name: str) -> list[str]:
+    """The values of one header, as they stand in a head."""
+    fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return [value.strip().decode("latin-1") for key, _, value in fields if key.decode() == name]
+
+
+async def _passed_on(folder: Path, request: bytes, *scripts: Script) -> tuple[Upstream, Raw]:
+    """The upstream and the answer of one request through a recording proxy."""
+    async with upstream(*scripts) as live, proxy("record", folder, live.url) as recording:
+        return live, await ask(recording.url, request)
+
+
+# --- what the provider is asked ---------------------------------------------------------------
+
+
+async def test_no_content_coding_is_asked_for(tmp_path: Path) -> None:
+    request = _get("/v1/models", "Accept-Encoding: gzip, br, zstd")
+    live, _ = await _passed_on(tmp_path, request, whole(b"{}"))
+    assert _lines(live.requests[0][0], "Accept-Encoding") == ["identity"]
+
+
+TARGETS = [
+    "/v1/chat/completions",
+    "/v1/%7Euser/x",
+    "/v1/../x",
+    "/v1/./x//y/",
+    "/v1/a[b]?c[]=d&c[]=e",
+    "/v1/%zz?q=%zz",
+    "/v1/a%2Fb%2fc",
+    "/v1/%E6%97%A5?x=%C3%BC+%20",
+    "/v1/x?a=b?c=d&&=",
+    "/v1/models/claude:generate;v=1@2,3'(4)*!$",
+    "//double/slash",
+    "/",
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+async def test_the_target_reaches_the_provider_as_it_was_asked(tmp_path: Path, target: str) -> None:
+    live, raw = await _passed_on(tmp_path, _get(target), whole(b"{}"))
+    assert raw.status == 200
+    assert live.requests[0][0].split(b"\r\n")[0] == f"GET {target} HTTP/1.1".encode()
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "asked"),
+    [
+        ("/v1", "/v1/models", "/v1/models"),
+        ("/v1/", "/v1/models", "/v1/models"),
+        ("/v1", "/v1?x=1", "/v1?x=1"),
+        ("/v1", "/v1beta/models", "/v1/v1beta/models"),
+        ("/api/v1", "/v1/models", "/api/v1/models"),
+        ("/gateway", "/v1/models", "/gateway/v1/models"),
+        ("", "/v1/models", "/v1/models"),
+    ],
+)
+async def test_a_v1_that_base_and_path_share_is_joined_once(
+    tmp_path: Path, base: str, target: str, asked: str
+) -> None:
+    async with upstream(whole(b"{}")) as live:
+        async with proxy("record", tmp_path, live.url + base) as recording:
+            await ask(recording.url, _get(target))
+    assert live.requests[0][0].split(b" ")[1] == asked.encode()
+
+
+async def test_headers_of_the_connection_end_here_and_all_others_go_on(tmp_path: Path) -> None:
+    request = post(
+        "/v1/chat/completions",
+        BODY,
+        "Connection: keep-alive, X-Hop",
+        "Connection: x-second-hop",
+        "X-Hop: 1",
+        "X-Second-Hop: 1",
+        "Keep-Alive: timeout=5",
+        "TE: trailers",
+        "Proxy-Authorization: Basic x",
+        "Proxy-Connection: keep-alive",
+        "X-Twice: one",
+        "x-twice: two",
+        "X-Utf8: caf\xc3\xa9",
+        "Authorization: Bearer sk-canary-0123456789",
+        "x-llm-proxy-session: mine",
+    )
+    live, _ = await _passed_on(tmp_path, request, chunked([STREAM, DONE]))
+    head, body = live.requests[0]
+    names = {line.partition(b":")[0].lower().decode() for line in head.split(b"\r\n")[1:] if line}
+    assert names == {
+        "host", "content-length", "accept-encoding", "x-twice", "x-utf8", "authorization",
+    }  # fmt: skip
+    assert _lines(head, "X-Twice") == ["one", "two"]
+    assert _lines(head, "X-Utf8") == ["caf\xc3\xa9"]
+    assert _lines(head, "Host") == [live.url.removeprefix("http://")]
+    assert body == BODY
+
+
+async def test_a_request_in_chunks_goes_on_with_its_length(tmp_path: Path) -> None:
+    head = _get("/v1/chat/completions", "Transfer-Encoding: chunked", method="POST")
+    request = head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY)
+    live, _ = await _passed_on(tmp_path, request, chunked([STREAM, DONE]))
+    sent, body = live.requests[0]
+    assert _lines(sent, "Content-Length") == [str(len(BODY))]
+    assert _lines(sent, "Transfer-Encoding") == []
+    assert body == BODY
+
+
+async def test_a_client_that_expects_a_continue_gets_it_and_the_provider_never_hears_of_it(
+    tmp_path: Path,
+) -> None:
+    async with (
+        upstream(chunked([STREAM, DONE])) as live,
+        proxy("record", tmp_path, live.url) as recording,
+    ):
+        port = int(recording.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        host = f"Host: 127.0.0.1:{port}"
+        request = post("/v1/chat/completions", BODY, host, "Expect: 100-continue")
+        head, _, body = request.partition(b"\r\n\r\n")
+        writer.write(head + b"\r\n\r\n")
+        async with asyncio.timeout(5):
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert live.requests == []
+        writer.write(body)
+        async with asyncio.timeout(5):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+    assert _lines(live.requests[0][0], "Expect") == []
+
+
+async def test_the_proxies_of_the_environment_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with upstream(whole(b"{}")) as wrong, upstream(whole(b"{}")) as live:
+        for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, wrong.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        async with proxy("record", tmp_path, live.url) as recording:
+            await ask(recording.url, _get("/v1/models"))
+    assert (len(live.requests), len(wrong.requests)) == (1, 0)
+
+
+async def test_the_proxy_of_the_operator_is_used(tmp_path: Path) -> None:
+    async with upstream(whole(b"{}")) as between:
+        async with proxy(
+            "record", tmp_path, "http://provider.invalid", upstream_proxy=between.url
+        ) as recording:
+            raw = await ask(recording.url, _get("/v1/models"))
+    assert raw.status == 200
+    assert between.requests[0][0].startswith(b"GET http://provider.invalid/v1/models HTTP/1.1")
+
+
+# --- what comes back ------------------------------------------------------------------------
+
+
+async def test_a_redirect_is_passed_on_and_not_followed(tmp_path: Path) -> None:
+    async with upstream(whole(b"{}")) as elsewhere:
+
+        async def redirect(connection: Connection) -> None:
+            await connection.begin(
+                f"Location: {elsewhere.url}/v1/x", "Content-Length: 0", status="307 Elsewhere"
+            )
+
+        request = post("/v1/chat/completions", BODY, "x-api-key: sk-canary-0123456789")
+        _, raw = await _passed_on(tmp_path, request, redirect)
+        assert (raw.status, raw.reason) == (307, "Elsewhere")
+        assert raw.header("location") == f"{elsewhere.url}/v1/x"
+        assert elsewhere.requests == []
+
+
+async def test_cookies_reach_the_client_and_neither_the_next_one_nor_the_disk(
+    tmp_path: Path,
+) -> None:
+    async def with_cookies(connection: Connection) -> None:
+        await connection.begin(
+            "Set-Cookie: __cf_bm=canary-one; path=/; HttpOnly",
+            "set-cookie: session=canary-two",
+            "Content-Length: 2",
+            content_type="application/json",
+        )
+        await connection.send(b"{}")
+
+    async with upstream(with_cookies) as live:
+        async with proxy("record", tmp_path, live.url) as recording:
+            first = await ask(recording.url, _get("/v1/models"))
+            await ask(recording.url, _get("/v1/models?2"))
+    cookies = [value for name, value in first.headers if name.lower() == "set-cookie"]
+    assert cookies == ["__cf_bm=canary-one; path=/; HttpOnly", "session=canary-two"]
+    assert [_lines(head, "Cookie") for head, _ in live.requests] == [[], []]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 2
+    assert not [path for path in files if b"canary" in path.read_bytes()]
+
+
+async def test_a_response_keeps_its_headers_but_those_of_the_connection(tmp_path: Path) -> None:
+    async def script(connection: Connection) -> None:
+        await connection.begin(
+            "Connection: keep-alive, X-Hop",
+            "X-Hop: 1",
+            "Keep-Alive: timeout=5",
+            "X-Twice: one",
+            "x-Twice: two",
+            "X-Latin: caf\xe9",
+            "Transfer-Encoding: chunked",
+            status="200 Gr\xc3\xbc\xc3\x9fe",
+        )
+        await connection.finish()
+
+    _, raw = await _passed_on(tmp_path, CHAT, script)
+    assert raw.headers == [
+        ("Content-Type", "text/event-stream"),
+        ("X-Twice", "one"),
+        ("x-Twice", "two"),
+        ("X-Latin", "caf\xe9"),
+        ("Transfer-Encoding", "chunked"),
+    ]
+    assert raw.reason == "Gr\xc3\xbc\xc3\x9fe"
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(
+    ("method", "status", "headers"),
+    [
+        ("HEAD", "200 OK", ["Content-Length: 12345"]),
+        ("HEAD", "200 OK", ["Transfer-Encoding: chunked"]),
+        ("GET", "204 No Content", ["X-A: b", "Connection: keep-alive"]),
+        ("GET", "304 Not Modified", ['ETag: "x"', "Content-Length: 5"]),
+        ("GET", "200 OK", ["Content-Length: 0"]),
+    ],
+    ids=["HEAD", "HEAD, chunked", "204", "304", "length 0"],
+)
+async def test_an_answer_without_a_body_ends_with_its_head(
+    tmp_path: Path, method: str, status: str, headers: list[str], times: int
+) -> None:
+    async def script(connection: Connection) -> None:
+        await connection.begin(*headers, status=status, content_type="application/json")
+
+    async with upstream(script) as live, proxy("record", tmp_path, live.url) as recording:
+        for number in range(times):
+            raw = await ask(recording.url, _get(f"/v1/x?{number}", method=method), within=3)
+            assert (raw.status, raw.how, raw.body) == (int(status[:3]), "clean", b"")
+        if method == "HEAD" and "Length" in headers[0]:
+            assert raw.header("content-length") == "12345"
+        assert live.connections == 1
+    recorded = cassettes(tmp_path)
+    assert len(recorded) == times
+    assert all(outcome(it).complete and it.body == b"" for it in recorded)
+
+    async with proxy("replay", tmp_path) as replaying:
+        replayed = await ask(replaying.url, _get("/v1/x?0", method=method))
+    assert (replayed.status, replayed.how, replayed.body) == (int(status[:3]), "clean", b"")
+    assert replayed.header("content-length") == raw.header("content-length")
+
+
+def _deflate_raw(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+CODINGS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
+    "gzip": ("gzip", gzip.compress),
+    "x-gzip, two members": ("X-GZIP", lambda it: gzip.compress(it[:99]) + gzip.compress(it[99:])),
+    "deflate": ("deflate", zlib.compress),
+    "deflate, against the RFC": ("deflate", _deflate_raw),
+    "br": ("br", brotli.compress),
+}
+
+
+def _coded(coding: str, pieces: list[bytes]) -> Script:
+    async def script(connection: Connection) -> None:
+        await connection.begin(f"Content-Encoding: {coding}", "Transfer-Encoding: chunked")
+        for piece in pieces:
+            await connection.chunk(piece)
+        await connection.finish()
+
+    return script
+
+
+def _in_pieces(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("name", CODINGS)
+async def test_a_body_that_is_coded_all_the_same_is_passed_on_coded_and_stored_readable(
+    tmp_path: Path, name: str, size: int
+) -> None:
+    coding, pack = CODINGS[name]
+    packed = pack(STREAM + DONE)
+    _, raw = await _passed_on(tmp_path, CHAT, _coded(coding, _in_pieces(packed, size)))
+    assert raw.chunks == _in_pieces(packed, size)
+    assert raw.header("content-encoding") == coding
+
+    [cassette] = cassettes(tmp_path)
+    assert cassette.body == STREAM + DONE
+    assert cassette.decoded == coding.lower()
+    assert outcome(cassette).complete
+    async with proxy("replay", tmp_path) as replaying:
+        replayed = await ask(replaying.url, CHAT)
+    assert replayed.body == STREAM + DONE
+    assert replayed.header("content-encoding") is None
+
+
+@pytest.mark.parametrize("name", ["gzip", "deflate", "br"])
+@pytest.mark.parametrize("damage", ["broken", "cut short"])
+async def test_a_body_that_its_coding_does_not_read_is_malformed_and_never_complete(
+    tmp_path: Path, name: str, damage: str
+) -> None:
+    coding, pack = CODINGS[name]
+    packed = pack(STREAM + DONE)
+    bad = packed[:20] + b"\x00\xff\x00\xff" + packed[24:] if damage == "broken" else packed[:-6]
+    _, raw = await _passed_on(tmp_path, CHAT, _coded(coding, _in_pieces(bad, 11)))
+    assert raw.body == bad
+    assert raw.how == "clean"  # HTTP's own framing was: the client finds the damage itself
+
+    [cassette] = cassettes(tmp_path)
+    assert cassette.end.ending is Ending.MALFORMED
+    assert not outcome(cassette).complete
+    assert (STREAM + DONE).startswith(cassette.body)
+
+
+async def test_an_unknown_coding_is_stored_coded_with_its_header(tmp_path: Path) -> None:
+    _, raw = await _passed_on(tmp_path, CHAT, _coded("exi", [b"\x80\x81", b"\x82"]))
+    assert raw.chunks == [b"\x80\x81", b"\x82"]
+    [cassette] = cassettes(tmp_path)
+    assert (cassette.body, cassette.decoded) == (b"\x80\x81\x82", "")
+    async with proxy("replay", tmp_path, allow_partial=True) as replaying:
+        replayed = await ask(replaying.url, CHAT)
+    assert replayed.body == b"\x80\x81\x82"
+    assert replayed.header("content-encoding") == "exi"
+
+
+# --- when there is no answer ------------------------------------------------------------------
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("/v1/chat/completions", lambda it: it["error"]["message"]),
+        ("/api/chat", lambda it: it["error"]),
+        ("/anything", lambda it: it["error"]["message"]),
+    ],
+    ids=["openai-chat", "ollama", "opaque"],
+)
+async def test_an_unreachable_provider_is_a_502_in_the_shape_of_the_dialect(
+    tmp_path: Path, path: str, error: Callable[[dict[str, dict[str, str]]], str]
+) -> None:
+    nowhere = f"http://127.0.0.1:{_free_port()}"
+    async with proxy("record", tmp_path, nowhere) as recording:
+        raw = await ask(recording.url, post(path, BODY, "Content-Type: application/json"))
+    assert raw.status == 502
+    assert raw.header("x-should-retry") is None
+    message = error(json.loads(raw.body))
+    assert nowhere in message
+    assert "--upstream" in message
+    assert cassettes(tmp_path) == []
+
+
+async def test_a_provider_whose_name_does_not_resolve_is_a_502_that_says_so(
+    tmp_path: Path,
+) -> None:
+    async with proxy("record", tmp_path, "http://provider.invalid") as recording:
+        raw = await ask(recording.url, CHAT)
+    assert raw.status == 502
+    assert "provider.invalid" in json.loads(raw.body)["error"]["message"]
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate that nobody vouches for, with its key."""
+    file = tmp_path_factory.mktemp("tls") / "both.pem"
+    made = subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "-", "-days", "2",
+         "-subj", "/CN=localhost"],
+        capture_output=True, check=True,
+    )  # fmt: skip
+    file.write_bytes(made.stdout)
+    return file
+
+
+@asynccontextmanager
+async def _tls(certificate: Path) -> AsyncIterator[str]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        yield f"https://localhost:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_a_502_that_says_so(
+    tmp_path: Path, certificate: Path
+) -> None:
+    async with _tls(certificate) as url, proxy("record", tmp_path, url) as recording:
+        raw = await ask(recording.url, CHAT)
+    assert raw.status == 502
+    assert "certificate" in json.loads(raw.body)["error"]["message"]
+
+
+async def test_a_provider_that_does_not_speak_tls_is_a_502(tmp_path: Path) -> None:
+    async def plainly(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(plainly, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, proxy("record", tmp_path, url) as recording:
+        raw = await ask(recording.url, CHAT)
+    assert raw.status == 502
+    assert url in json.loads(raw.body)["error"]["message"]
+
+
+async def test_a_secret_of_the_query_is_in_no_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def garbage(connection: Connection) -> None:
+        await connection.send(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+    request = post("/v1beta/models/gemini:streamGenerateContent?key=AIzaCanary0123456789", b"{}")
+    _, raw = await _passed_on(tmp_path, request, garbage)
+    assert raw.status == 502
+    assert b"Canary" not in raw.body
+    assert "Canary" not in caplog.text
+    assert b"\\n" not in raw.body  # one sentence, on one line
+
+
+# --- connections that are kept, and dropped ------------------------------------------------------
+
+
+async def _drop(connection: Connection) -> None:
+    connection.fin()
+
+
+async def _drop_by_reset(connection: Connection) -> None:
+    await connection.rst()
+
+
+@pytest.mark.parametrize("drop", [_drop, _drop_by_reset], ids=["fin", "rst"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_kept_connection_that_drops_is_replaced_once(
+    tmp_path: Path, method: str, drop: Script
+) -> None:
+    async with (
+        upstream(whole(b"{}"), drop, whole(b"[]")) as live,
+        proxy("record", tmp_path, live.url) as recording,
+    ):
+        await ask(recording.url, _get("/v1/models"))
+        raw = await ask(recording.url, _get("/v1/x", "Content-Length: 0", method=method))
+    assert (raw.status, raw.body) == (200, b"[]")
+    assert len(live.requests) == 3
+    assert live.connections == 2
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_replacement_that_drops_as_well_is_not_replaced(
+    tmp_path: Path, method: str
+) -> None:
+    async with (
+        upstream(whole(b"{}"), _drop) as live,
+        proxy("record", tmp_path, live.url) as recording,
+    ):
+        await ask(recording.url, _get("/v1/models"))
+        raw = await ask(recording.url, _get("/v1/x", "Content-Length: 0", method=method))
+    assert raw.status == 502
+    assert len(live.requests) == 3
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_fresh_connection_that_drops_is_not_tried_again(
+    tmp_path: Path, method: str
+) -> None:
+    live, raw = await _passed_on(
+        tmp_path, _get("/v1/x", "Content-Length: 0", method=method), _drop
+    )
+    assert raw.status == 502
+    assert len(live.requests) == 1
+
+
+async def test_an_answer_that_had_begun_is_not_asked_for_again(tmp_path: Path) -> None:
+    async def half_a_head(connection: Connection) -> None:
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Ty")
+        connection.fin()
+
+    async with (
+        upstream(whole(b"{}"), half_a_head) as live,
+        proxy("record", tmp_path, live.url) as recording,
+    ):
+        await ask(recording.url, _get("/v1/models"))
+        raw = await ask(recording.url, post("/v1/chat/completions", BODY))
+    assert raw.status == 502
+    assert len(live.requests) == 2
+
+
+# --- size ------------------------------------------------------------------------------------
+
+
+def _resident() -> int:
+    """Bytes of memory that this process has."""
+    status = Path("/proc/self/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def _reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _peak() -> int:
+    """The most bytes of memory that this process had since `_reset_peak`."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def _offsets(pieces: list[bytes]) -> list[int]:
+    return list(accumulate(map(len, pieces)))
+
+
+async def test_ten_thousand_tiny_chunks_arrive_in_their_pieces(tmp_path: Path) -> None:
+    pieces = [b"data: %d\n\n" % number for number in range(10_000)]
+    _, raw = await _passed_on(tmp_path, CHAT, chunked([*pieces, DONE]))
+    [cassette] = cassettes(tmp_path)
+    assert raw.body == cassette.body == b"".join([*pieces, DONE])
+    assert [read.data for read in cassette.reads] == raw.chunks
+    # A network read that ends within a chunk cuts it; every other boundary is the provider's.
+    cuts = set(_offsets(raw.chunks)) - set(_offsets([*pieces, DONE]))
+    assert set(_offsets([*pieces, DONE])) <= set(_offsets(raw.chunks))
+    assert len(cuts) < 50
+    assert outcome(cassette).complete
