@@ -34,9 +34,7 @@ HEAD: Final = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked
 READS: Final = (
     Read(20.0, b'data: {"choices":[{"index":0,"delta":{"content":"Gr\xc3'),
     Read(21.5, b'\xbc\xc3\x9fe"}}]}\n'),
-    Read(
-        33.25, b'\ndata: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [D'
-    ),
+    Read(33.25, b'\ndata: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [D'),
     Read(34.0, b"ONE]\n\n"),
 )
 """A whole chat stream, cut inside a character, a blank line and the terminator."""

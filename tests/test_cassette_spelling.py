@@ -31,7 +31,10 @@ def stored(message: bytes) -> dict[str, Any]:
         (b"data: [1,2.5]\n\n", {"data": [1, 2.5]}),
         (b'event: ping\ndata: {"a":1}\n\n', {"event": "ping", "data": {"a": 1}}),
         (b"event: \ndata: {}\n\n", {"event": "", "data": {}}),
-        ('event: ä\u2028\ndata: {"ü":"😀"}\n\n'.encode(), {"event": "ä\u2028", "data": {"ü": "😀"}}),
+        (
+            'event: ä\u2028\ndata: {"ü":"😀"}\n\n'.encode(),
+            {"event": "ä\u2028", "data": {"ü": "😀"}},
+        ),
         (b'{"a":1}\n', {"line": {"a": 1}}),
         (b'{"a":1}', {"json": {"a": 1}}),
         (b"[]", {"json": []}),
@@ -164,7 +167,7 @@ def test_compact_json_is_spelled_as_json(value: Any) -> None:
         {"line": orjson.loads(nested(1000))},
         {"json": orjson.loads(nested(1000))},
     ],
-    ids=lambda fields: ", ".join(fields),
+    ids=", ".join,
 )
 def test_fields_that_are_no_message_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r".+"):

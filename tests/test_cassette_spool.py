@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import read_cassette, spool
-from llm_proxy.cassette.spool import SpoolLine, Spooled
+from llm_proxy.cassette.spool import Spooled, SpoolLine
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Head, Read
 from tapes import FILE, HEAD, META, READS, REQUEST, arrivals

@@ -157,7 +157,7 @@ bodies = st.binary() | st.lists(
 headers = st.lists(
     st.tuples(
         st.from_regex(r"x-[A-Za-z0-9!#$%&'*+.^_`|~-]+", fullmatch=True),
-        st.text(st.characters(max_codepoint=255, exclude_categories=("Cc",)) | st.just("\t")),
+        st.text(st.characters(max_codepoint=255, exclude_categories=["Cc"]) | st.just("\t")),
     ),
     max_size=3,
 ).map(tuple)

@@ -200,6 +200,19 @@ def test_reasoning_after_text_is_a_part_of_its_own() -> None:
     assert said == (Reasoning("a"), Text("b"), Reasoning("c"))
 
 
+def test_details_are_told_apart_by_type_and_index() -> None:
+    def detail(kind: str, index: int, text: str) -> dict[str, Json]:
+        return {"reasoning_details": [{"type": f"reasoning.{kind}", kind: text, "index": index}]}
+
+    said = parts(
+        detail("text", 0, "a"),
+        detail("text", 0, "b"),
+        detail("text", 1, "c"),
+        detail("summary", 1, "d"),
+    )
+    assert [it.text for it in said if isinstance(it, Reasoning)] == ["ab", "c", "d"]
+
+
 def test_sealed_reasoning_is_never_run_together() -> None:
     seal = {"type": "reasoning.encrypted", "data": "c2VhbA=="}
     about = (("type", "reasoning.encrypted"),)
@@ -268,11 +281,19 @@ def test_a_legacy_call_is_joined() -> None:
 def test_citations_belong_to_the_text() -> None:
     about = {"url": "https://example.com", "title": "T", "start_index": 1, "end_index": 3}
     unknown = {"url": "https://example.org", "start_index": 0, "end_index": 0, "content": "quote"}
+    half = {"url": "https://example.net", "end_index": 3}
+    other_half = {"url": "https://example.net", "start_index": 3}
     file = {"type": "file", "file": {"hash": "0"}}
     said = parts(
         {"content": "Hello"},
         {"annotations": [{"type": "url_citation", "url_citation": about}]},
-        {"annotations": [{"type": "url_citation", "url_citation": unknown}, file]},
+        {
+            "annotations": [
+                {"type": "url_citation", "url_citation": cited}
+                for cited in (unknown, half, other_half)
+            ]
+        },
+        {"annotations": [file]},
     )
     assert said == (
         Text(
@@ -280,6 +301,8 @@ def test_citations_belong_to_the_text() -> None:
             citations=(
                 Citation("https://example.com", "T", span=(1, 3)),
                 Citation("https://example.org", quoted="quote"),
+                Citation("https://example.net"),
+                Citation("https://example.net"),
                 Citation(metadata=(("type", "file"), ("file", {"hash": "0"}))),
             ),
         ),

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy import errors
-from llm_proxy.errors import CassetteError, CassetteTooNew, printable
+from llm_proxy.errors import (
+    CassetteError,
+    CassetteTooNew,
+    Miss,
+    RequestRefused,
+    UpstreamFailed,
+    printable,
+)
 
 
 def test_the_drawn_tree_is_the_tree_of_the_classes() -> None:
@@ -63,3 +70,16 @@ def test_any_text_becomes_one_line_of_printable_characters(text: str, limit: int
     shown = printable(text, limit)
     assert shown.isprintable()
     assert len(shown) <= limit
+
+
+@pytest.mark.parametrize("kind", [RequestRefused, UpstreamFailed])
+def test_an_error_that_is_answered_over_http_carries_its_status(
+    kind: type[RequestRefused | UpstreamFailed],
+) -> None:
+    error = kind(504, "no answer")
+    assert (error.status, str(error)) == (504, "no answer")
+
+
+def test_a_miss_is_short_and_has_more_to_say() -> None:
+    miss = Miss("short", "long")
+    assert (str(miss), miss.detail) == ("short", "long")

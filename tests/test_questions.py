@@ -65,7 +65,7 @@ JSON = st.recursive(
             "R",
         ),
         (
-            {"messages": [{"role": "user", "content": "U"}, {"role": "assistant", "content": None}]},
+            {"messages": [{"role": "user", "content": "U"}, {"role": "assistant"}]},
             "user",
             "U",
         ),

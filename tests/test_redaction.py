@@ -54,9 +54,7 @@ def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() 
         ("Location", False),
     ],
 )
-def test_a_response_header_is_stored_when_it_is_known_to_be_harmless(
-    name: str, kept: bool
-) -> None:
+def test_a_response_header_is_stored_when_it_is_known_to_be_harmless(name: str, kept: bool) -> None:
     assert redaction.response_headers(((name, "v"),)) == (((name, "v"),) if kept else ())
 
 
@@ -93,7 +91,9 @@ def request(*headers: tuple[str, str], query: str = "") -> Request:
     [
         pytest.param(request(("Authorization", f"Bearer {KEY}")), {KEY}, id="bearer"),
         pytest.param(request(("authorization", f"bearer  {KEY} ")), {KEY}, id="lower case"),
-        pytest.param(request(("Authorization", "Basic dXNlcjpwYXNz")), {"dXNlcjpwYXNz"}, id="basic"),
+        pytest.param(
+            request(("Authorization", "Basic dXNlcjpwYXNz")), {"dXNlcjpwYXNz"}, id="basic"
+        ),
         pytest.param(request(("Proxy-Authorization", KEY)), {KEY}, id="without a scheme"),
         pytest.param(request(("X-Api-Key", KEY)), {KEY}, id="x-api-key"),
         pytest.param(request(("api-key", KEY)), {KEY}, id="api-key"),
@@ -247,6 +247,4 @@ def test_only_what_may_become_a_secret_is_held_back(secrets: list[bytes], text: 
     for at in range(len(text)):
         redactor.feed(Read(float(at), text[at : at + 1]))
         held = b"".join(it.data for it in redactor._held)
-        assert not held or any(
-            secret.startswith(held) and secret != held for secret in secrets
-        )
+        assert not held or any(secret.startswith(held) and secret != held for secret in secrets)

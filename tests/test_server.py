@@ -70,7 +70,8 @@ OTHER_HOSTS = [
     "2130706433:PORT", "0x7f.1:PORT", "127.1:PORT", "0.0.0.0:PORT", "[::ffff:127.0.0.1]:PORT",
     "[::]:PORT", "127.0.0.1:1", "localhost", "127.0.0.1", "127.0.0.1:", "localhost:0PORT",
     "evil@127.0.0.1:PORT", "127.0.0.1:PORT@evil.example", "localhost.:PORT", "10.0.0.1:PORT",
-    "[", "::1:PORT:", "a b:PORT", "127.0.0.1:PORT, evil.example", "\xe9:PORT", "\xc3\xa9:PORT",
+    "[", "[127.0.0.1]:PORT", "[localhost]:PORT", "::1:PORT:", "a b:PORT", "",
+    "127.0.0.1:PORT, evil.example", "\xe9:PORT", "\xc3\xa9:PORT",
 ]  # fmt: skip
 
 
@@ -596,7 +597,7 @@ class TestJournal:
             async with line(replaying.url) as client:
                 await client.send(chat("hi", "Host: HOST"))
                 await until(lambda: replaying.server.active == 1)
-            await until(lambda: replaying.server.active == 0, within=0.5)
+            await until(lambda: replaying.server.active == 0, within=1)
             [entry] = replaying.journal.entries
         assert entry.ending == "client_gone"
 
@@ -631,7 +632,7 @@ class TestStopping:
         took = loop.time() - begun
         raw = await client
         assert (raw.status, raw.how) == (200, "fin")
-        assert 0.15 < took < 1.0
+        assert 0.15 < took < 3.0
         assert [entry.ending for entry in replaying.journal.entries] == ["cut"]
 
     async def test_a_kept_connection_is_closed_after_its_next_answer(self, tmp_path: Path) -> None:

@@ -112,8 +112,7 @@ class Shelf:
 
         It is put down first, and never on a parked one: at no moment is there none.
         """
-        beyond = max(self._taken | {number}) + 1
-        first = beyond if any(spot == number for _, spot in self._parked) else number
+        beyond = max(self._taken | {number})
         final = {number}
         moves: list[tuple[int, int]] = []
         for own, spot in sorted(self._parked):
@@ -122,6 +121,7 @@ class Shelf:
             home = own if own not in final else beyond
             final.add(home)
             moves.append((spot, home))
+        first = beyond + 1 if number in dict(moves) else number
         moves.append((first, number))
         gone = tuple(sorted(self._old - final))
         self._taken, self._renewing = final, False

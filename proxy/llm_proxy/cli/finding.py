@@ -31,8 +31,8 @@ def find(library: Library, name: str) -> Path:
     for path in (Path(name), library.root / name):
         if path.is_file():
             return path
-        if path.is_dir() and name:
-            raise UsageError(f"{path} is a folder: llm-proxy ls --cassettes {path} lists it")
+    if name and Path(name).is_dir():
+        raise UsageError(f"{name} is a folder: llm-proxy ls --cassettes {name} lists it")
     files = list(files_below(library.root))
     if not files:
         raise UsageError(

@@ -20,8 +20,8 @@ from llm_proxy.timeline import Arrival
 _FIRST: Final = 20
 _LAST: Final = 5
 """Messages of a long stream that are shown, from its beginning and from its end."""
-_BAR: Final = 12
-_ADDS: Final = 22
+_BAR: Final = 10
+_ADDS: Final = 20
 """Columns of the bar, and of what a message adds."""
 _LEAST: Final = 20
 """Columns of a message that are shown at least."""

@@ -11,6 +11,7 @@ which no JSON can hold.
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,9 @@ from aiohttp import HttpVersion11, web
 from llm_proxy.errors import RequestRefused
 
 _LOCAL: Final = "localhost"
+_HOST: Final = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:]+)\]|(?P<name>[^\[\]:@/\s]+))(?::(?P<port>[0-9]+))?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,11 @@ class Guards:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """Name and port of a Host header; the port is empty where none is given."""
-    name, colon, port = host.rpartition(":")
-    if not colon or port.endswith("]"):
-        return host.strip("[]").lower(), ""
-    return name.strip("[]").lower(), port
+    """Name and port of a Host header: the port empty where none is given, both where it is none."""
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return "", ""
+    return (match["v6"] or match["name"]).lower(), match["port"] or ""
 
 
 def _is_loopback(name: str) -> bool:

@@ -2,7 +2,7 @@
 
     event loop           spool thread               filing thread
     ----------           ------------               -------------
-    head, read, end ──▶  every 10 ms:  ──▶ at the end: ──▶  spool to cassette
+    head, read, end ──▶  every 5 ms at most: ──▶ at the end: ──▶  spool to cassette
     (append to a list)   decode, redact,
                          append to the spool
 
@@ -35,8 +35,8 @@ from llm_proxy.shell.spooling import SpoolFile
 from llm_proxy.takes import Ordinals
 from llm_proxy.version import __version__
 
-FLUSH: Final = 0.01
-"""Seconds until what arrived is handed to the kernel."""
+APART: Final = 0.005
+"""Seconds that hand-overs to the spool thread are apart: what comes after a pause goes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,8 @@ class Recorder:
         self._spooling = ThreadPoolExecutor(1, "spool")
         self._filing = ThreadPoolExecutor(1, "filing")
         self._dirty: list[SpooledRecording] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._flushed = 0.0
         self._running: set[asyncio.Future[None]] = set()
 
     def start(self, call: Call, take: int | None = None) -> SpooledRecording:
@@ -103,39 +104,66 @@ class Recorder:
         """A recording has something to write."""
         self._dirty.append(recording)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH, self._flush)
+            loop = asyncio.get_running_loop()
+            wait = self._flushed + APART - loop.time()
+            self._timer = (
+                loop.call_soon(self._flush) if wait <= 0 else loop.call_later(wait, self._flush)
+            )
 
     def _flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for recording in self._dirty:
-            self._own(self._write(recording, recording.drain()))
-        self._dirty = []
+        self._flushed = asyncio.get_running_loop().time()
+        if self._dirty:
+            batch = [(recording, recording.drain()) for recording in self._dirty]
+            self._dirty = []
+            self._own(self._spool(batch))
 
     def _own(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _write(self, recording: SpooledRecording, items: list[_Item]) -> None:
+    async def _spool(self, batch: list[tuple[SpooledRecording, list[_Item]]]) -> None:
+        loop = asyncio.get_running_loop()
+        ends = await loop.run_in_executor(self._spooling, _write_all, batch, self._folder)
+        for recording, end in ends:
+            if isinstance(end, Exception):
+                self._failed(recording, end)
+            else:
+                self._own(self._file(recording, end))
+
+    async def _file(self, recording: SpooledRecording, end: _EndItem) -> None:
         loop = asyncio.get_running_loop()
         tape = recording.tape
         try:
-            end = await loop.run_in_executor(self._spooling, tape.write, items, self._folder)
-            if end is None:
-                return
             filed = await loop.run_in_executor(self._filing, tape.file, self._files, end)
-        except SpoolError as error:
-            self._events.failed(recording.call, str(error))
-            return
         except Exception as error:  # the outermost frame of this task
-            self._events.failed(
-                recording.call, f"a fault in llm-proxy, please report it: {error!r}"
-            )
+            self._failed(recording, error)
             return
         if filed is not None:
             self._events.filed(recording.call, filed)
+
+    def _failed(self, recording: SpooledRecording, error: Exception) -> None:
+        ours = isinstance(error, SpoolError)
+        why = str(error) if ours else f"a fault in llm-proxy, please report it: {error!r}"
+        self._events.failed(recording.call, why)
+
+
+def _write_all(
+    batch: list[tuple[SpooledRecording, list[_Item]]], folder: Path
+) -> list[tuple[SpooledRecording, _EndItem | Exception]]:
+    """Write to each spool, in the spool thread; gives those that are over, and how."""
+    over: list[tuple[SpooledRecording, _EndItem | Exception]] = []
+    for recording, items in batch:
+        try:
+            end = recording.tape.write(items, folder)
+        except Exception as error:  # noqa: BLE001 # one recording must not be another's trouble
+            over.append((recording, error))
+        else:
+            over += [(recording, end)] if end is not None else []
+    return over
 
 
 class SpooledRecording:
@@ -187,12 +215,12 @@ class _Tape:
         """When the read in the last line arrived, in ms."""
 
     def write(self, items: list[_Item], folder: Path) -> _EndItem | None:
-        """Append to the spool; gives the end once it came.  Raises `SpoolError` once."""
+        """Append to the spool; gives the end once it came.  Raises once: a gap is no recording."""
         if self._failed:
             return None
         try:
             return self._write(items, folder)
-        except SpoolError:
+        except Exception:
             self._failed = True
             if self._file is not None:
                 self._file.release()
@@ -207,7 +235,7 @@ class _Tape:
             ending = self._broken
         try:
             filed = files.file(self._file.path, ending, end.at, self._redactor.count)
-        except SpoolError:
+        except Exception:
             self._file.release()
             raise
         self._file.discard()

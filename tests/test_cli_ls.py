@@ -1,0 +1,196 @@
+"""`llm-proxy ls`: the cassettes of a library, one a row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import library
+from command import Ran, run
+from llm_proxy.cli.printing import Span
+from llm_proxy.cli.tables import Column, fitting, plain
+from shelf import chat, key_of
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of an aligned table, cut where two spaces are."""
+    return [[cell.strip() for cell in row.split("  ") if cell] for row in text.splitlines()]
+
+
+async def listed(folder: Path, *options: str) -> dict[str, Any]:
+    ran = await run("ls", "--json", *options, folder=folder)
+    document: dict[str, Any] = json.loads(ran.out)
+    return document
+
+
+async def test_each_cassette_is_a_row_of_plain_text(tmp_path: Path) -> None:
+    library.complete(tmp_path)
+    library.partial(tmp_path)
+    library.unproven(tmp_path)
+
+    ran = await run("ls", folder=tmp_path)
+
+    assert ran.code == 0
+    head, *rows = cells(ran.out)
+    assert head == [
+        "CASSETTE", "DIALECT", "MODEL", "STATUS", "OUTCOME", "MESSAGES", "BYTES", "DURATION",
+        "RECORDED",
+    ]  # fmt: skip
+    by_outcome = {row[4]: row for row in rows}
+    assert set(by_outcome) == {
+        "complete",
+        "partial: the upstream reset the connection",
+        "complete, unproven: delimited by close",
+    }
+    name = f"openai-chat/m/{key_of(chat('hi'))[:16]}-1.jsonl"
+    assert by_outcome["complete"] == [
+        name, "openai-chat", "m", "200", "complete", "3", "131", "60 ms", "2026-01-01 00:00:00",
+    ]  # fmt: skip
+    assert ran.complaint == "llm-proxy: 3 cassettes, 1 partial, 194 bytes of answers"
+
+
+async def test_a_session_has_a_column_once_there_is_one(tmp_path: Path) -> None:
+    library.complete(tmp_path)
+    library.in_session(tmp_path, "alice")
+
+    ran = await run("ls", folder=tmp_path)
+
+    head, *rows = cells(ran.out)
+    assert head[3] == "SESSION"
+    assert [row[3] for row in rows] == ["alice", "200"]
+
+
+async def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
+    path = library.complete(tmp_path)
+    library.torn(tmp_path)
+
+    ran = await run("ls", "--json", folder=tmp_path)
+
+    document = json.loads(ran.out)
+    assert ran.err == ""
+    assert ran.code == 1
+    [cassette] = document["cassettes"]
+    assert cassette["file"] == str(path.relative_to(tmp_path))
+    assert cassette["key"] == key_of(chat("hi"))
+    assert cassette["outcome"] == {
+        "complete": True, "proven": True, "reason": "[DONE]", "text": "complete",
+    }  # fmt: skip
+    assert (cassette["status"], cassette["messages"], cassette["reads"]) == (200, 3, 3)
+    assert (cassette["bytes"], cassette["duration_ms"]) == (131, 60.0)
+    [refused] = document["unreadable"]
+    assert refused["why"] == "the file is torn: its last line has no end"
+
+
+async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> None:
+    library.complete(tmp_path)
+    torn = library.torn(tmp_path)
+
+    ran = await run("ls", folder=tmp_path)
+
+    assert ran.code == 1
+    line = f"unreadable: {torn.relative_to(tmp_path)}:7: the file is torn: its last line has no end"
+    assert line in ran.out.splitlines()
+    assert ran.complaint == "llm-proxy: 1 cassette, 1 unreadable, 131 bytes of answers"
+
+
+@pytest.mark.parametrize(
+    ("options", "count"),
+    [
+        ([], 4),
+        (["--partial"], 1),
+        (["--session", "alice"], 1),
+        (["--session", "nobody"], 0),
+        (["--model", "M"], 3),
+        (["--model", "gpt"], 0),
+        (["--partial", "--session", "alice"], 0),
+    ],
+    ids=lambda it: " ".join(it) or "none" if isinstance(it, list) else str(it),
+)
+async def test_filters_choose_rows(tmp_path: Path, options: list[str], count: int) -> None:
+    library.complete(tmp_path)
+    library.partial(tmp_path)
+    library.unproven(tmp_path)
+    library.in_session(tmp_path, "alice")
+
+    assert len((await listed(tmp_path, *options))["cassettes"]) == count
+
+
+async def test_filters_say_how_many_there_are_in_all(tmp_path: Path) -> None:
+    library.complete(tmp_path)
+    library.partial(tmp_path)
+
+    ran = await run("ls", "--partial", folder=tmp_path)
+
+    assert ran.complaint.startswith("llm-proxy: 1 cassette of 2, 1 partial")
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["empty folder", "no folder"])
+async def test_an_empty_library_says_how_to_record(tmp_path: Path, exists: bool) -> None:
+    if exists:
+        (tmp_path / "cassettes").mkdir()
+
+    ran = await run("ls", folder=tmp_path)
+
+    assert (ran.code, ran.out) == (0, "")
+    assert "cassettes holds no cassettes yet" in ran.complaint
+    assert "llm-proxy record -- COMMAND" in ran.complaint
+
+
+async def test_a_file_for_a_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    ran = await run("ls", "--cassettes", "file", folder=tmp_path)
+
+    assert ran.code == 2
+    assert ran.err.splitlines() == ["llm-proxy: file is not a folder: give --cassettes a folder"]
+
+
+async def test_the_settings_file_says_where_the_library_is(tmp_path: Path) -> None:
+    path = library.complete(tmp_path)
+    (tmp_path / "cassettes").rename(tmp_path / "elsewhere")
+    (tmp_path / "llm-proxy.toml").write_text('cassettes = "elsewhere"\n')
+
+    [cassette] = (await listed(tmp_path))["cassettes"]
+
+    assert cassette["name"] == str(path.relative_to(tmp_path / "cassettes"))
+
+
+async def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    path = library.complete(tmp_path)
+    path.rename(path.with_name(f"{library.ESC}.jsonl"))
+    (path.parent / "caf\udce9\x9b31m.jsonl").write_bytes(b"torn")
+
+    for options in ([], ["--json"]):
+        ran: Ran = await run("ls", *options, folder=tmp_path)
+        assert ran.code == 1
+        assert not {"\x1b", "\x07", "\x9b"} & set(ran.out + ran.err)
+    assert "\\u001b]0;owned" in ran.out
+
+
+async def test_two_files_of_one_take_are_both_listed(tmp_path: Path) -> None:
+    path = library.complete(tmp_path)
+    (tmp_path / "cassettes" / path.name).write_bytes(path.read_bytes())
+
+    assert len((await listed(tmp_path))["cassettes"]) == 2
+
+
+HEADS = (Column("name"), Column("size", right=True, spare=1), Column("when", spare=2))
+ROWS = [(Span("a"), Span("1234567"), Span("today")), (Span("漢字"), Span("1"), Span(""))]
+
+
+def test_a_plain_table_is_aligned_by_columns() -> None:
+    assert ["".join(span.text for span in line) for line in plain(HEADS, ROWS)] == [
+        "NAME     SIZE  WHEN",
+        "a     1234567  today",
+        "漢字        1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "kept"), [(20, [0, 1, 2]), (19, [0, 1]), (13, [0, 1]), (12, [0]), (1, [0])]
+)
+def test_a_narrow_terminal_spares_columns(width: int, kept: list[int]) -> None:
+    assert fitting(HEADS, ROWS, width) == kept

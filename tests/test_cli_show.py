@@ -1,0 +1,381 @@
+"""`llm-proxy show`: one cassette, as it was said and as it came."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import orjson
+import pytest
+
+import library
+from command import environment, run
+from llm_proxy.exchange import Ending, Head
+from llm_proxy.shell.library import Library
+from raw import post
+from shelf import DONE, STREAM, Answer, chat, event, key_of, put, says
+from terminal import on_terminal
+
+KEY = key_of(chat("hi"))
+ARRIVAL = re.compile(r" +\d+ +\d+\.\d\d ")
+"""How the row of a message begins."""
+STYLES = re.compile(r"\x1b\[[0-9;]*m")
+"""What we colour with; nothing else with an escape in it may reach a terminal."""
+
+TOOL_CALL = (
+    b'data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","function":'
+    b'{"name":"weather","arguments":"{\\"city\\":\\"Bonn\\"}"}}]}}]}\n\n'
+)
+REASONING = b'data: {"choices":[{"index":0,"delta":{"reasoning_content":"Let me see."}}]}\n\n'
+REFUSAL = b'data: {"choices":[{"index":0,"delta":{"refusal":"No."}}]}\n\n'
+END = (
+    b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}],'
+    b'"usage":{"prompt_tokens":1234,"completion_tokens":5,"total_tokens":1239}}\n\n'
+)
+ERROR = b'data: {"error":{"message":"overloaded","type":"server_error","code":"503"}}\n\n'
+
+
+def stream(folder: Path, *pieces: bytes) -> Path:
+    """A stream of these events, 10 ms apart."""
+    reads = tuple((10.0 * number, piece) for number, piece in enumerate(pieces, 1))
+    return put(folder, chat("hi"), Answer(reads))[0]
+
+
+async def shown(folder: Path, *arguments: str) -> str:
+    ran = await run("show", *(arguments or (KEY[:6],)), folder=folder)
+    assert (ran.code, ran.err) == (0, "")
+    return ran.out
+
+
+def bytes_of(*arguments: str, folder: Path) -> bytes:
+    """What `llm-proxy` writes to a pipe, undecoded."""
+    return subprocess.run(
+        [sys.executable, "-m", "llm_proxy", *arguments],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+
+
+def named(text: str) -> dict[str, str]:
+    """The rows that have a name in front."""
+    rows = re.findall(r"^(\w[\w ]{0,10}?)  +(\S.*)$", text, re.MULTILINE)
+    return dict(rows)
+
+
+async def test_a_cassette_tells_what_was_asked_what_was_said_and_how_it_ended(
+    tmp_path: Path,
+) -> None:
+    path = library.complete(tmp_path, "Hel", "lo", content="Say hello.")
+
+    text = await shown(tmp_path, "openai")
+
+    rows = named(text)
+    assert text.splitlines()[0] == str(path.relative_to(tmp_path))
+    assert rows["outcome"] == "complete  ([DONE])"
+    assert rows["dialect"] == "openai-chat, provider openai, model m"
+    assert rows["session"] == "default"
+    assert rows["key"].startswith(key_of(chat("Say hello.")))
+    assert rows["request"] == "POST /v1/chat/completions  (79 bytes)"
+    assert rows["response"] == "200 OK  (after 0.00 ms; chunked, sse)"
+    assert rows["text"] == "Hello"
+    assert rows["finish"] == "none: the answer ended before saying why"
+    assert rows["timeline"] == "3 messages in 3 reads, 131 bytes"
+    assert rows["ending"] == "clean after 60 ms, 131 bytes"
+    assert rows["sha256"] == hashlib.sha256(Library(tmp_path).load(path).body).hexdigest()
+    assert "            user: Say hello.\n" in text
+
+
+async def test_every_part_of_a_turn_is_shown(tmp_path: Path) -> None:
+    stream(tmp_path, REASONING, event("Aha."), TOOL_CALL, REFUSAL, END, DONE)
+
+    rows = named(await shown(tmp_path))
+
+    assert rows["reasoning"] == "Let me see."
+    assert rows["text"] == "Aha."
+    assert rows["tool call"] == "weather call_1"
+    assert rows["refusal"] == "No."
+    assert rows["finish"] == "tool_calls"
+    assert rows["usage"] == "1,234 in, 5 out, 1,239 in all (tokens)"
+
+
+async def test_the_arguments_of_a_tool_call_stand_as_the_model_wrote_them(tmp_path: Path) -> None:
+    stream(tmp_path, TOOL_CALL, END, DONE)
+    text = await shown(tmp_path)
+    assert 'tool call   weather call_1\n            {"city":"Bonn"}\n' in text
+
+
+async def test_the_provider_s_own_error_is_shown(tmp_path: Path) -> None:
+    stream(tmp_path, event("Hel"), ERROR)
+    assert named(await shown(tmp_path))["failure"] == "overloaded (server_error, 503)"
+
+
+async def test_several_choices_are_several_turns(tmp_path: Path) -> None:
+    other = event("Two").replace(b'"index":0', b'"index":1')
+    stream(tmp_path, event("One"), other, DONE)
+    text = await shown(tmp_path)
+    assert re.findall(r"^turn +(.*)\ntext +(.*)$", text, re.MULTILINE) == [
+        ("1 of 2", "One"),
+        ("2 of 2", "Two"),
+    ]
+
+
+async def test_the_timeline_has_the_arrival_the_gap_and_the_share_of_each_message(
+    tmp_path: Path,
+) -> None:
+    first, second = event("Hel"), event("lo")
+    reads = ((5.0, first + second[:10]), (45.0, second[10:]), (50.0, DONE))
+    put(tmp_path, chat("hi"), Answer(reads))
+
+    text = await shown(tmp_path)
+
+    rows = [row.split() for row in text.splitlines() if ARRIVAL.match(row)]
+    assert [row[:3] for row in rows] == [
+        ["1", "5.00", "5.00"],
+        ["2", "45.00", "40.00"],
+        ["3", "50.00", "5.00"],
+    ]
+    assert [row[3] for row in rows] == ["█▎", "█" * 10, "█▎"]
+    assert [row[4] for row in rows[:2]] == ['"Hel"', '"lo"']
+    assert rows[2][4:] == ["data:", "[DONE]⏎⏎"]
+    assert "3 messages in 3 reads" in text
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["cut", "full"])
+async def test_a_long_stream_is_cut_unless_all_of_it_is_asked_for(
+    tmp_path: Path, full: bool
+) -> None:
+    library.complete(tmp_path, *[f"line {number}\\n" for number in range(40)])
+
+    text = await shown(tmp_path, KEY[:6], *(["--full"] if full else []))
+
+    messages = [row for row in text.splitlines() if ARRIVAL.match(row)]
+    assert len(messages) == (41 if full else 25)
+    assert ("… 16 more messages: --full shows all" in text) != full
+    assert ("more characters: --full shows all" in text) != full
+    assert ("line 39" in text) == full or "line 39" in messages[-2]
+
+
+async def test_messages_alone_are_raw_and_whole(tmp_path: Path) -> None:
+    stream(tmp_path, event("x" * 5000), b": ping\n\n", DONE)
+    text = await shown(tmp_path, KEY[:6], "--messages")
+    assert text == (event("x" * 5000) + b": ping\n\n" + DONE).decode()
+
+
+def test_the_body_is_written_byte_for_byte(tmp_path: Path) -> None:
+    body = bytes(range(256)) * 3
+    head = Head(200, "OK", (("Content-Type", "application/octet-stream"),), "length", len(body))
+    put(tmp_path, chat("hi"), Answer(((1.0, body[:100]), (2.0, body[100:])), head=head))
+
+    assert bytes_of("show", KEY[:6], "--body", folder=tmp_path) == body
+
+
+async def test_json_holds_everything(tmp_path: Path) -> None:
+    stream(tmp_path, REASONING, TOOL_CALL, END, DONE)
+
+    document = json.loads(await shown(tmp_path, KEY[:6], "--json"))
+
+    assert document["key"] == KEY
+    assert document["outcome"]["text"] == "complete"
+    assert document["request"]["json"]["messages"] == [{"role": "user", "content": "hi"}]
+    assert document["response"]["status"] == 200
+    [turn] = document["turns"]
+    assert turn["finish"] == "tool_calls"
+    assert turn["usage"] == {"input": 1234, "output": 5, "total": 1239}
+    assert turn["parts"] == [
+        {"type": "reasoning", "text": "Let me see."},
+        {
+            "type": "tool_call",
+            "id": "call_1",
+            "name": "weather",
+            "arguments": '{"city":"Bonn"}',
+        },
+    ]
+    assert [(it["at"], it["gap"], it["reads"]) for it in document["messages"]] == [
+        (10.0, 10.0, 1), (20.0, 10.0, 1), (30.0, 10.0, 1), (40.0, 10.0, 1),
+    ]  # fmt: skip
+    assert document["messages"][3]["text"] == "data: [DONE]\n\n"
+    assert [it["at"] for it in document["reads"]] == [10.0, 20.0, 30.0, 40.0]
+    assert document["end"]["ending"] == "clean"
+
+
+async def test_an_opaque_answer_without_a_body_can_be_shown(tmp_path: Path) -> None:
+    request = post("/v1/files/1", b"", method="DELETE")
+    put(tmp_path, request, Answer((), head=Head(204, "No Content", (), "none"), head_at=3.0))
+
+    text = await shown(tmp_path, "opaque")
+
+    rows = named(text)
+    assert rows["request"] == "DELETE /v1/files/1  (no body)"
+    assert rows["said"] == "nothing that the dialect opaque can read"
+    assert rows["timeline"] == "0 messages in 0 reads, 0 bytes"
+
+
+async def test_what_broke_off_says_how(tmp_path: Path) -> None:
+    library.partial(tmp_path)
+    rows = named(await shown(tmp_path, "openai"))
+    assert rows["outcome"] == "partial: the upstream reset the connection"
+    assert rows["ending"].startswith("rst after 9.50 ms")
+
+
+class TestFinding:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "cassettes/openai-chat/m/{k}-1.jsonl",
+            "openai-chat/m/{k}-1.jsonl",
+            "openai-chat/m/{k4}",
+            "{k}-1.jsonl",
+            "{k}-1",
+            "{k4}",
+            "{key}",
+            "{key20}",
+        ],
+        ids=lambda it: it,
+    )
+    async def test_a_cassette_has_many_names(self, tmp_path: Path, name: str) -> None:
+        library.complete(tmp_path)
+        library.partial(tmp_path)
+        name = name.format(k=KEY[:16], k4=KEY[:4], key=KEY, key20=KEY[:20])
+        assert named(await shown(tmp_path, name))["text"] == "Hello"
+
+    async def test_a_whole_name_wins_over_names_that_begin_with_it(self, tmp_path: Path) -> None:
+        put(tmp_path, chat("hi"), *(says(str(number)) for number in range(1, 12)))
+        assert named(await shown(tmp_path, f"{KEY[:16]}-1"))["text"] == "1"
+
+    async def test_an_ambiguous_name_says_which_there_are(self, tmp_path: Path) -> None:
+        put(tmp_path, chat("hi"), says("a"), says("b"))
+
+        ran = await run("show", KEY[:4], folder=tmp_path)
+
+        assert (ran.code, ran.out) == (2, "")
+        name = f"openai-chat/m/{KEY[:16]}"
+        assert ran.err == (
+            f"llm-proxy: '{KEY[:4]}' is the beginning of 2 cassettes: {name}-1.jsonl, "
+            f"{name}-2.jsonl; give more of the name\n"
+        )
+
+    async def test_a_wrong_name_says_which_is_nearest(self, tmp_path: Path) -> None:
+        library.complete(tmp_path)
+        ran = await run("show", f"{KEY[:14]}zz-1", folder=tmp_path)
+        assert ran.code == 2
+        assert f"nearest is openai-chat/m/{KEY[:16]}-1.jsonl" in ran.complaint
+
+    async def test_a_key_of_another_request_is_not_taken_for_this_one(self, tmp_path: Path) -> None:
+        library.complete(tmp_path)
+        ran = await run("show", KEY[:16] + "0" * 48, folder=tmp_path)
+        assert ran.code == 2
+        assert ran.complaint.startswith("llm-proxy: no cassette")
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["abc"], "cassettes holds no cassettes: record one with llm-proxy record"),
+            (["."], "is a folder: llm-proxy ls --cassettes . lists it"),
+            ([], "Missing argument 'CASSETTE'"),
+            (["abc", "--body", "--json"], "exclude each other"),
+        ],
+        ids=["empty library", "folder", "nothing", "two forms"],
+    )
+    async def test_bad_input_is_answered_in_one_sentence(
+        self, tmp_path: Path, arguments: list[str], words: str
+    ) -> None:
+        ran = await run("show", *arguments, folder=tmp_path)
+        assert (ran.code, ran.out) == (2, "")
+        assert words in ran.err
+        assert len(ran.err.splitlines()) == 1
+
+    async def test_a_torn_file_is_refused_with_its_line(self, tmp_path: Path) -> None:
+        path = library.torn(tmp_path)
+        ran = await run("show", str(path), folder=tmp_path)
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err == f"llm-proxy: {path}:7: the file is torn: its last line has no end\n"
+
+
+class TestHostileText:
+    @pytest.fixture
+    def hostile(self, tmp_path: Path) -> Path:
+        """A cassette whose every free text tries to steer the terminal."""
+        quoted = orjson.dumps(library.ESC + "\u202e\x9b31m").decode()[1:-1]
+        raw = f"event: {library.ESC}\ndata: \x9b31m\u202e\n\n".encode()
+        head = Head(200, "OK", (*STREAM.headers, ("X-Title", "\x9b31m")), "chunked")
+        request = chat(quoted)
+        reads = ((1.0, event(quoted)), (2.0, raw), (3.0, TOOL_CALL.replace(b"Bonn", b"\\u001b[2J")))
+        return put(tmp_path, request, Answer(reads, Ending.FIN, head=head))[0]
+
+    @pytest.mark.parametrize("options", [[], ["--full"], ["--messages"], ["--json"]], ids=str)
+    def test_no_escape_sequence_of_a_recording_reaches_the_terminal(
+        self, tmp_path: Path, hostile: Path, options: list[str]
+    ) -> None:
+        code, text = on_terminal("show", str(hostile), *options, folder=tmp_path)
+
+        assert code == 0
+        ours = STYLES.sub("", text)
+        assert "owned" in ours
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(ours)
+
+    async def test_nor_does_one_reach_a_pipe(self, tmp_path: Path, hostile: Path) -> None:
+        text = await shown(tmp_path, str(hostile))
+        assert "\\x1b]0;owned\\x07" in text
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(text)
+
+    def test_a_body_that_a_terminal_would_obey_is_refused_there(
+        self, tmp_path: Path, hostile: Path
+    ) -> None:
+        code, text = on_terminal("show", str(hostile), "--body", folder=tmp_path)
+        assert code == 2
+        assert "\x1b" not in text
+        assert "write it to a file or a pipe" in text
+
+    def test_a_harmless_body_is_printed_on_a_terminal(self, tmp_path: Path) -> None:
+        path = library.complete(tmp_path)
+        code, text = on_terminal("show", str(path), "--body", folder=tmp_path)
+        assert code == 0
+        assert text.endswith("data: [DONE]\r\n\r\n")
+
+
+class TestLooks:
+    def test_a_terminal_gets_colours_and_lines_that_fit(self, tmp_path: Path) -> None:
+        library.complete(tmp_path)
+        code, text = on_terminal("show", KEY[:6], folder=tmp_path, columns=80)
+        assert code == 0
+        assert "\x1b[32mcomplete" in text
+        rows = [row for row in STYLES.sub("", text).splitlines() if ARRIVAL.match(row)]
+        assert len(rows) == 3
+        assert max(map(len, rows)) <= 80
+
+    @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
+    @pytest.mark.parametrize("command", ["show", "ls"])
+    def test_colours_can_be_declined(
+        self, tmp_path: Path, command: str, env: dict[str, str]
+    ) -> None:
+        library.complete(tmp_path)
+        arguments = [KEY[:6]] if command == "show" else []
+        code, text = on_terminal(command, *arguments, folder=tmp_path, **env)
+        assert code == 0
+        assert "complete" in text
+        assert "\x1b" not in text
+
+    async def test_an_ascii_terminal_gets_ascii(self, tmp_path: Path) -> None:
+        library.complete(tmp_path, "漢字")
+        ran = await run(
+            "show", KEY[:6], folder=tmp_path, env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+        )
+        assert ran.code == 0
+        assert ran.out.isascii()
+        assert "#" * 10 in ran.out
+        assert "\\u6f22\\u5b57" in ran.out
+
+    def test_a_list_on_a_terminal_is_drawn_and_spares_columns(self, tmp_path: Path) -> None:
+        library.complete(tmp_path)
+        code, text = on_terminal("ls", folder=tmp_path, columns=80)
+        assert code == 0
+        plain = STYLES.sub("", text)
+        assert "status" in plain
+        assert "dialect" not in plain
+        assert f"openai-chat/m/{KEY[:16]}-1.jsonl" in plain

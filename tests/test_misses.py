@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy import misses
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.exchange import Request
+from llm_proxy.misses import Candidate, Nearest
+from llm_proxy.routing import Call, route
+from tapes import META
+
+LIBRARY = "cassettes"
+PLAIN: dict[str, Any] = {"model": "gpt-5", "stream": True, "messages": [{"content": "hello"}]}
+
+
+def call(**body: Any) -> Call:
+    return raw(orjson.dumps({**PLAIN, **body}))
+
+
+def raw(body: bytes, path: str = "/v1/chat/completions") -> Call:
+    return route(Request("POST", path, "", (), body), 0.0, lambda: 0.0)
+
+
+def candidate(name: str, asked: Call) -> Candidate:
+    return Candidate(f"cassettes/{name}.jsonl", META, asked.stored)
+
+
+def near(asked: Call, *stored: Call) -> Nearest:
+    found = misses.nearest(asked, [candidate(f"c{n}", it) for n, it in enumerate(stored)])
+    assert found is not None
+    return found
+
+
+def said(asked: Call, *stored: Call) -> str:
+    return str(misses.no_cassette(asked, near(asked, *stored), LIBRARY))
+
+
+def test_the_nearest_cassette_is_the_one_that_shares_most() -> None:
+    asked = call(messages=[{"content": "hello"}], seed=1)
+    far = call(model="other", stream=False, seed=1)
+    close = call(seed=2)
+    for order in ([far, close], [close, far]):
+        found = near(asked, *order)
+        assert found.candidate.request == close.stored
+        assert [it.path for it in found.differences] == ["$.seed"]
+    assert 0.7 < near(asked, close).nearness < 1
+
+
+def test_of_two_that_are_as_near_it_is_the_first() -> None:
+    assert near(call(seed=0), call(seed=1), call(seed=2)).candidate.file == "cassettes/c0.jsonl"
+
+
+def test_an_empty_library_has_no_nearest() -> None:
+    assert misses.nearest(call(), []) is None
+
+
+def test_the_miss_of_an_empty_library_says_so() -> None:
+    miss = misses.no_cassette(call(), None, LIBRARY)
+    assert str(miss) == (
+        "no cassette for POST /v1/chat/completions (gpt-5): cassettes holds none. "
+        "Record it with llm-proxy record."
+    )
+    assert "cassettes is empty" in miss.detail
+
+
+def test_a_miss_names_what_was_asked_the_nearest_and_both_values() -> None:
+    asked = call(messages=[{"content": "hello"}], temperature=0.5)
+    stored = call(messages=[{"content": "hallo"}], seed=7)
+    assert said(asked, stored) == (
+        "no cassette for POST /v1/chat/completions (gpt-5). Nearest is cassettes/c0.jsonl, which "
+        'differs at $.messages[0].content: "hello", cassette has "hallo"; '
+        "$.temperature: 0.5, not in the cassette; $.seed: missing, cassette has 7. "
+        "Record it with llm-proxy record, or make the request the same."
+    )
+    miss = misses.no_cassette(asked, near(asked, stored), LIBRARY)
+    first, second, *others = miss.detail.splitlines()
+    assert f"key {asked.key[:16]}, session default" in first
+    assert "cassettes/c0.jsonl" in second
+    assert "% alike" in second
+    assert len(others) == 3
+
+
+def test_another_path_and_method_are_named() -> None:
+    words = said(call(), raw(b"{}", "/v1/responses"))
+    assert "path: /v1/chat/completions, cassette has /v1/responses" in words
+
+
+def test_no_more_differences_are_named_than_one_wants_to_read() -> None:
+    asked, stored = call(), call(**{f"field{n}": n for n in range(30)})
+    assert "$.field2: missing, cassette has 2; and 27 more. Record" in said(asked, stored)
+    miss = misses.no_cassette(asked, near(asked, stored), LIBRARY)
+    assert len(miss.detail.splitlines()) == 22
+
+
+def test_long_values_are_cut_where_they_differ() -> None:
+    before, after = "a" * 5000, "b" * 5000
+    words = said(call(system=before + "X" + after), call(system=before + "Y" + after))
+    assert "$.system: …" + "a" * 20 + "X" + "b" * 38 + "…, cassette has …" + "a" * 20 + "Y" in words
+    words = said(call(system=before), call(system=before + "Y" + after))
+    assert '…aaaaaaaaaaaaaaaaaaaa", cassette has …aaaaaaaaaaaaaaaaaaaaYbbb' in words
+
+
+def test_values_that_fit_are_not_cut() -> None:
+    words = said(call(system="a" * 57 + "X"), call(system="a" * 57 + "Y"))
+    assert f'"{"a" * 57}X", cassette has "{"a" * 57}Y"' in words
+
+
+def test_a_cassette_that_answers_but_does_not_count_is_named() -> None:
+    asked = call()
+    stored = Candidate("a.jsonl", replace(META, session="other"), asked.stored)
+    found = misses.nearest(asked, [stored])
+    assert found is not None
+    assert (found.nearness, found.differences) == (1.0, ())
+    miss = misses.no_cassette(asked, found, LIBRARY)
+    assert "a.jsonl answers this very request but is not complete, or belongs to" in str(miss)
+    assert "belongs to session other (asked: default)" in miss.detail
+
+
+def test_a_request_that_was_recorded_less_often_says_so() -> None:
+    miss = misses.used_up(call(), 2, 3)
+    assert str(miss) == (
+        "no take left: this is request 3 for POST /v1/chat/completions (gpt-5), of which 2 takes "
+        "are recorded (--after-last fail)."
+    )
+    assert "request 3" in miss.detail
+
+
+def test_a_request_without_a_model_is_named_by_its_path() -> None:
+    asked = raw(b"x", "/v1/other")
+    assert str(misses.no_cassette(asked, None, LIBRARY)).startswith(
+        "no cassette for POST /v1/other:"
+    )
+
+
+LONG = "x" * 3000
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored"),
+    [
+        (call(model=LONG), call(model=LONG + "y")),
+        (call(**{LONG: {LONG + "a": LONG}}), call(**{LONG: {LONG + "b": LONG}})),
+        (raw(LONG.encode()), raw(b"y" + LONG.encode())),
+        (raw(b"{}", "/" + LONG), raw(b"{}", "/" + LONG + "y")),
+        (call(**{f"{LONG}{n}": LONG for n in range(9)}), call()),
+        (raw(b"\x1b[2J\r\n" * 90), raw(b"\x9b\x00\r\n" * 90)),
+        (call(model="a\x1b[2J\n"), call()),
+        (raw('{"\u202e":1,"\\n":2}'.encode()), raw(b'{"\\u001b":1}')),
+    ],
+    ids=["model", "field", "body", "path", "many", "controls", "model with controls", "names"],
+)
+def test_a_miss_fits_an_exception_and_a_terminal(asked: Call, stored: Call) -> None:
+    miss = misses.no_cassette(asked, near(asked, stored), LIBRARY)
+    assert len(str(miss)) <= 600
+    assert str(miss).isprintable()
+    assert all(line.isprintable() for line in miss.detail.splitlines())
+    assert len(miss.detail) < 8000
+
+
+json_values = st.recursive(
+    st.integers(-9, 9) | st.text(max_size=200) | st.none(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(json_values, json_values)
+def test_a_miss_is_short_and_printable_whatever_differs(one: Any, other: Any) -> None:
+    asked, stored = call(x=one), call(x=other)
+    miss = misses.no_cassette(asked, near(asked, stored), LIBRARY)
+    assert len(str(miss)) <= 600
+    assert str(miss).isprintable()
+
+
+def test_requests_that_differ_in_nothing_else_but_the_provider_are_told_apart() -> None:
+    asked = raw(orjson.dumps(PLAIN), "/~groq/v1/chat/completions")
+    assert "provider: groq, cassette has openai" in said(asked, call())
+
+
+def test_a_stored_request_of_any_kind_can_be_nearest() -> None:
+    stored = StoredRequest("GET", "/", "", (), b"\xff")
+    found = misses.nearest(call(), [Candidate("a", META, stored)])
+    assert found is not None
+    assert {it.path for it in found.differences} >= {"method", "path", "body", "$.model"}

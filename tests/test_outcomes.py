@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from llm_proxy.exchange import Ending
+from llm_proxy.outcomes import outcome
+from tapes import META, cassette, head
+
+CHAT, OLLAMA, OPAQUE = "openai-chat", "ollama", "opaque"
+STOPPED = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+OPEN = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+ERROR = b'data: {"error":{"message":"overloaded"}}\n\n'
+LINE = b'{"message":{"content":"a"},"done":false}\n'
+LAST = b'{"message":{"content":""},"done":true}\n'
+COMPLETE, UNPROVEN, PARTIAL = "complete", "complete, unproven", "partial"
+
+
+@pytest.mark.parametrize("dialect", [CHAT, OLLAMA, OPAQUE, "learned-later"])
+@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+@pytest.mark.parametrize("ending", [it for it in Ending if it is not Ending.CLEAN])
+def test_nothing_that_did_not_end_clean_is_complete(
+    dialect: str, framing: str, ending: Ending
+) -> None:
+    it = cassette(
+        OPEN + STOPPED + DONE + LAST,
+        head=head(framing=framing),
+        ending=ending,
+        meta=replace(META, dialect=dialect),
+    )
+    found = outcome(it)
+    assert not found.complete
+    assert str(found).startswith("partial: the ")
+
+
+def test_every_ending_has_words_of_its_own() -> None:
+    partial = [it for it in Ending if it is not Ending.CLEAN]
+    reasons = {outcome(cassette(OPEN, ending=it)).reason for it in partial}
+    assert len(reasons) == len(partial)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "codec", "body", "framing", "status", "verdict"),
+    [
+        (CHAT, "sse", OPEN + STOPPED + DONE, "chunked", 200, COMPLETE),
+        (CHAT, "sse", OPEN + STOPPED + DONE, "close", 200, COMPLETE),
+        (CHAT, "sse", OPEN + STOPPED + DONE, "length", 200, COMPLETE),
+        (CHAT, "sse", OPEN + STOPPED, "chunked", 200, COMPLETE),
+        (CHAT, "sse", OPEN + ERROR, "chunked", 200, COMPLETE),
+        (CHAT, "sse", OPEN, "chunked", 200, PARTIAL),
+        (CHAT, "sse", OPEN, "close", 200, PARTIAL),
+        (CHAT, "sse", b"", "chunked", 200, PARTIAL),
+        (CHAT, "whole", b'{"choices":[]}', "length", 200, COMPLETE),
+        (CHAT, "whole", b'{"choices":', "length", 200, PARTIAL),
+        (CHAT, "whole", b'{"choices":', "close", 200, PARTIAL),
+        (CHAT, "whole", b'{"error":{}}', "length", 400, COMPLETE),
+        (CHAT, "whole", b"<html>", "length", 502, COMPLETE),
+        (CHAT, "whole", b"", "none", 200, COMPLETE),
+        (OLLAMA, "ndjson", LINE + LAST, "chunked", 200, COMPLETE),
+        (OLLAMA, "ndjson", LINE, "chunked", 200, PARTIAL),
+        (OLLAMA, "ndjson", LINE + b'{"error":"no"}', "chunked", 200, COMPLETE),
+        (OLLAMA, "whole", LAST, "length", 200, COMPLETE),
+        (OPAQUE, "sse", OPEN, "chunked", 200, COMPLETE),
+        (OPAQUE, "whole", b"{", "length", 200, COMPLETE),
+        (OPAQUE, "whole", b"{", "close", 200, UNPROVEN),
+        (OPAQUE, "sse", OPEN, "close", 200, UNPROVEN),
+        (OPAQUE, "whole", b"", "none", 204, COMPLETE),
+        ("learned-later", "sse", OPEN, "chunked", 200, COMPLETE),
+        ("learned-later", "sse", OPEN, "close", 200, UNPROVEN),
+    ],
+)
+def test_what_ended_clean_is_judged_by_its_dialect(
+    dialect: str, codec: str, body: bytes, framing: str, status: int, verdict: str
+) -> None:
+    meta = replace(META, dialect=dialect)
+    found = outcome(cassette(body, codec=codec, head=head(status, framing), meta=meta))
+    assert str(found).partition(":")[0] == verdict
+    assert found.reason

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.actions import Abort, Begin, Send, Wait
+from llm_proxy.cassette import read_cassette
+from llm_proxy.errors import UsageError
+from llm_proxy.exchange import Ending, Read, header
+from llm_proxy.pacing import Instant, Pace, Recorded, due, ending_action, parse_pace, play
+from tapes import FILE, HEAD, READS, arrivals, cassette, head, written
+
+
+@pytest.mark.parametrize(
+    ("text", "pace"),
+    [
+        ("recorded", Recorded()),
+        (" Recorded ", Recorded()),
+        ("instant", Instant()),
+        ("INSTANT", Instant()),
+        ("1x", Recorded(1.0)),
+        ("4x", Recorded(4.0)),
+        ("4X", Recorded(4.0)),
+        ("0.5x", Recorded(0.5)),
+        (".25x", Recorded(0.25)),
+        ("1000.0x", Recorded(1000.0)),
+    ],
+)
+def test_a_pace_is_read(text: str, pace: Pace) -> None:
+    assert parse_pace(text) == pace
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "4", "0x", "0.0x", "-1x", "1.x", "1e3x", "infx", "nanx", "4 x", "x4", "٤x", "fast"],
+)
+def test_what_is_no_pace_is_refused_with_what_is(text: str) -> None:
+    with pytest.raises(UsageError, match="is no pace: use recorded, instant, or a speed such as"):
+        parse_pace(text)
+
+
+@pytest.mark.parametrize(
+    ("pace", "times"),
+    [
+        (Recorded(), [10.0, 20.0, 21.5, 33.25, 34.0, 36.0]),
+        (Recorded(4), [2.5, 5.0, 5.375, 8.3125, 8.5, 9.0]),
+        (Recorded(0.5), [20.0, 40.0, 43.0, 66.5, 68.0, 72.0]),
+        (Instant(), [0.0] * 6),
+    ],
+    ids=["recorded", "4x", "0.5x", "instant"],
+)
+def test_a_recording_is_played_read_by_read_at_its_pace(pace: Pace, times: list[float]) -> None:
+    actions = play(read_cassette(FILE, written(end_at=36.0)), pace)
+    sent = [it for it in actions if not isinstance(it, Wait)]
+    assert sent == [Begin(HEAD), *(Send(read.data) for read in READS)]
+    assert [it.due for it in actions if isinstance(it, Wait)] == times
+    assert [isinstance(it, Wait) for it in actions] == [True, False] * 5 + [True]
+
+
+@given(reads=arrivals(st.binary()), speed=st.floats(0.01, 100))
+def test_whatever_was_recorded_is_played_whole_and_in_order(
+    reads: list[Read], speed: float
+) -> None:
+    actions = play(read_cassette(FILE, written(reads)), Recorded(speed))
+    assert [it.data for it in actions if isinstance(it, Send)] == [read.data for read in reads]
+    times = [it.due for it in actions if isinstance(it, Wait)]
+    assert times == sorted(times)
+    recorded = [10.0, *(round(read.at, 2) for read in reads)]
+    assert times == pytest.approx([at / speed for at in [*recorded, recorded[-1]]])
+
+
+@pytest.mark.parametrize(
+    ("ending", "abort"),
+    [
+        (Ending.CLEAN, None),
+        (Ending.FIN, Abort("fin")),
+        (Ending.RST, Abort("rst")),
+        (Ending.STALLED, Abort("rst")),
+        (Ending.MALFORMED, Abort("rst")),
+        (Ending.CLIENT_GONE, Abort("fin")),
+        (Ending.RECORDER_ERROR, Abort("fin")),
+        (Ending.KILLED, Abort("fin")),
+    ],
+)
+def test_a_replay_ends_as_the_recording_ended(ending: Ending, abort: Abort | None) -> None:
+    assert ending_action(ending) == abort
+    it = cassette(b"data: 1\n\n", ending=ending)
+    tail = play(replace(it, end=replace(it.end, at=500.0)), Recorded())[4:]
+    assert tail == ((Wait(500.0),) if abort is None else (Wait(500.0), abort))
+
+
+@pytest.mark.parametrize(
+    ("framing", "declared", "body", "ending", "length"),
+    [
+        ("length", 4, b"abcd", Ending.CLEAN, 4),
+        ("length", 100, b"abcd", Ending.CLEAN, 4),  # compressed, or a secret that was replaced
+        ("length", 4, b"", Ending.CLEAN, 0),
+        ("length", 100, b"abcd", Ending.FIN, 100),
+        ("length", 4, b"abcd", Ending.RST, 5),
+        ("length", 2, b"abcd", Ending.RST, 5),
+        ("length", None, b"abcd", Ending.KILLED, 5),
+        ("length", None, b"abcd", Ending.CLEAN, 4),
+        ("chunked", None, b"abcd", Ending.FIN, None),
+        ("close", None, b"abcd", Ending.CLEAN, None),
+        ("none", 7, b"", Ending.CLEAN, 7),
+        ("none", None, b"", Ending.CLEAN, None),
+    ],
+)
+def test_a_body_that_was_cut_is_shorter_than_its_declared_length(
+    framing: str, declared: int | None, body: bytes, ending: Ending, length: int | None
+) -> None:
+    plain = replace(head(framing=framing), length=declared)
+    it = cassette(body, codec="whole", head=plain, ending=ending)
+    [begin] = [it for it in play(it, Recorded()) if isinstance(it, Begin)]
+    assert begin.head == replace(plain, length=length)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "recorded", "faster", "slower", "instant"),
+    [
+        ("Retry-After", "20", "20", "5", "20", "0"),
+        ("retry-after", "1", "1", "1", "1", "0"),
+        ("Retry-After", "0", "0", "0", "0", "0"),
+        ("Retry-After", "0.5", "0.5", "0.5", "0.5", "0"),
+        ("Retry-After", "7.5", "7.5", "2", "7.5", "0"),
+        ("Retry-After-Ms", "1234567", "1234567", "308642", "1234567", "0"),
+        ("retry-after-ms", "1500.25", "1500.25", "376", "1500.25", "0"),
+        *(
+            ("Retry-After", value, value, value, value, value)
+            for value in (
+                "Wed, 21 Oct 2026 07:28:00 GMT", "", "-5", "inf", "nan", "1e9", "1_000", " 20",
+                "9" * 400, "soon", "٣",
+            )
+        ),
+        ("x-ratelimit-reset", "20", "20", "20", "20", "20"),
+    ],
+)  # fmt: skip
+def test_what_says_how_long_to_wait_is_scaled_and_never_beyond_what_was_recorded(
+    name: str, value: str, recorded: str, faster: str, slower: str, instant: str
+) -> None:
+    it = cassette(b"{}", codec="whole")
+    it = replace(it, head=head(429, "length", (("a", "b"), (name, value))))
+    for pace, expected in (
+        (Recorded(), recorded),
+        (Recorded(4), faster),
+        (Recorded(0.25), slower),
+        (Recorded(1e-320), slower),
+        (Instant(), instant),
+    ):
+        [begin] = [it for it in play(it, pace) if isinstance(it, Begin)]
+        assert begin.head.headers == (("a", "b"), (name, expected))
+
+
+@given(
+    st.from_regex(r"[0-9]{1,12}(\.[0-9]{1,3})?", fullmatch=True),
+    st.floats(1, 1000),
+)
+def test_a_scaled_wait_is_long_enough_for_the_pace(value: str, speed: float) -> None:
+    it = cassette(b"{}", codec="whole")
+    it = replace(it, head=head(429, "length", (("Retry-After", value),)))
+    [begin] = [it for it in play(it, Recorded(speed)) if isinstance(it, Begin)]
+    scaled = float(header(begin.head.headers, "retry-after") or "")
+    assert float(value) / speed <= scaled <= float(value)
+    assert scaled < float(value) / speed + 1 or math.isclose(scaled, float(value))
+
+
+def test_the_due_time_of_an_instant_is_at_once() -> None:
+    assert due(Instant(), 1e6) == 0.0
+    assert due(Recorded(2), 1e6) == 5e5

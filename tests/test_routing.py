@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy import matching
+from llm_proxy.errors import RequestRefused
+from llm_proxy.exchange import Headers, Request
+from llm_proxy.routing import Call, route
+
+KEY = "sk-canary-0123456789"
+
+
+def routed(path: str, *headers: tuple[str, str], query: str = "", body: bytes = b"") -> Call:
+    return route(Request("POST", path, query, headers, body), 2.0, lambda: 2.25)
+
+
+@pytest.mark.parametrize(
+    ("path", "session", "provider", "rest"),
+    [
+        ("/v1/chat/completions", "default", "openai", "/v1/chat/completions"),
+        ("/~openrouter/v1/chat/completions", "default", "openrouter", "/v1/chat/completions"),
+        ("/@checkout/v1/messages", "checkout", "anthropic", "/v1/messages"),
+        ("/@a.b-c_D9/~x/v1/x", "a.b-c_D9", "x", "/v1/x"),
+        ("/~x/@a/v1/x", "default", "x", "/@a/v1/x"),
+        ("/@a/@b/~c/v1", "a", "default", "/@b/~c/v1"),
+        ("/~a/~b/v1", "default", "a", "/~b/v1"),
+        ("/@a", "a", "ollama", "/"),
+        ("/@a/", "a", "ollama", "/"),
+        ("/@a/~b", "a", "b", "/"),
+        ("/~b", "default", "b", "/"),
+        ("/openai/v1/chat/completions", "default", "groq", "/openai/v1/chat/completions"),
+        ("/openai/deployments/d/x", "default", "azure", "/openai/deployments/d/x"),
+        ("/v1/@a/~b", "default", "openai", "/v1/@a/~b"),
+        ("//v1/x", "default", "default", "//v1/x"),
+        ("/", "default", "ollama", "/"),
+        ("/%40a/%7Eb", "default", "default", "/%40a/%7Eb"),
+        (f"/@{'a' * 100}/v1/x", "a" * 100, "openai", "/v1/x"),
+    ],
+)
+def test_our_prefixes_are_taken_off_and_nothing_else(
+    path: str, session: str, provider: str, rest: str
+) -> None:
+    call = routed(path, query="a=%20b")
+    assert (call.session, call.provider) == (session, provider)
+    assert (call.request.path, call.request.query) == (rest, "a=%20b")
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/@/v1/x", ()),
+        ("/~/v1/x", ()),
+        ("/@../v1/x", ()),
+        ("/@.a/v1/x", ()),
+        ("/@-a/v1/x", ()),
+        ("/@a%2Fb/v1/x", ()),
+        ("/@a b/v1/x", ()),
+        ("/@ä/v1/x", ()),
+        ("/@a/~../v1/x", ()),
+        ("/~a:b/v1/x", ()),
+        (f"/@{'a' * 101}/v1/x", ()),
+        ("/v1/x", (("X-LLM-Proxy-Session", "../x"),)),
+        ("/v1/x", (("x-llm-proxy-session", ""),)),
+    ],
+)
+def test_what_is_no_name_is_refused(path: str, headers: Headers) -> None:
+    with pytest.raises(RequestRefused, match=r"is no (session|provider) name: use") as caught:
+        routed(path, *headers)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "session"), [("/v1/x", "from-header"), ("/@from-path/v1/x", "from-path")]
+)
+def test_a_header_names_the_session_where_the_path_does_not(path: str, session: str) -> None:
+    assert routed(path, ("X-Llm-Proxy-Session", "from-header")).session == session
+
+
+def test_headers_for_us_go_no_further() -> None:
+    sent: Headers = (
+        ("x-llm-proxy-session", "a"), ("Accept", "*/*"), ("X-LLM-PROXY-anything", "b"),
+        ("accept", "c"), ("x-llm-prox", "d"),
+    )  # fmt: skip
+    assert routed("/v1/x", *sent).request.headers == (
+        ("Accept", "*/*"), ("accept", "c"), ("x-llm-prox", "d"),
+    )  # fmt: skip
+
+
+@given(st.from_regex(r"/[\x21-\x7e]{0,40}", fullmatch=True))
+def test_any_path_is_routed_or_refused(path: str) -> None:
+    try:
+        rest = routed(path).request.path
+    except RequestRefused:
+        rest = ""
+    assert rest == path or path.startswith(("/@", "/~"))
+    assert path.endswith(rest) or rest == "/"
+
+
+def test_a_call_knows_how_long_ago_the_request_was_read() -> None:
+    assert routed("/v1/x").elapsed() == 250.0
+
+
+def test_the_dialect_is_found_behind_the_prefixes() -> None:
+    assert routed("/@a/~b/v1/chat/completions", body=b"{}").dialect.name == "openai-chat"
+    assert routed("/@a/~b/v1/other").dialect.name == "opaque"
+
+
+def test_what_is_stored_of_a_call_holds_none_of_its_credentials() -> None:
+    call = routed(
+        f"/v1/files/{KEY}",
+        ("Authorization", f"Bearer {KEY}"),
+        ("Content-Type", f"text/plain; {KEY}"),
+        ("User-Agent", "x"),
+        query=f"key=AIza-0123456789&q={KEY}",
+        body=f'{{"a":"{KEY}","b":"AIza-0123456789"}}'.encode(),
+    )
+    stored = call.stored
+    assert (stored.method, stored.path) == ("POST", "/v1/files/[redacted]")
+    assert stored.query == "key=[redacted]&q=[redacted]"
+    assert stored.headers == (("content-type", "text/plain; [redacted]"),)
+    assert stored.body == b'{"a":"[redacted]","b":"[redacted]"}'
+    assert stored.redacted == 6
+    assert call.request.path.endswith(KEY)  # the provider gets what was sent
+
+
+def test_the_key_is_that_of_what_is_stored() -> None:
+    one = routed("/v1/x", ("x-api-key", KEY), body=f'["{KEY}"]'.encode())
+    other = routed("/v1/x", ("x-api-key", "another-secret"), body=b'["another-secret"]')
+    assert one.key == other.key == matching.key("openai", one.stored)
+    assert one.key != routed("/~groq/v1/x", body=b'["[redacted]"]').key
+
+
+def test_the_session_is_no_part_of_the_key() -> None:
+    assert routed("/@a/v1/x").key == routed("/@b/v1/x").key == routed("/v1/x").key
