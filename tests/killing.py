@@ -31,7 +31,7 @@ SETTLED: Final = 0.05
 """Seconds after which a message that was received survives anything."""
 _CLIENTS: Final = 5
 _LETTERS: Final = "abc \u00e9\u65e5\U0001f600\n\\"
-_NAME: Final = re.compile(rb'"stream":(\d+)')
+_NAME: Final = re.compile(rb'"stream":(\d+),')
 
 
 @dataclass

@@ -77,7 +77,7 @@ def put(
     placed: list[Path] = []
     for number, answer in enumerate(answers, first):
         of = call(request)
-        meta = replace(_meta(of), key_rules=key_rules)
+        meta = replace(meta_of(of), key_rules=key_rules)
         if key_rules != KEY_RULES:
             meta = replace(meta, key="0" * 64)
         path = library.place(meta, of.stored, number)
@@ -99,7 +99,7 @@ def bodies(answers: Sequence[Answer]) -> list[bytes]:
     return [b"".join(data for _, data in answer.reads) for answer in answers]
 
 
-def _meta(of: Call) -> Meta:
+def meta_of(of: Call) -> Meta:
     return Meta(
         tool="by hand",
         recorded="2026-01-01T00:00:00.000Z",

@@ -7,9 +7,11 @@ the spool until the new one is safe.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,7 +71,7 @@ class Files:
             _write(temporary, spooled, ending, at, redacted)
             cassette = read_cassette(str(temporary), temporary.read_bytes())
             found = outcome(cassette)
-            with self._lock:
+            with self._lock, _alone(self._library.root):
                 shelf = self._shelf(folder, meta)
                 placement = shelf.place(spooled.target.take, complete=found.complete)
                 final = self._put(temporary, meta, request, placement)
@@ -83,12 +85,13 @@ class Files:
         return Filed(final, self._library.load(final), found)
 
     def _shelf(self, folder: Path, meta: Meta) -> Shelf:
+        """The numbers of this key and session: those of the run, or else those on disk by now."""
+        if not self._renew:
+            self._notice(folder)
+            return Shelf(self._library.numbers(meta.session, meta.key), renew=False)
         name = (meta.session, meta.key)
         if name not in self._shelves:
-            if not self._renew:
-                self._notice(folder)
-            numbers = self._library.numbers(meta.session, meta.key)
-            self._shelves[name] = Shelf(numbers, renew=self._renew)
+            self._shelves[name] = Shelf(self._library.numbers(*name), renew=True)
         return self._shelves[name]
 
     def _notice(self, folder: Path) -> None:
@@ -121,6 +124,18 @@ class Files:
         if replaced is not None and replaced.path != target:
             replaced.path.unlink(missing_ok=True)
         self._library.add(target, meta.session, meta.key, number)
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """No other process files in this library meanwhile, where the file system has locks."""
+    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _make_folder(folder: Path) -> None:

@@ -24,7 +24,7 @@ from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending
 from llm_proxy.shell.filing import Filed, Files
 from llm_proxy.shell.library import Library
-from llm_proxy.shell.spooling import abandoned, belongs, claimed, opened, spools
+from llm_proxy.shell.spooling import belongs, claimed, opened, spools
 
 STALE: Final = timedelta(hours=1)
 """How old a temporary file is that no cassette is being written to any more."""
@@ -76,14 +76,14 @@ def recover(library: Library, folder: Path) -> Iterator[Result]:
     """
     library.refresh()
     files = Files(library, renew=False)
-    everything = {path.stem for path in spools(folder)}
-    dead = abandoned(folder)
-    stems = {path.stem for path in dead}
-    for path in dead:
+    living: set[str] = set()
+    dead: set[str] = set()
+    for path in spools(folder):
         with claimed(path) as mine:
+            (dead if mine else living).add(path.stem)
             if mine:
                 yield _one(files, library.root, path)
-    yield from _sweep(library.root, everything - stems, stems)
+    yield from _sweep(library.root, living, dead)
 
 
 def _one(files: Files, root: Path, path: Path) -> Result:

@@ -20,8 +20,6 @@ from llm_proxy.cassette.spool import Spooled
 from llm_proxy.errors import CassetteError, SpoolError
 
 SUFFIX: Final = ".spool"
-VERSION: Final = 1
-"""The form of spools that this tool writes, and the newest that it reads."""
 
 
 class SpoolFile:
@@ -63,27 +61,32 @@ def abandoned(folder: Path) -> list[Path]:
 
     Raises `SpoolError` where the folder cannot be read.
     """
-    found: list[tuple[int, Path]] = []
+    found: list[Path] = []
     for path in spools(folder):
-        with claimed(path) as mine, suppress(FileNotFoundError):
+        with claimed(path) as mine:
             if mine:
-                found.append((path.stat().st_mtime_ns, path))
-    return [path for _, path in sorted(found)]
+                found.append(path)
+    return found
 
 
 def spools(folder: Path) -> list[Path]:
-    """Every spool of a folder, whoever holds it; none where there is no folder.
+    """Every spool of a folder, whoever holds it, oldest first; none where there is no folder.
 
     Raises `SpoolError` where the folder cannot be read.
     """
+    found: list[tuple[int, Path]] = []
     try:
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIX))
+            for entry in entries:
+                if entry.name.endswith(SUFFIX):
+                    with suppress(FileNotFoundError):
+                        age = entry.stat(follow_symlinks=False).st_mtime_ns
+                        found.append((age, Path(entry.path)))
     except FileNotFoundError:
         return []
     except OSError as error:
         raise SpoolError(f"{folder} cannot be read: {error.strerror}") from None
-    return [folder / name for name in names]
+    return [path for _, path in sorted(found)]
 
 
 @contextmanager
@@ -104,19 +107,14 @@ def claimed(path: Path) -> Iterator[bool]:
 def opened(path: Path) -> Iterator[Spooled]:
     """A spool as far as it goes, its reads to be taken while it is open.
 
-    Raises `CassetteError` where not even its opening is whole, and for a form that is newer.
+    Raises `CassetteError` where not even its opening is whole.
     """
     try:
         lines = path.open("rb")
     except OSError as error:
         raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None
     with lines:
-        spooled = spool.parse(str(path), lines)
-        if spooled.target.spool > VERSION:
-            raise CassetteError(
-                str(path), 1, f"a spool of form {spooled.target.spool}: upgrade llm-proxy"
-            )
-        yield spooled
+        yield spool.parse(str(path), lines)
 
 
 def belongs(spooled: Spooled, library: Path) -> bool:
