@@ -15,10 +15,10 @@ REQUEST: Final = chat("hi")
 PIECES: Final = (event("Hel"), event("lo"))
 
 
-def opening(folder: Path, request: bytes = REQUEST, take: int = 1, form: int = 1) -> bytes:
+def opening(folder: Path, request: bytes = REQUEST, take: int = 1) -> bytes:
     """Lines 1 to 3 of a spool for the library in `folder`."""
     of = call(request)
-    target = SpoolLine(form, str((folder / "cassettes").absolute()), take)
+    target = SpoolLine(1, str((folder / "cassettes").absolute()), take)
     return spool.opening(target, meta_of(of), of.stored)
 
 

@@ -79,6 +79,11 @@ def test_a_file_of_this_format_is_read() -> None:
         pytest.param(
             [(20, b"data: 1\n\n"), (20, b"data: 2\n\n")], [20.0, 20.0], id="reads at one time"
         ),
+        pytest.param(
+            [(20, b"data: 1\r\r"), (21, b"data: 2\r\r")],
+            [20.0, 21.0],
+            id="a message that ends when the next read begins",
+        ),
         pytest.param([(20, b"data: 1")], [20.0], id="a message without an end"),
         pytest.param([(20, b""), (21, b"data: 1\n\n")], [21.0], id="a read of nothing"),
         pytest.param([(20.123456, b"data: 1\n\n")], [20.12], id="a hundredth of a ms"),
@@ -151,7 +156,17 @@ def test_a_codec_that_does_not_exist_cannot_be_written() -> None:
 
 bodies = st.binary() | st.lists(
     st.sampled_from(
-        [b"data: ", b'{"a":1}', b"\n\n", b"\r\n\r\n", b"\n", b"[DONE]", b"\xff", "ä\u2028".encode()]
+        [
+            b"data: ",
+            b'{"a":1}',
+            b"\n\n",
+            b"\r\n\r\n",
+            b"\r\r",
+            b"\n",
+            b"[DONE]",
+            b"\xff",
+            "ä\u2028".encode(),
+        ]
     )
 ).map(b"".join)
 headers = st.lists(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import library
-from command import Ran, run
+from command import run
 from llm_proxy.cli.printing import Span
 from llm_proxy.cli.tables import Column, fitting, plain
 from shelf import chat, key_of
@@ -163,11 +163,14 @@ async def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
     path.rename(path.with_name(f"{library.ESC}.jsonl"))
     (path.parent / "caf\udce9\x9b31m.jsonl").write_bytes(b"torn")
 
-    for options in ([], ["--json"]):
-        ran: Ran = await run("ls", *options, folder=tmp_path)
+    text = await run("ls", folder=tmp_path)
+    document = await run("ls", "--json", folder=tmp_path)
+
+    assert "\\x1b]0;owned" in text.out
+    assert "\\u001b]0;owned" in document.out
+    for ran in (text, document):
         assert ran.code == 1
         assert not {"\x1b", "\x07", "\x9b"} & set(ran.out + ran.err)
-    assert "\\u001b]0;owned" in ran.out
 
 
 async def test_two_files_of_one_take_are_both_listed(tmp_path: Path) -> None:

@@ -356,7 +356,7 @@ class TestLooks:
     ) -> None:
         library.complete(tmp_path)
         arguments = [KEY[:6]] if command == "show" else []
-        code, text = on_terminal(command, *arguments, folder=tmp_path, **env)
+        code, text = on_terminal(command, *arguments, folder=tmp_path, columns=120, **env)
         assert code == 0
         assert "complete" in text
         assert "\x1b" not in text

@@ -10,6 +10,7 @@ import pytest
 import library
 from command import run
 from shelf import chat, key_of, put, says
+from terminal import on_terminal
 
 KEY = key_of(chat("hi"))
 NAME = f"cassettes/openai-chat/m/{KEY[:16]}-1.jsonl"
@@ -166,3 +167,15 @@ async def test_a_hostile_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert ran.code == 1
     assert "owned" in ran.out
     assert not {"\x1b", "\x07"} & set(ran.out)
+
+
+def test_many_files_have_a_progress_bar_that_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = library.complete(tmp_path)
+    for number in range(200):
+        (path.parent / f"{number}.jsonl").write_bytes(path.read_bytes())
+
+    code, text = on_terminal("verify", folder=tmp_path)
+
+    assert code == 0
+    assert "reading" in text
+    assert text.endswith("llm-proxy: 201 cassettes checked, all of them whole and consistent\r\n")

@@ -24,9 +24,9 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict
 from yarl import URL
 
-from breaking import reset
 from raw import ask, post
-from stub import Connection, Script, chunked, upstream, whole
+from stub import Connection, Script, upstream, whole
+from trials import reset
 
 IN_C = http_parser.HttpResponseParser is not http_parser.HttpResponseParserPy
 GET = b"GET /%7E[x]?q=%7E HTTP/1.1\r\n\r\n"
@@ -152,12 +152,13 @@ async def test_connections_are_made_and_told_by_the_methods_that_we_override() -
     class Ours(aiohttp.TCPConnector):
         def __init__(self) -> None:
             super().__init__()
-            self._factory = partial(Told, loop=self._loop)
+            make: Callable[..., ResponseHandler] = Told
+            self._factory = partial(make, loop=self._loop)
 
     async with asked(says(CHUNKED), connector=Ours()) as response:
         protocol = response.connection and response.connection.protocol
         assert isinstance(protocol, Told)
-        assert protocol._payload is response.content  # noqa: SLF001 # the reader that is told
+        assert protocol._payload is response.content  # the reader that is told
         assert calls == ["set_response_params", "data_received"]
         protocol.data_received(b"zz\r\n")
         assert calls[3] == "set_exception HttpProcessingError"
@@ -325,7 +326,7 @@ async def test_a_get_is_asked_twice_unless_told_not_to_and_a_post_is_not(
 ) -> None:
     """`_session` takes `_retry_connection` away, and `LiveUpstream._ask` asks again itself."""
     async with upstream(says(b"", fin)) as live, aiohttp.ClientSession() as session:
-        session._retry_connection = retrying  # noqa: SLF001 # the attribute that we set
+        session._retry_connection = retrying  # the attribute that we set
         with pytest.raises(aiohttp.ServerDisconnectedError):
             await session.request(method, live.url)
     assert len(live.requests) == requests

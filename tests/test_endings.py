@@ -1,6 +1,4 @@
-"""However an upstream ends: every byte that arrived reaches the client and the disk, and nobody
-is told that it was whole when it was not.
-"""
+"""However an upstream ends, nothing that arrived is lost, and nobody is told that it was whole."""
 
 from __future__ import annotations
 
@@ -14,13 +12,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from breaking import CASES, Case, Client, Seen, Trial, dissect, judge, reset, trial_field
+from breaking import CASES, Case, Client, Trial
+from judging import dissect, judge
 from llm_proxy.exchange import Ending
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell import pump, wire
 from proxying import cassettes, proxy
 from raw import ask, post
 from stub import Connection, chunked, upstream
+from trials import Seen, reset, trial_field
+from waiting import until
 
 TRIALS = 20
 MIB = 1024 * 1024
@@ -56,7 +57,7 @@ async def _client(url: str, request: bytes, *, window: int = 0) -> AsyncIterator
     loop = asyncio.get_running_loop()
     parts = urlsplit(url)
     with socket.socket() as sock:
-        sock.setblocking(False)
+        sock.settimeout(0)
         if window:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
         await loop.sock_connect(sock, (parts.hostname, parts.port))
@@ -124,8 +125,7 @@ async def test_a_client_that_is_far_behind_holds_up_nobody_else(tmp_path: Path) 
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("big"), window=4096),
     ):
-        while not cassettes(tmp_path):
-            await asyncio.sleep(0.02)
+        await until(lambda: bool(cassettes(tmp_path)))
         next_one = await ask(recording.url, _chat("small"), within=5)
         assert next_one.body == b"data: [DONE]\n\n"
         assert live.connections == 1  # it went over the connection of the first one
@@ -186,8 +186,7 @@ async def test_a_reset_does_not_wait_for_ever_for_a_client_that_does_not_read(
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("deaf"), window=4096) as sock,
     ):
-        while recording.busy() or not cassettes(tmp_path):
-            await asyncio.sleep(0.02)
+        await until(lambda: bool(cassettes(tmp_path)) and not recording.busy())
         seen = await _read_on(sock)
     status, body, how = dissect(seen)
     assert (status, how) == (200, "rst")

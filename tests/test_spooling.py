@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 import threading
@@ -11,7 +12,6 @@ import pytest
 
 from leftovers import PIECES, aged, body, left, opening
 from llm_proxy.errors import CassetteError, SpoolError
-from llm_proxy.shell import spooling
 from llm_proxy.shell.spooling import SpoolFile, abandoned, belongs, claimed, opened, spools
 
 NAME = "7-1-0123456789abcdef.spool"
@@ -57,7 +57,7 @@ def test_a_process_id_that_comes_again_overwrites_nothing(tmp_path: Path) -> Non
 def test_a_spool_that_is_deleted_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = spooling.fcntl.flock
+    lock = fcntl.flock
     deleted: list[Path] = []
 
     def recover_in_between(fd: int, how: int) -> None:
@@ -66,7 +66,7 @@ def test_a_spool_that_is_deleted_before_it_is_locked_is_made_again(
             (tmp_path / NAME).unlink()
         lock(fd, how)
 
-    monkeypatch.setattr(spooling.fcntl, "flock", recover_in_between)
+    monkeypatch.setattr(fcntl, "flock", recover_in_between)
     file = SpoolFile(tmp_path, NAME)
     file.append(b"kept\n")
     file.release()
@@ -148,7 +148,7 @@ def test_a_spool_belongs_to_its_library_however_the_folder_is_spelled(
 
 
 def test_a_spool_of_a_newer_form_is_refused(tmp_path: Path) -> None:
-    path = left(tmp_path, opening(tmp_path, form=2) + body(*PIECES))
+    path = left(tmp_path, opening(tmp_path).replace(b'"spool":1', b'"spool":2') + body(*PIECES))
     with pytest.raises(CassetteError, match="not a spool: "):
         with opened(path):
             pass

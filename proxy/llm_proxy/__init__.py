@@ -21,7 +21,11 @@ logic       bytes and values in, bytes and values out
     `matching`   keys, and why a request missed
     `cassette`   the file format, its spool, and its migrations
     `outcomes`   what an ending means
+    `integrity`  whether a cassette lies where its key and session say
     `pacing`     when the bytes of a replay go out
+    `timeline`   when each message of a recording came
+    `questions`  what a request asks, for people to know it by
+    `display`    text from anywhere, made fit for a terminal
     `ports`      the few things that modes ask of the world
 
 modes       `record`, `replay`, `auto`: where an answer comes from

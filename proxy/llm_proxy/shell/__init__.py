@@ -13,6 +13,7 @@ Nothing outside this folder and the entry points touches them.
     recorder     recordings: spooled as they run, filed when they end
     spooling     spool files: locks, appends, leftovers
     filing       from a spool to a cassette in the library
+    recovering   what a crash left behind, made good
     intake       a request on its way in: connection, expectation, body
     guards       requests that are refused before anything else
     control      our own pages

@@ -13,6 +13,7 @@ happen, because nothing further up can find them out for certain:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -74,7 +75,8 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, *, keep_alive: bool) -> None:
         super().__init__(limit=0, force_close=not keep_alive)
-        self._factory = partial(Receiver, loop=self._loop)
+        make: Callable[..., ResponseHandler] = Receiver
+        self._factory = partial(make, loop=self._loop)
 
 
 class Response(aiohttp.ClientResponse):

@@ -152,16 +152,15 @@ class Pump:
             self._arrived(data)
 
     def _arrived(self, data: bytes) -> None:
-        self._last = self._loop.time()
+        self._last, at = self._loop.time(), self._call.elapsed()
+        if not self._abandoned:
+            self._queue.append(data)
+            self._queued += len(data)
+            self._news.set()  # before the recording, so that the client has its turn first
+            if self._queued > AHEAD:
+                self._pause(paused=True)
         if self.recording is not None:
-            self.recording.read(Read(self._call.elapsed(), data))
-        if self._abandoned:
-            return
-        self._queue.append(data)
-        self._queued += len(data)
-        self._news.set()
-        if self._queued > AHEAD:
-            self._pause(paused=True)
+            self.recording.read(Read(at, data))
 
     def _finish(self, ending: Ending) -> None:
         self.ending = ending

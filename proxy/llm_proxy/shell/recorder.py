@@ -1,13 +1,16 @@
 """Takes down exchanges while they run, without making anybody wait.
 
-    event loop           spool thread               filing thread
-    ----------           ------------               -------------
-    head, read, end ──▶  every 5 ms at most: ──▶ at the end: ──▶  spool to cassette
-    (append to a list)   decode, redact,
-                         append to the spool
+    event loop                                      filing thread
+    ----------                                      -------------
+    head, read, end ──▶ two turns of the loop   ──▶ at the end: spool to cassette
+    (append to a list)  later, after the clients:
+                        decode, redact, append
+                        to the spool
 
-What reached the spool survives the death of this process.  Trouble with the disk never reaches
-the client: the recording is given up, said once, and remembered for the exit code.
+An append takes some microseconds, less than handing it to a thread would, and it is done before
+the loop waits again: what a client has survives the death of this process.  Trouble with the
+disk never reaches the client: the recording is given up, said once, and remembered for the
+exit code.
 """
 
 from __future__ import annotations
@@ -15,12 +18,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from llm_proxy import redaction
 from llm_proxy.cassette import Meta, spool
@@ -34,9 +36,6 @@ from llm_proxy.shell.library import Library
 from llm_proxy.shell.spooling import SpoolFile
 from llm_proxy.takes import Ordinals
 from llm_proxy.version import __version__
-
-APART: Final = 0.005
-"""Seconds that hand-overs to the spool thread are apart: what comes after a pause goes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +73,8 @@ class Recorder:
         self._files = Files(library, renew=renew)
         self._ordinals = Ordinals()
         self._serial = itertools.count(1)
-        self._spooling = ThreadPoolExecutor(1, "spool")
         self._filing = ThreadPoolExecutor(1, "filing")
         self._dirty: list[SpooledRecording] = []
-        self._timer: asyncio.Handle | None = None
-        self._flushed = 0.0
         self._running: set[asyncio.Future[None]] = set()
 
     def start(self, call: Call, take: int | None = None) -> SpooledRecording:
@@ -97,42 +93,28 @@ class Recorder:
         self._flush()
         while self._running:
             await asyncio.wait(self._running)
-        self._spooling.shutdown()
         self._filing.shutdown()
 
     def touched(self, recording: SpooledRecording) -> None:
-        """A recording has something to write."""
+        """A recording has something to write, once every client has had its turn."""
         self._dirty.append(recording)
-        if self._timer is None:
+        if len(self._dirty) == 1:
             loop = asyncio.get_running_loop()
-            wait = self._flushed + APART - loop.time()
-            self._timer = (
-                loop.call_soon(self._flush) if wait <= 0 else loop.call_later(wait, self._flush)
-            )
+            loop.call_soon(loop.call_soon, self._flush)
 
     def _flush(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._flushed = asyncio.get_running_loop().time()
-        if self._dirty:
-            batch = [(recording, recording.drain()) for recording in self._dirty]
-            self._dirty = []
-            self._own(self._spool(batch))
-
-    def _own(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
-
-    async def _spool(self, batch: list[tuple[SpooledRecording, list[_Item]]]) -> None:
-        loop = asyncio.get_running_loop()
-        ends = await loop.run_in_executor(self._spooling, _write_all, batch, self._folder)
-        for recording, end in ends:
-            if isinstance(end, Exception):
-                self._failed(recording, end)
+        """Append what came to the spools."""
+        dirty, self._dirty = self._dirty, []
+        for recording in dirty:
+            try:
+                end = recording.tape.write(recording.drain(), self._folder)
+            except Exception as error:  # the outermost frame of this callback
+                self._failed(recording, error)
             else:
-                self._own(self._file(recording, end))
+                if end is not None:
+                    task = asyncio.ensure_future(self._file(recording, end))
+                    self._running.add(task)
+                    task.add_done_callback(self._running.discard)
 
     async def _file(self, recording: SpooledRecording, end: _EndItem) -> None:
         loop = asyncio.get_running_loop()
@@ -149,21 +131,6 @@ class Recorder:
         ours = isinstance(error, SpoolError)
         why = str(error) if ours else f"a fault in llm-proxy, please report it: {error!r}"
         self._events.failed(recording.call, why)
-
-
-def _write_all(
-    batch: list[tuple[SpooledRecording, list[_Item]]], folder: Path
-) -> list[tuple[SpooledRecording, _EndItem | Exception]]:
-    """Write to each spool, in the spool thread; gives those that are over, and how."""
-    over: list[tuple[SpooledRecording, _EndItem | Exception]] = []
-    for recording, items in batch:
-        try:
-            end = recording.tape.write(items, folder)
-        except Exception as error:  # noqa: BLE001 # one recording must not be another's trouble
-            over.append((recording, error))
-        else:
-            over += [(recording, end)] if end is not None else []
-    return over
 
 
 class SpooledRecording:
@@ -199,7 +166,7 @@ class SpooledRecording:
 
 
 class _Tape:
-    """One exchange being taken down: the spool thread's side, called from there alone."""
+    """One exchange being taken down: its spool."""
 
     def __init__(self, call: Call, target: spool.SpoolLine, name: str, meta: Meta) -> None:
         self._call = call

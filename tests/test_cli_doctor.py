@@ -1,0 +1,304 @@
+"""`llm-proxy doctor`: what is wrong with this machine, this environment or this library."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import library
+from command import Ran, run, serving
+from leftovers import PIECES, body, left, opening
+from llm_proxy.cli import checks_of_machine
+from llm_proxy.cli.checks_of_library import verdicts
+from llm_proxy.cli.checks_of_machine import (
+    base_url_verdicts,
+    package_verdict,
+    parser_verdict,
+    port_verdict,
+    proxy_verdict,
+)
+from llm_proxy.cli.listeners import Listener, listener
+from llm_proxy.cli.verdicts import Level, Verdict
+
+OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
+
+
+async def doctor(folder: Path, *options: str, **env: str) -> Ran:
+    return await run("doctor", "--spool", "spool", *options, folder=folder, env=env)
+
+
+def of(found: Iterator[Verdict], level: Level) -> list[str]:
+    return [it.text for it in found if it.level is level]
+
+
+def checked(folder: Path) -> Iterator[Verdict]:
+    """The checks of the library in `folder`."""
+    return verdicts(folder / "cassettes", folder / "spool")
+
+
+async def test_everything_that_is_checked_has_a_line(tmp_path: Path) -> None:
+    library.complete(tmp_path)
+
+    ran = await doctor(tmp_path)
+
+    assert ran.code == 0
+    rows = [row.split(maxsplit=1) for row in ran.out.splitlines()]
+    assert {level for level, _ in rows} <= {"ok", "warning"}
+    names = [
+        "llm-proxy", "aiohttp", "orjson", "click", "rich", "HTTP parser", "event loop", "decoders",
+        "port 4777", "proxies", "base URLs", "library", "spool",
+    ]  # fmt: skip
+    assert [name for name in names if not any(text.startswith(name) for _, text in rows)] == []
+    assert f"CPython {sys.version.split()[0]}" in ran.out
+    assert "HTTP parser     aiohttp's, in C" in ran.out
+    assert "_UnixSelectorEventLoop" in ran.out
+    assert ran.complaint.startswith("llm-proxy: 0 problems, ")
+
+
+async def test_a_problem_makes_the_exit_code_1(tmp_path: Path) -> None:
+    torn = library.torn(tmp_path).relative_to(tmp_path)
+
+    ran = await doctor(tmp_path)
+
+    assert ran.code == 1
+    assert f"problem  library         {torn}:7: the file is torn" in ran.out
+    assert ran.complaint.startswith("llm-proxy: 1 problem, ")
+
+
+async def test_json_is_one_document(tmp_path: Path) -> None:
+    library.torn(tmp_path)
+
+    ran = await doctor(tmp_path, "--json")
+
+    document: dict[str, Any] = json.loads(ran.out)
+    assert (ran.code, ran.err, document["ok"]) == (1, "", False)
+    [problem] = [it for it in document["checks"] if it["level"] == "problem"]
+    assert problem["name"] == "library"
+    assert "the file is torn" in problem["text"]
+
+
+async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> None:
+    ran = await doctor(
+        tmp_path, HTTP_PROXY="http://me:hunter2@proxy:3128", OLLAMA_HOST="http://me:hunter2@gpu:1"
+    )
+    assert ran.code == 0
+    assert "warning  proxies         HTTP_PROXY would take requests for 127.0.0.1" in ran.out
+    assert "ok       OLLAMA_HOST     http://gpu:1: clients in this shell ask there" in ran.out
+    assert "hunter2" not in ran.out
+
+
+class TestTheLibrary:
+    def test_a_good_one_is_fine(self, tmp_path: Path) -> None:
+        library.complete(tmp_path)
+        (tmp_path / "spool").mkdir(mode=0o700)
+        found = list(checked(tmp_path))
+        assert {it.level for it in found} == {OK}
+        texts = [it.text for it in found]
+        assert texts == [
+            f"1 cassette in {tmp_path}/cassettes, each of them whole",
+            f"{tmp_path}/cassettes can be written",
+            f"{tmp_path}/spool can be written",
+            "mode 700: its owner's alone",
+            "no recording was broken off",
+        ]
+
+    def test_an_empty_one_is_fine_and_can_be_made(self, tmp_path: Path) -> None:
+        found = list(checked(tmp_path))
+        assert {it.level for it in found} == {OK}
+        assert "holds no cassettes yet" in found[0].text
+        assert found[1].text.endswith("cassettes can be written, and will be made")
+
+    def test_partial_takes_are_counted_and_named(self, tmp_path: Path) -> None:
+        path = library.partial(tmp_path)
+        [text] = of(checked(tmp_path), WARNING)
+        assert text.startswith("1 partial, which only replay --allow-partial plays: ")
+        assert text.endswith(f"/m/{path.name}")
+
+    def test_of_many_bad_files_some_are_named(self, tmp_path: Path) -> None:
+        folder = tmp_path / "cassettes"
+        folder.mkdir()
+        for number in range(8):
+            (folder / f"{number}.jsonl").write_text("x")
+        problems = of(checked(tmp_path), PROBLEM)
+        assert len(problems) == 6
+        assert problems[0].startswith(f"{folder}/0.jsonl:1: the file is torn")
+        assert problems[5] == "3 more are unreadable: llm-proxy verify"
+
+    def test_two_files_of_one_take_are_a_problem(self, tmp_path: Path) -> None:
+        path = library.complete(tmp_path)
+        (tmp_path / "cassettes" / path.name).write_bytes(path.read_bytes())
+        [text] = of(checked(tmp_path), PROBLEM)
+        assert text.startswith("two files are take 1 of one key")
+
+    def test_a_file_in_place_of_a_folder_is_a_problem(self, tmp_path: Path) -> None:
+        for name in ("cassettes", "spool"):
+            (tmp_path / name).write_text("")
+        problems = of(checked(tmp_path), PROBLEM)
+        assert len(problems) == 4
+        assert f"{tmp_path}/spool is not a folder: give another one" in problems
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_a_folder_that_cannot_be_written_is_a_problem(self, tmp_path: Path) -> None:
+        (tmp_path / "spool").mkdir(mode=0o500)
+        [text] = of(checked(tmp_path), PROBLEM)
+        assert "cannot be written: nothing can be recorded" in text
+
+
+class TestTheSpool:
+    def test_a_folder_that_others_can_read_is_a_warning(self, tmp_path: Path) -> None:
+        (tmp_path / "spool").mkdir()
+        (tmp_path / "spool").chmod(0o750)
+        [text] = of(checked(tmp_path), WARNING)
+        assert f"has mode 750, so others see what is recorded: chmod 700 {tmp_path}" in text
+
+    def test_what_a_crash_left_is_a_warning_that_says_what_to_do(self, tmp_path: Path) -> None:
+        left(tmp_path, opening(tmp_path) + body(*PIECES), "1-1-0123456789abcdef")
+        left(tmp_path, opening(tmp_path / "other") + body(*PIECES), "1-2-0123456789abcdef")
+        left(tmp_path, b"", "1-3-0123456789abcdef")
+        [text] = of(checked(tmp_path), WARNING)
+        assert text.startswith("broken off by a crash: 1 recording of ")
+        assert f"llm-proxy recover --cassettes {tmp_path}/cassettes" in text
+        assert "1 recording of other libraries" in text
+        assert "1 recording that cannot be read" in text
+
+
+@pytest.mark.parametrize(
+    ("package", "floor", "level", "words"),
+    [
+        ("click", (8, 2), OK, ""),
+        ("click", (99,), PROBLEM, "is too old: pip install --upgrade 'click>=99'"),
+        ("no-such-thing", (1, 2), PROBLEM, "not installed: pip install 'no-such-thing>=1.2'"),
+    ],
+    ids=["there", "too old", "missing"],
+)
+def test_packages_are_held_against_the_oldest_that_is_safe(
+    package: str, floor: tuple[int, ...], level: Level, words: str
+) -> None:
+    found = package_verdict(package, floor)
+    assert found.level is level
+    assert words in found.text
+
+
+@pytest.mark.parametrize(
+    ("release", "floor", "level"),
+    [
+        ("3.14.4", (3, 14, 4), OK),
+        ("3.14.10", (3, 14, 4), OK),
+        ("4.0", (3, 14, 4), OK),
+        ("3.14.4rc1", (3, 14, 4), OK),
+        ("3.14.3", (3, 14, 4), PROBLEM),
+        ("3.9.9", (3, 14, 4), PROBLEM),
+        ("garbage", (1,), PROBLEM),
+    ],
+)
+def test_releases_are_compared_by_their_numbers(
+    monkeypatch: pytest.MonkeyPatch, release: str, floor: tuple[int, ...], level: Level
+) -> None:
+    monkeypatch.setattr(checks_of_machine, "version", lambda package: release)
+    assert package_verdict("aiohttp", floor).level is level
+
+
+def test_the_slow_parser_is_a_warning() -> None:
+    assert parser_verdict(in_c=True).level is OK
+    assert parser_verdict(in_c=False).level is WARNING
+
+
+async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path) -> None:
+    ran = await doctor(tmp_path, AIOHTTP_NO_EXTENSIONS="1")
+    assert ran.code == 0
+    assert "warning  HTTP parser     aiohttp's in pure Python" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("found", "level", "text"),
+    [
+        (None, OK, "free"),
+        (Listener(ours="replay"), OK, "llm-proxy replay serves there"),
+        (Listener(process="nginx (process 7)"), WARNING, "taken by nginx (process 7): stop it, "),
+        (Listener(), WARNING, "taken: stop it, or give --port 0"),
+    ],
+    ids=["free", "ours", "somebody's", "nobody knows whose"],
+)
+def test_a_taken_port_is_a_warning(found: Listener | None, level: Level, text: str) -> None:
+    verdict = port_verdict(4777, found)
+    assert (verdict.name, verdict.level) == ("port 4777", level)
+    assert verdict.text.startswith(text)
+
+
+def test_whoever_listens_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as server:
+        port = server.getsockname()[1]
+        found = listener("127.0.0.1", port)
+        assert found is not None
+        assert found.ours == ""
+        if Path("/proc/net/tcp").exists():
+            assert found.process.endswith(f"(process {os.getpid()})")
+    assert listener("127.0.0.1", port) is None
+
+
+async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
+    async with serving("replay", folder=tmp_path) as running:
+        port = int(running.url.rpartition(":")[2])
+        found = listener("127.0.0.1", port)
+    assert found is not None
+    assert found.ours == "replay"
+
+
+@pytest.mark.parametrize(
+    ("environ", "level", "words"),
+    [
+        ({}, OK, "none in the environment"),
+        ({"HTTP_PROXY": ""}, OK, "none in the environment"),
+        ({"HTTPS_PROXY": "http://p"}, OK, "none in the environment"),
+        ({"HTTP_PROXY": "http://p"}, WARNING, "export NO_PROXY=127.0.0.1,localhost no_proxy="),
+        ({"http_proxy": "http://p"}, WARNING, "http_proxy would take"),
+        ({"ALL_PROXY": "socks5://p", "http_proxy": "p"}, WARNING, "ALL_PROXY and http_proxy"),
+        ({"HTTP_PROXY": "p", "NO_PROXY": "a.b"}, WARNING, "NO_PROXY=a.b,127.0.0.1,localhost "),
+        ({"HTTP_PROXY": "p", "NO_PROXY": "a.b, 127.0.0.1"}, OK, "not for 127.0.0.1"),
+        ({"HTTP_PROXY": "p", "no_proxy": "127.0.0.1:4777"}, OK, "not for 127.0.0.1"),
+        ({"HTTP_PROXY": "p", "NO_PROXY": "127.0.0.0/8"}, OK, "not for 127.0.0.1"),
+        ({"HTTP_PROXY": "p", "NO_PROXY": "*"}, OK, "not for 127.0.0.1"),
+        ({"HTTP_PROXY": "p", "NO_PROXY": "10.0.0.0/8,[::1"}, WARNING, "would take"),
+    ],
+    ids=lambda it: " ".join(f"{k}={v}" for k, v in it.items()) if isinstance(it, dict) else "",
+)
+def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
+    environ: dict[str, str], level: Level, words: str
+) -> None:
+    verdict = proxy_verdict(environ)
+    assert verdict.level is level
+    assert words in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("value", "found", "level", "words"),
+    [
+        ("https://api.example/v1", None, OK, "https://api.example/v1: clients in this shell ask"),
+        ("https://me:pass@api.example/v1?k=1", None, OK, "https://api.example/v1: clients"),
+        ("http://127.0.0.1:4777/v1", None, WARNING, "where nothing listens: start llm-proxy"),
+        ("http://localhost:4777/v1", Listener("replay"), OK, "the default port of llm-proxy"),
+        ("127.0.0.1:4777", None, WARNING, "where nothing listens"),
+        ("http://127.0.0.1:8000", None, OK, "record -- COMMAND takes it as the upstream"),
+        ("http://[::1", None, WARNING, "it is no URL"),
+        ("http://", None, WARNING, "it is no URL"),
+        ("http://a:b", None, WARNING, "it is no URL"),
+    ],
+)
+def test_a_base_url_says_where_clients_ask(
+    value: str, found: Listener | None, level: Level, words: str
+) -> None:
+    [verdict] = base_url_verdicts({"OPENAI_BASE_URL": value}, 4777, found)
+    assert (verdict.name, verdict.level) == ("OPENAI_BASE_URL", level)
+    assert words in verdict.text
+
+
+def test_no_base_url_means_that_clients_ask_the_providers() -> None:
+    [verdict] = base_url_verdicts({"PATH": "/bin"}, 4777, None)
+    assert verdict.level is OK
