@@ -29,7 +29,8 @@ class Verdict:
     wrong: str = ""
     """What is not as it must be; empty where all is well."""
     notice: float = 0.0
-    """Seconds from the upstream's end (for a stall: from its limit) until it was noticed."""
+    """Seconds until it was known that the upstream had ended (a stall: after its limit), or, of a
+    client that left, until the upstream was let go."""
 
 
 def judge(folder: Path, it: Field, trials: Sequence[Trial]) -> list[Verdict]:
@@ -58,8 +59,8 @@ def _judge_reader(trial: Trial, seen: Seen, moments: Moments, cassette: Cassette
         faults.append(f"the client saw {how}, not {case.seen}")
     if case.ending is None:
         faults += _refusal_faults(body, cassette)
-        noticed = seen.at if trial.client == "fast" else moments.broke
-        return Verdict(trial, 0, "; ".join(faults), _notice(trial, moments, noticed))
+        notice = _notice(trial, moments, seen.at) if trial.client == "fast" else 0.0
+        return Verdict(trial, 0, "; ".join(faults), notice)
     lost = _lost(sent, body)
     if cassette is None:
         return Verdict(trial, lost, "; ".join([*faults, "not on disk"]))

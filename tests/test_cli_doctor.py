@@ -15,17 +15,17 @@ import pytest
 import library
 from command import Ran, run, serving
 from leftovers import PIECES, body, left, opening
-from llm_proxy.cli import checks_of_machine
-from llm_proxy.cli.checks_of_library import verdicts
-from llm_proxy.cli.checks_of_machine import (
+from llm_proxy.cli.doctor import machine
+from llm_proxy.cli.doctor.library import verdicts
+from llm_proxy.cli.doctor.listeners import Listener, listener
+from llm_proxy.cli.doctor.machine import (
     base_url_verdicts,
     package_verdict,
     parser_verdict,
     port_verdict,
     proxy_verdict,
 )
-from llm_proxy.cli.listeners import Listener, listener
-from llm_proxy.cli.verdicts import Level, Verdict
+from llm_proxy.cli.doctor.verdicts import Level, Verdict
 
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
 
@@ -201,7 +201,7 @@ def test_packages_are_held_against_the_oldest_that_is_safe(
 def test_releases_are_compared_by_their_numbers(
     monkeypatch: pytest.MonkeyPatch, release: str, floor: tuple[int, ...], level: Level
 ) -> None:
-    monkeypatch.setattr(checks_of_machine, "version", lambda package: release)
+    monkeypatch.setattr(machine, "version", lambda package: release)
     assert package_verdict("aiohttp", floor).level is level
 
 

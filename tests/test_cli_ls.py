@@ -10,8 +10,8 @@ import pytest
 
 import library
 from command import run
-from llm_proxy.cli.printing import Span
-from llm_proxy.cli.tables import Column, fitting, plain
+from llm_proxy.cli.output.printing import Span
+from llm_proxy.cli.output.tables import Column, fitting, plain
 from shelf import chat, key_of
 
 

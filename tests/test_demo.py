@@ -16,8 +16,7 @@ from click.testing import CliRunner, Result
 
 from command import Running, run, started
 from llm_proxy import framing
-from llm_proxy.cli import demo_report
-from llm_proxy.cli.demo import demo
+from llm_proxy.cli.demo import demo, report
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Read
 from llm_proxy.outcomes import outcome
@@ -165,16 +164,16 @@ def altered(it: Demo, **changes: object) -> Demo:
 async def test_whatever_differs_is_said(
     played: Demo, says: str, change: Callable[[Demo], Demo]
 ) -> None:
-    assert demo_report.differences(played) == []
-    found = demo_report.differences(change(played))
+    assert report.differences(played) == []
+    found = report.differences(change(played))
     assert [it for it in found if says in it]
-    assert demo_report.verdict(played, found)[0] == ("DIFFERENT", found[0])
+    assert report.verdict(played, found)[0] == ("DIFFERENT", found[0])
 
 
 async def test_a_cassette_that_is_not_complete_is_said(played: Demo) -> None:
     open_ended = tuple(it for it in played.cassette.messages if b"[DONE]" not in it)[:5]
     changed = altered(played, cassette=altered_cassette(played, open_ended))
-    assert "the cassette is partial" in demo_report.differences(changed)[0]
+    assert "the cassette is partial" in report.differences(changed)[0]
 
 
 def altered_cassette(played: Demo, messages: tuple[bytes, ...]) -> object:
@@ -195,7 +194,7 @@ def test_a_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_both_timelines_share_one_scale_also_in_ascii(played: Demo) -> None:
-    rows = dict(demo_report.comparison(played, 60, ascii_only=True)[:3])
+    rows = dict(report.comparison(played, 60, ascii_only=True)[:3])
     assert rows["timeline"].startswith("0 ")
     assert len(rows["timeline"]) == len(rows["recorded"]) == len(rows["replayed"]) == 60
     assert rows["recorded"].isascii()
@@ -203,7 +202,7 @@ async def test_both_timelines_share_one_scale_also_in_ascii(played: Demo) -> Non
 
 
 async def test_the_peek_into_the_cassette_is_cut_to_the_width(played: Demo) -> None:
-    rows = demo_report.cassette(played, 70, None)
+    rows = report.cassette(played, 70, None)
     lines = [text for _, text in rows[2:]]
     assert all(len(line) <= 70 for line in lines)
     assert [line[:8] for line in lines if line.startswith('{"end":')]

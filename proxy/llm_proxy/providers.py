@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
-from llm_proxy.exchange import Request, header
+from llm_proxy.exchange import Request
 
 ANY: Final = "default"
 """The provider of paths that none claims; `--upstream default=URL` also stands in for all."""
@@ -66,12 +67,19 @@ on the paths that come after.  Those without paths are reached as `/~NAME/...`."
 
 def provider_of(request: Request) -> str:
     """The name of the provider that this request belongs to; `ANY` where none claims it."""
+    names = {name.lower() for name, _ in request.headers}
+    match = _paths().fullmatch(request.path)
+    by_path = match.lastgroup if match else None
     for provider in PROVIDERS:
-        if provider.paths and re.fullmatch(provider.paths, request.path):
-            return provider.name
-        if any(header(request.headers, name) is not None for name in provider.headers):
+        if provider.name == by_path or not names.isdisjoint(provider.headers):
             return provider.name
     return ANY
+
+
+@cache
+def _paths() -> re.Pattern[str]:
+    """The paths of all providers in one expression, a group named after each."""
+    return re.compile("|".join(f"(?P<{it.name}>{it.paths})" for it in PROVIDERS if it.paths))
 
 
 def address(provider: str, configured: Mapping[str, str]) -> str | None:

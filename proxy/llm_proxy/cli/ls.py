@@ -12,10 +12,10 @@ import click
 from llm_proxy import display
 from llm_proxy.cassette import Cassette, Meta, TapeEnd
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cli.documents import meta_document, outcome_document, refusal_document
 from llm_proxy.cli.loading import loaded, short
 from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.printing import (
+from llm_proxy.cli.output.documents import meta_document, outcome_document, refusal_document
+from llm_proxy.cli.output.printing import (
     Line,
     Span,
     outcome_span,
@@ -23,7 +23,7 @@ from llm_proxy.cli.printing import (
     print_lines,
     print_note,
 )
-from llm_proxy.cli.tables import Column, print_table
+from llm_proxy.cli.output.tables import Column, print_table
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcomes import outcome

@@ -6,8 +6,8 @@ from typing import Final
 
 from llm_proxy.dialects.base import Answer, Dialect, Judgement
 from llm_proxy.dialects.ollama import Ollama
-from llm_proxy.dialects.openai_chat import OpenAIChat
 from llm_proxy.dialects.opaque import Opaque
+from llm_proxy.dialects.openai_chat import OpenAIChat
 from llm_proxy.exchange import Request
 
 __all__ = ["DIALECTS", "OPAQUE", "Answer", "Dialect", "Judgement", "find", "named"]

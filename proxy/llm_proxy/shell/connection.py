@@ -14,13 +14,18 @@ happen, because nothing further up can find them out for certain:
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
+
+REUSED: Final = ContextVar("REUSED", default=False)
+"""Whether the connection that this task was given last had served before.  (A trace of aiohttp's
+would tell as well, and cost each request as much time as all the rest that we do with it.)"""
 
 _END_OF_HEAD = b"\r\n\r\n"
 
@@ -34,12 +39,15 @@ class Receiver(ResponseHandler):
 
     was_reset = False
     """Whether the connection was lost otherwise than by a clean close."""
+    has_served = False
+    """Whether a request was sent on it."""
     _head: bytes | None = None
     """The last bytes of a head that is still arriving."""
 
     def set_response_params(self, **params: Any) -> None:
         """Expect the next response; aiohttp calls this for every request."""
         self._head = b""
+        self.has_served = True
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
@@ -77,6 +85,13 @@ class Connector(aiohttp.TCPConnector):
         super().__init__(limit=0, force_close=not keep_alive)
         make: Callable[..., ResponseHandler] = Receiver
         self._factory = partial(make, loop=self._loop)
+
+    async def connect(self, req: aiohttp.ClientRequest, *args: Any, **more: Any) -> Connection:
+        """A connection for a request, new or kept; aiohttp calls this."""
+        connection = await super().connect(req, *args, **more)
+        assert isinstance(connection.protocol, Receiver)  # noqa: S101 # we make no other
+        REUSED.set(connection.protocol.has_served)
+        return connection
 
 
 class Response(aiohttp.ClientResponse):

@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spool
@@ -82,7 +82,7 @@ class Files:
         finally:
             with suppress(FileNotFoundError):
                 temporary.unlink()
-        return Filed(final, self._library.load(final), found)
+        return Filed(final, replace(cassette, file=str(final)), found)
 
     def _shelf(self, folder: Path, meta: Meta) -> Shelf:
         """The numbers of this key and session: those of the run, or else those on disk by now."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from aiohttp import HttpVersion11, web
@@ -85,6 +86,7 @@ def _split(host: str) -> tuple[str, str]:
     return (match["v6"] or match["name"]).lower(), match["port"] or ""
 
 
+@lru_cache(64)
 def _is_loopback(name: str) -> bool:
     try:
         address = ipaddress.ip_address(name)

@@ -69,17 +69,10 @@ async def body_of(request: web.BaseRequest, limits: ServerLimits) -> bytes:
         raise _too_large(limits)
     if request.version >= HttpVersion11 and "Expect" in request.headers:
         _meet_expectation(request)
-    pieces: list[bytes] = []
-    size = 0
-    loop = asyncio.get_running_loop()
+    content = request.content
     try:
-        async with asyncio.timeout(limits.body_silence) as silence:
-            while piece := await request.content.readany():
-                silence.reschedule(loop.time() + limits.body_silence)
-                pieces.append(piece)
-                size += len(piece)
-                if size > limits.max_body:
-                    raise _too_large(limits)
+        # Most come with their heads, and need no patience.
+        body = await (content.read() if content.is_eof() else _patiently(content, limits))
     except TimeoutError:
         # Nobody will wait for the rest of it, aiohttp neither.
         request.content.set_exception(web.RequestPayloadError("given up"))
@@ -88,6 +81,23 @@ async def body_of(request: web.BaseRequest, limits: ServerLimits) -> bytes:
         ) from None
     except web.RequestPayloadError as error:
         raise RequestRefused(400, f"the request body is malformed: {_line(error)}") from None
+    if len(body) > limits.max_body:
+        raise _too_large(limits)
+    return body
+
+
+async def _patiently(content: StreamReader, limits: ServerLimits) -> bytes:
+    """A body that arrives bit by bit."""
+    pieces: list[bytes] = []
+    size = 0
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(limits.body_silence) as silence:
+        while piece := await content.readany():
+            silence.reschedule(loop.time() + limits.body_silence)
+            pieces.append(piece)
+            size += len(piece)
+            if size > limits.max_body:
+                raise _too_large(limits)
     return b"".join(pieces)
 
 

@@ -2,15 +2,15 @@
 
     event loop                                      filing thread
     ----------                                      -------------
-    head, read, end ──▶ two turns of the loop   ──▶ at the end: spool to cassette
-    (append to a list)  later, after the clients:
-                        decode, redact, append
-                        to the spool
+    start, head,        2 ms later: key, decode, ──▶ at the end: spool to cassette
+    read, end       ──▶ redact, append to the
+    (append to a list)  spool
 
-An append takes some microseconds, less than handing it to a thread would, and it is done before
-the loop waits again: what a client has survives the death of this process.  Trouble with the
-disk never reaches the client: the recording is given up, said once, and remembered for the
-exit code.
+An append takes some microseconds, less than handing it to a thread would, but the key of a long
+request takes a millisecond.  Clients come first: for as long as we work, one that shares our
+processor does not see what it was sent.  What a client has had for 2 ms survives the death of
+this process.  Trouble with the disk never reaches the client: the recording is given up, said
+once, and remembered for the exit code.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from llm_proxy import redaction
 from llm_proxy.cassette import Meta, spool
@@ -37,6 +38,15 @@ from llm_proxy.shell.spooling import SpoolFile
 from llm_proxy.takes import Ordinals
 from llm_proxy.version import __version__
 
+AFTER: Final = 0.002
+"""Seconds from the arrival of something to its place in the spool."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StartItem:
+    take: int | None
+    """None is the next take of the key in this run."""
+
 
 @dataclass(frozen=True, slots=True)
 class _HeadItem:
@@ -50,7 +60,7 @@ class _EndItem:
     ending: Ending
 
 
-_Item = _HeadItem | Read | _EndItem
+_Item = _StartItem | _HeadItem | Read | _EndItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +77,7 @@ class Recorder:
     def __init__(
         self, library: Library, spool_folder: Path, events: RecorderEvents, *, renew: bool
     ) -> None:
-        self._library = library
+        self._root = str(library.root.absolute())
         self._folder = spool_folder
         self._events = events
         self._files = Files(library, renew=renew)
@@ -79,13 +89,12 @@ class Recorder:
 
     def start(self, call: Call, take: int | None = None) -> SpooledRecording:
         """Take down this call as its key's next take of the run, or as take number `take`."""
-        number = take if take is not None else self._ordinals.next(call.session, call.key)
-        name = f"{os.getpid()}-{next(self._serial)}-{call.key[:16]}.spool"
-        target = spool.SpoolLine(1, str(self._library.root.absolute()), number)
-        return SpooledRecording(self, call, target, name)
+        name = f"{os.getpid()}-{next(self._serial)}.spool"
+        return SpooledRecording(self, _Tape(call, self._root, name, self._ordinals), call, take)
 
     def reset(self, session: str) -> None:
         """Number the takes of this session from 1 again."""
+        self._flush()
         self._ordinals.reset(session)
 
     async def close(self) -> None:
@@ -99,8 +108,7 @@ class Recorder:
         """A recording has something to write, once every client has had its turn."""
         self._dirty.append(recording)
         if len(self._dirty) == 1:
-            loop = asyncio.get_running_loop()
-            loop.call_soon(loop.call_soon, self._flush)
+            asyncio.get_running_loop().call_later(AFTER, self._flush)
 
     def _flush(self) -> None:
         """Append what came to the spools."""
@@ -136,11 +144,12 @@ class Recorder:
 class SpooledRecording:
     """One exchange being taken down: the event loop's side."""
 
-    def __init__(self, recorder: Recorder, call: Call, target: spool.SpoolLine, name: str) -> None:
+    def __init__(self, recorder: Recorder, tape: _Tape, call: Call, take: int | None) -> None:
         self.call = call
-        self.tape = _Tape(call, target, name, _meta(call))
+        self.tape = tape
         self._recorder = recorder
         self._items: list[_Item] = []
+        self._add(_StartItem(take))
 
     def head(self, at: float, head: Head) -> None:
         """The head arrived, at `at` ms."""
@@ -168,12 +177,13 @@ class SpooledRecording:
 class _Tape:
     """One exchange being taken down: its spool."""
 
-    def __init__(self, call: Call, target: spool.SpoolLine, name: str, meta: Meta) -> None:
+    def __init__(self, call: Call, library: str, name: str, ordinals: Ordinals) -> None:
         self._call = call
-        self._target = target
+        self._library = library
         self._name = name
-        self._meta = meta
-        self._redactor = redaction.Redactor(call.credentials)
+        self._ordinals = ordinals
+        self._opening = b""
+        self._redactor = redaction.Redactor(())
         self._decoder: Decoder | None = None
         self._broken: Ending | None = None
         self._file: SpoolFile | None = None
@@ -213,6 +223,8 @@ class _Tape:
         end: _EndItem | None = None
         for item in items:
             match item:
+                case _StartItem(take):
+                    self._start(take)
                 case _HeadItem(at, head):
                     lines += self._head(at, head)
                 case Read():
@@ -227,6 +239,13 @@ class _Tape:
             self._file.append(b"".join(lines))
         return end
 
+    def _start(self, take: int | None) -> None:
+        call = self._call
+        number = take if take is not None else self._ordinals.next(call.session, call.key)
+        target = spool.SpoolLine(1, self._library, number)
+        self._opening = spool.opening(target, _meta(call), call.stored)
+        self._redactor = redaction.Redactor(call.credentials)
+
     def _head(self, at: float, head: Head) -> list[bytes]:
         call = self._call
         stored, coding, self._decoder = decoded_head(head)
@@ -236,10 +255,7 @@ class _Tape:
         )
         kept = Head(stored.status, stored.reason, headers, stored.framing, stored.length)
         framing = call.dialect.framing(call.request, kept)
-        return [
-            spool.opening(self._target, self._meta, call.stored),
-            spool.head(kept, at, framing, coding),
-        ]
+        return [self._opening, spool.head(kept, at, framing, coding)]
 
     def _line(self, read: Read) -> bytes:
         """A read of which the redactor held back a part comes in two, of one time."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Final, Self
 
 import aiohttp
@@ -25,7 +24,7 @@ from llm_proxy.exchange import Ending, Framing, Head, Headers, header
 from llm_proxy.pacing import ending_action
 from llm_proxy.ports import Recording
 from llm_proxy.routing import Call
-from llm_proxy.shell.connection import Connector, Response
+from llm_proxy.shell.connection import REUSED, Connector, Response
 from llm_proxy.shell.pump import Pump
 
 HOP_BY_HOP: Final = frozenset(
@@ -68,10 +67,8 @@ class LiveUpstream:
         self._running: dict[asyncio.Task[None], Pump] = {}
 
     async def __aenter__(self) -> Self:
-        trace = aiohttp.TraceConfig()
-        trace.on_connection_reuseconn.append(_note_reuse)
-        self._session = _session(self._settings, [trace], keep_alive=True)
-        self._fresh = _session(self._settings, [], keep_alive=False)
+        self._session = _session(self._settings, keep_alive=True)
+        self._fresh = _session(self._settings, keep_alive=False)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -95,18 +92,15 @@ class LiveUpstream:
     ) -> AsyncGenerator[Burst, None]:
         """Ask the provider, and give its answer as it arrives.
 
-        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
-        first burst when there is no answer.
+        `record` is called when the request is sent.  Raises `UpstreamFailed` before the first
+        burst when there is no answer.
         """
         url = self._url(call)
         pump = Pump(call, lambda: self._ask(call, url), self._settings.idle)
         self._running[pump.task] = pump
         pump.task.add_done_callback(lambda task: self._running.pop(task, None))
+        pump.recording = record() if record is not None else None
         try:
-            try:
-                await asyncio.sleep(0)  # lets the request out before the bookkeeping begins
-            finally:  # which a client that leaves at once does not change
-                pump.recording = record() if record is not None else None
             yield (Begin(await pump.head()),)
             async for pieces in pump.bursts():
                 yield tuple(map(Send, pieces))
@@ -139,22 +133,19 @@ class LiveUpstream:
         return URL(providers.join(base, call.request.target), encoded=True)
 
     async def _ask(self, call: Call, url: URL) -> tuple[Response, Head]:
-        reuse = SimpleNamespace(reused=False)
         try:
             try:
-                response = await self._send(self._session, call, url, reuse)
+                response = await self._send(self._session, call, url)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 # A kept-alive connection that the provider had dropped: once more, on a new one.
-                if not reuse.reused or _had_begun(error):
+                if not REUSED.get() or _had_begun(error):
                     raise
-                response = await self._send(self._fresh, call, url, None)
+                response = await self._send(self._fresh, call, url)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failure(error, call, url, self._settings) from error
         return response, _head(response, call.request.method)
 
-    async def _send(
-        self, session: aiohttp.ClientSession, call: Call, url: URL, reuse: SimpleNamespace | None
-    ) -> Response:
+    async def _send(self, session: aiohttp.ClientSession, call: Call, url: URL) -> Response:
         async with asyncio.timeout(self._settings.idle):
             response = await session.request(
                 call.request.method,
@@ -164,16 +155,9 @@ class LiveUpstream:
                 allow_redirects=False,
                 skip_auto_headers=_AUTOMATIC,
                 proxy=self._settings.proxy,
-                trace_request_ctx=reuse,
             )
         assert isinstance(response, Response)  # noqa: S101 # `_session` makes no other
         return response
-
-
-async def _note_reuse(
-    _session: aiohttp.ClientSession, context: SimpleNamespace, _params: object
-) -> None:
-    context.trace_request_ctx.reused = True
 
 
 def _had_begun(error: aiohttp.ClientConnectionError) -> bool:
@@ -182,9 +166,7 @@ def _had_begun(error: aiohttp.ClientConnectionError) -> bool:
     return message is not None and not isinstance(message, str)
 
 
-def _session(
-    settings: UpstreamSettings, traces: list[aiohttp.TraceConfig], *, keep_alive: bool
-) -> aiohttp.ClientSession:
+def _session(settings: UpstreamSettings, *, keep_alive: bool) -> aiohttp.ClientSession:
     session = aiohttp.ClientSession(
         connector=Connector(keep_alive=keep_alive),
         response_class=Response,
@@ -196,7 +178,6 @@ def _session(
         read_bufsize=_BUFFER,
         max_line_size=_LARGEST_HEADER,
         max_field_size=_LARGEST_HEADER,
-        trace_configs=traces,
     )
     # aiohttp would ask twice, whether or not the connection was fresh, wherever GET is asked.
     session._retry_connection = False  # noqa: SLF001 # there is no public way; a test pins it

@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 from urllib.parse import urlsplit
 
-from llm_proxy.cli.listeners import Listener, listener
-from llm_proxy.cli.verdicts import Level, Verdict
+from llm_proxy.cli.doctor.listeners import Listener, listener
+from llm_proxy.cli.doctor.verdicts import Level, Verdict
 from llm_proxy.shell.decoding import decoder
 from llm_proxy.shell.environment import ADOPTED, BASE_URLS
 from llm_proxy.version import __version__

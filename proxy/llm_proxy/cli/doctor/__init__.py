@@ -10,10 +10,10 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli import checks_of_library, checks_of_machine
+from llm_proxy.cli.doctor import library, machine
+from llm_proxy.cli.doctor.verdicts import Level, Verdict
 from llm_proxy.cli.options import CONFIG, PORT, cassettes, spool
-from llm_proxy.cli.printing import Line, Span, line, print_json, print_lines, print_note
-from llm_proxy.cli.verdicts import Level, Verdict
+from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
 from llm_proxy.shell.settings import default_spool
 
 _STYLES: Final = {Level.OK: "good", Level.WARNING: "doubtful", Level.PROBLEM: "bad"}
@@ -42,8 +42,8 @@ def doctor(cassettes: Path, spool: Path | None, *, as_json: bool) -> None:
       llm-proxy doctor --json | jq '.checks[] | select(.level != "ok")'
     """
     verdicts = [
-        *checks_of_machine.verdicts(os.environ, PORT),
-        *checks_of_library.verdicts(cassettes, spool or default_spool(os.environ)),
+        *machine.verdicts(os.environ, PORT),
+        *library.verdicts(cassettes, spool or default_spool(os.environ)),
     ]
     if as_json:
         print_json(_document(verdicts))

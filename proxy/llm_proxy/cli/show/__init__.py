@@ -10,12 +10,12 @@ from typing import Final
 import click
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli.documents import cassette_document
-from llm_proxy.cli.finding import find
 from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.portrait import messages, portrait
-from llm_proxy.cli.printing import columns, is_ascii, print_json, print_lines, write_bytes
-from llm_proxy.cli.timetable import Look
+from llm_proxy.cli.output.documents import cassette_document
+from llm_proxy.cli.output.printing import columns, is_ascii, print_json, print_lines, write_bytes
+from llm_proxy.cli.show.finding import find
+from llm_proxy.cli.show.portrait import messages, portrait
+from llm_proxy.cli.show.timetable import Look
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.library import Library
 

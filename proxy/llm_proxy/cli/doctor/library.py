@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import display
+from llm_proxy.cli.doctor.verdicts import Level, Verdict
 from llm_proxy.cli.loading import loaded, short
-from llm_proxy.cli.verdicts import Level, Verdict
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library import Library

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from llm_proxy import display
-from llm_proxy.cli.printing import Line, Span, columns, is_ascii, is_terminal, print_lines
+from llm_proxy.cli.output.printing import Line, Span, columns, is_ascii, is_terminal, print_lines
 
 _GAP: Final = 2
 """Spaces between two columns."""

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli import demo_report, printing
-from llm_proxy.cli.printing import Line, Span
+from llm_proxy.cli.demo import report
+from llm_proxy.cli.output import printing
+from llm_proxy.cli.output.printing import Line, Span
 from llm_proxy.errors import UsageError
 
 if TYPE_CHECKING:
-    from llm_proxy.cli.demo_report import Row
+    from llm_proxy.cli.demo.report import Row
     from llm_proxy.shell.demo import Demo
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
@@ -46,14 +47,14 @@ def demo(keep: Path | None) -> None:
       llm-proxy demo
       llm-proxy demo --keep cassettes     then: llm-proxy show, llm-proxy replay
     """
-    printing.print_lines([printing.line(demo_report.TITLE)])
+    printing.print_lines([printing.line(report.TITLE)])
     screen = Screen()
     done = _play(screen, None if keep is None else _usable(keep))
-    screen.show(demo_report.comparison(done, screen.inner, ascii_only=printing.is_ascii()))
-    screen.show(demo_report.cassette(done, screen.inner, keep))
-    differences = demo_report.differences(done)
-    screen.show(demo_report.verdict(done, differences))
-    screen.show(demo_report.next_steps(done, keep))
+    screen.show(report.comparison(done, screen.inner, ascii_only=printing.is_ascii()))
+    screen.show(report.cassette(done, screen.inner, keep))
+    differences = report.differences(done)
+    screen.show(report.verdict(done, differences))
+    screen.show(report.next_steps(done, keep))
     raise click.exceptions.Exit(1 if differences else 0)
 
 
@@ -88,8 +89,8 @@ class Screen:
     """Lines with a name in front, and text that flows as it arrives."""
 
     def __init__(self) -> None:
-        self.inner = min(printing.columns(), _WIDEST) - demo_report.INDENT
-        self._reader = demo_report.TextReader()
+        self.inner = min(printing.columns(), _WIDEST) - report.INDENT
+        self._reader = report.TextReader()
         self._column = 0
 
     def step(self, name: str, text: str) -> None:
@@ -102,7 +103,7 @@ class Screen:
             if self._column + display.cells(word) > self.inner:
                 self._end_of_text()
             if self._column == 0 and word:
-                self._flow(" " * demo_report.INDENT + _QUOTE)
+                self._flow(" " * report.INDENT + _QUOTE)
                 self._column = len(_QUOTE)
             shown = word if self._column > len(_QUOTE) else word.lstrip()
             self._flow(shown)
@@ -127,7 +128,7 @@ class Screen:
 def _labelled(name: str, text: str) -> Line:
     if not text:
         return printing.line()
-    return printing.line(Span(f"{name:<{demo_report.INDENT}}", "bold"), text)
+    return printing.line(Span(f"{name:<{report.INDENT}}", "bold"), text)
 
 
 def _usable(keep: Path) -> Path:

@@ -8,11 +8,11 @@ from typing import Final
 
 from llm_proxy import display, questions, timeline
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli import timetable
-from llm_proxy.cli.documents import turns_of
-from llm_proxy.cli.printing import Line, Span, line, outcome_span
-from llm_proxy.cli.said import turn_rows
-from llm_proxy.cli.timetable import Look
+from llm_proxy.cli.output.documents import turns_of
+from llm_proxy.cli.output.printing import Line, Span, line, outcome_span
+from llm_proxy.cli.show import timetable
+from llm_proxy.cli.show.said import turn_rows
+from llm_proxy.cli.show.timetable import Look
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
 

@@ -1,0 +1,1 @@
+"""How all commands print: escaped text, tables, and JSON documents."""

@@ -1,0 +1,282 @@
+"""Trouble with the disk costs the recording and never the answer, and is said once and loudly."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command import Ran, run, serving
+from llm_proxy.cassette import Cassette
+from llm_proxy.exchange import Ending
+from llm_proxy.outcomes import outcome
+from llm_proxy.shell import recovering, spooling
+from llm_proxy.shell.library import Library
+from llm_proxy.shell.recovering import Recovered
+from proxying import cassettes, proxy
+from raw import ask, post
+from shelf import chat, event, put, says
+from stub import Connection, chunked, upstream, whole
+from waiting import until
+
+PIECES = [event(f"word {number}") for number in range(15)]
+WHOLE = [*PIECES, b"data: [DONE]\n\n"]
+MIB = 1024 * 1024
+
+
+async def _recorded(folder: Path) -> tuple[bytes, list[str]]:
+    """What the client got, and which recordings were lost."""
+    async with upstream(chunked(WHOLE, gap=0.001)) as live:
+        async with proxy("record", folder, live.url) as it:
+            raw = await ask(it.url, chat())
+        assert (raw.status, raw.how) == (200, "clean")
+        return raw.body, it.journal.failures
+
+
+# --- every call that may fail, fails once -------------------------------------------------------
+
+
+@dataclass
+class Trouble:
+    """A system call that fails the nth time it is made below a folder."""
+
+    name: str
+    number: int
+    code: int
+    calls: int = 0
+
+    @property
+    def struck(self) -> bool:
+        """Whether it came to that."""
+        return self.calls >= self.number
+
+
+@contextmanager
+def _failing(trouble: Trouble, below: Path) -> Iterator[None]:
+    """Let it happen to this process."""
+    real: Callable[..., Any] = getattr(os, trouble.name)
+
+    def call(target: Any, *args: Any, **options: Any) -> Any:
+        path = Path(f"/proc/self/fd/{target}").readlink() if isinstance(target, int) else target
+        if str(path).startswith(str(below)):
+            trouble.calls += 1
+            if trouble.calls == trouble.number:
+                raise OSError(trouble.code, os.strerror(trouble.code), str(path))
+        return real(target, *args, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, trouble.name, call)
+        yield
+
+
+def _old_or_new(folder: Path, old: Cassette) -> bool:
+    """Whether there is the take that was there, or a complete one in its place."""
+    takes = [it for it in cassettes(folder) if it.meta.key == old.meta.key]
+    return any(it.body == old.body or outcome(it).complete for it in takes)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["disk full", "I/O error"])
+@pytest.mark.parametrize("name", ["mkdir", "open", "write", "fsync", "replace", "unlink"])
+async def test_whichever_call_fails_the_answer_is_whole_and_no_take_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, code: int
+) -> None:
+    struck = failed = 0
+    for number in range(1, 60):
+        folder = tmp_path / str(number)
+        [path] = put(folder, chat(), says("old"))
+        [old] = cassettes(folder)
+        assert old.file == str(path)
+        trouble = Trouble(name, number, code)
+        caplog.clear()
+        with _failing(trouble, folder):
+            body, failures = await _recorded(folder)
+
+        assert body == b"".join(WHOLE)
+        assert _old_or_new(folder, old)
+        loud = [it for it in caplog.records if it.levelno >= logging.ERROR]
+        assert len(loud) == len(failures) <= 1
+        struck += trouble.struck
+        failed += len(failures)
+        if not trouble.struck:
+            break
+    else:
+        pytest.fail("it never got through")
+    assert struck
+    assert failed or name == "unlink"
+
+
+async def test_a_spool_that_breaks_off_is_recovered_as_far_as_it_goes(tmp_path: Path) -> None:
+    trouble = Trouble("write", 4, errno.ENOSPC)
+    with _failing(trouble, tmp_path / "spool"):
+        _, failures = await _recorded(tmp_path)
+    assert len(failures) == 1
+    assert cassettes(tmp_path) == []
+
+    [result] = recovering.recover(Library(tmp_path / "cassettes"), tmp_path / "spool")
+    assert isinstance(result, Recovered)
+    cassette = result.filed.cassette
+    assert cassette.end.ending is Ending.KILLED
+    assert cassette.body
+    assert b"".join(PIECES).startswith(cassette.body)
+    assert not result.filed.outcome.complete
+
+
+async def test_a_recording_that_could_not_be_filed_is_kept_whole_for_later(tmp_path: Path) -> None:
+    [old] = put(tmp_path, chat(), says("old"))
+    before = old.read_bytes()
+    with _failing(Trouble("replace", 1, errno.ENOSPC), tmp_path / "cassettes"):
+        _, [failure] = await _recorded(tmp_path)
+    assert "llm-proxy recover" in failure
+    assert old.read_bytes() == before
+
+    [result] = recovering.recover(Library(tmp_path / "cassettes"), tmp_path / "spool")
+    assert isinstance(result, Recovered)
+    assert result.filed.cassette.body == b"".join(WHOLE)
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_one_recording_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
+    async def second_first(connection: Connection) -> None:
+        await connection.begin()
+        await connection.chunk(PIECES[0])
+        if connection.number == 1:
+            await until(lambda: len(live.requests) == 2)
+        for piece in WHOLE[1:]:
+            await connection.chunk(piece)
+        await connection.finish()
+
+    async with upstream(second_first) as live:
+        async with proxy("record", tmp_path, live.url) as it:
+            first = asyncio.ensure_future(ask(it.url, chat("first")))
+            await until(lambda: any(tmp_path.glob("spool/*")))
+            with _failing(Trouble("open", 1, errno.EMFILE), tmp_path / "spool"):
+                second = await ask(it.url, chat("second"))
+                await until(lambda: bool(it.journal.failures))
+            bodies = [(await first).body, second.body]
+        assert len(it.journal.failures) == 1
+    assert bodies == [b"".join(WHOLE)] * 2
+    [kept] = cassettes(tmp_path)
+    assert outcome(kept).complete
+    assert b"first" in kept.request.body
+
+
+async def test_a_fault_of_ours_leaves_no_recording_with_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+    append = spooling.SpoolFile.append
+
+    def stumble(file: spooling.SpoolFile, data: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise RuntimeError("a fault of ours")
+        append(file, data)
+
+    monkeypatch.setattr(spooling.SpoolFile, "append", stumble)
+    body, [failure] = await _recorded(tmp_path)
+    assert body == b"".join(WHOLE)
+    assert "please report it" in failure
+    assert cassettes(tmp_path) == []
+
+
+@pytest.mark.parametrize("what", ["spool", "cassettes"])
+async def test_a_folder_that_is_a_file_costs_the_recording_alone(tmp_path: Path, what: str) -> None:
+    (tmp_path / "spool").mkdir()
+    if what == "spool":
+        (tmp_path / "spool").rmdir()
+        (tmp_path / "spool").write_text("a file")
+    else:
+        (tmp_path / "cassettes").mkdir()
+        (tmp_path / "cassettes" / "openai-chat").write_text("a file")
+    body, [failure] = await _recorded(tmp_path)
+    assert body == b"".join(WHOLE)
+    assert str(tmp_path / what) in failure
+
+
+# --- a real disk limit, at the command line -----------------------------------------------------
+
+CLIENT = """
+import hashlib, os, urllib.request
+request = urllib.request.Request(
+    os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+    b'{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}',
+    {"Content-Type": "application/json"},
+)
+print(hashlib.sha256(urllib.request.urlopen(request).read()).hexdigest())
+"""
+
+
+async def _at_the_command_line(folder: Path, limit: str, answer: list[bytes]) -> Ran:
+    """A client behind `llm-proxy record`, where no file may grow beyond `limit` blocks of 512."""
+    limited = ("sh", "-c", f'ulimit -f {limit}; exec "$@"', "sh")
+    async with upstream(chunked(answer)) as live:
+        options = ("--upstream", f"default={live.url}", "--", sys.executable, "-c", CLIENT)
+        return await run("record", *options, folder=folder, prefix=limited)
+
+
+async def test_a_full_disk_is_one_line_on_stderr_and_exit_code_1(tmp_path: Path) -> None:
+    [path] = put(tmp_path, chat(), says("old"))
+    before = path.read_bytes()
+    large = [event("x" * 1000)] * 200
+    ran = await _at_the_command_line(tmp_path, "64", [*large, WHOLE[-1]])
+    sent = hashlib.sha256(b"".join([*large, WHOLE[-1]])).hexdigest()
+    assert ran.out.split() == [sent]
+    assert ran.code == 1
+    assert ran.err.count("not recorded") == 1
+    assert path.read_bytes() == before
+
+
+async def test_a_disk_that_suffices_is_exit_code_0(tmp_path: Path) -> None:
+    ran = await _at_the_command_line(tmp_path, "unlimited", WHOLE)
+    assert ran.out.split() == [hashlib.sha256(b"".join(WHOLE)).hexdigest()]
+    assert (ran.code, ran.err.count("not recorded")) == (0, 0)
+
+
+# --- size ---------------------------------------------------------------------------------------
+
+
+def _memory(pid: int, field: str) -> int:
+    """Bytes of memory of a process, as the kernel counts them."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"no {field}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+async def test_memory_does_not_grow_with_what_is_streamed(tmp_path: Path) -> None:
+    pieces = [event("x" * 1000)] * 20_000
+    measured = asyncio.Event()
+
+    async def script(connection: Connection) -> None:
+        await connection.begin()
+        for piece in pieces:
+            await connection.chunk(piece)
+        await measured.wait()
+        await connection.finish()
+
+    spool = tmp_path / "spool"
+    options = ("--cassettes", str(tmp_path / "cassettes"), "--spool", str(spool))
+    async with upstream(whole(b""), script) as live:
+        target = f"default={live.url}"
+        async with serving("record", *options, "--upstream", target, folder=tmp_path) as running:
+            pid = running.process.pid
+            await ask(running.url, post("/warm/up", b"", method="GET"))
+            idle = _memory(pid, "VmHWM")
+            asking = asyncio.ensure_future(ask(running.url, chat()))
+            await until(lambda: sum(it.stat().st_size for it in spool.glob("*")) > 26 * MIB)
+            streamed = _memory(pid, "VmHWM")
+            measured.set()
+            assert (await asking).body == b"".join(pieces)
+    assert streamed - idle < 24 * MIB
