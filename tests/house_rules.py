@@ -52,9 +52,14 @@ _DIALECT_LINES: Final = 400
 _FUNCTION_LINES: Final = 50
 
 _MAY_CATCH_ALL: Final = frozenset(
-    (f"{PACKAGE}.shell.recorder:Recorder._write", f"{PACKAGE}.shell.server:Server._handle")
+    (
+        f"{PACKAGE}.shell.recorder:Recorder._append",
+        f"{PACKAGE}.shell.recorder:Recorder._file",
+        f"{PACKAGE}.shell.server:Server._handle",
+    )
 )
-"""The outermost frames of a task: what fails there is a fault of ours, and is reported as one."""
+"""The outermost frames of a task or a callback: what fails there is a fault of ours, and is
+reported as one."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -11,6 +11,7 @@ Nothing outside this folder and the entry points touches them.
     library      a folder of cassettes
     takes_on_disk  its takes, as modes ask for them
     recorder     recordings: spooled as they run, filed when they end
+    tape         one of them: its key, its spool, decoded and redacted
     spooling     spool files: locks, appends, leftovers
     filing       from a spool to a cassette in the library
     recovering   what a crash left behind, made good
