@@ -212,12 +212,12 @@ def _touched(path: Path) -> Path:
 
 
 async def test_temporary_files_are_swept_once_nobody_writes_them(tmp_path: Path) -> None:
-    left(tmp_path, opening(tmp_path), "1-1-0123456789abcdef")
+    left(tmp_path, opening(tmp_path), "1-1")
     folder = tmp_path / "cassettes" / "openai-chat"
     folder.mkdir(parents=True)
-    of_abandoned = _touched(folder / ".1-1-0123456789abcdef.tmp")
-    old = aged(_touched(folder / ".2-1-0123456789abcdef.2.tmp"), 3700)
-    young = aged(_touched(folder / ".3-1-0123456789abcdef.tmp"), 3500)
+    of_abandoned = _touched(folder / ".1-1.0123abcd.tmp")
+    old = aged(_touched(folder / ".2-1.2.0123abcd.tmp"), 3700)
+    young = aged(_touched(folder / ".3-1.0123abcd.tmp"), 3500)
     others = [aged(_touched(folder / name), 9999) for name in (".mine.tmp", "2-1-a.tmp", ".tmp")]
 
     ran = await recover(tmp_path)

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
@@ -26,6 +27,7 @@ KEY_RULES: Final = 1
 _DEEPEST: Final = 100
 """Levels of nesting that are canonicalised; a deeper document counts as text."""
 _BOUNDARY: Final = re.compile(r'boundary="?([^";,]+)', re.IGNORECASE)
+_SLASH: Final = re.compile("%2F", re.IGNORECASE)
 _SAFE: Final = "/~:@!$&'()*+,;="
 
 
@@ -45,14 +47,17 @@ def key(provider: str, request: StoredRequest) -> str:
 
 
 def normal_path(path: str) -> str:
-    """The path with its percent-encoding in one spelling."""
-    return quote(unquote(path, errors="surrogateescape"), safe=_SAFE, errors="surrogateescape")
+    """The path with its percent-encoding in one spelling; an encoded slash stays one."""
+    return "%2F".join(
+        quote(unquote(part, errors="surrogateescape"), safe=_SAFE, errors="surrogateescape")
+        for part in _SLASH.split(path)
+    )
 
 
 def normal_query(query: str) -> str:
-    """The query's parameters in one order and one spelling."""
+    """The query's parameters in one spelling, sorted by name; repeats keep their order."""
     pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
-    return urlencode(sorted(pairs), errors="surrogateescape")
+    return urlencode(sorted(pairs, key=itemgetter(0)), errors="surrogateescape")
 
 
 def canonical_body(request: StoredRequest) -> bytes:

@@ -94,7 +94,7 @@ def used_up(call: Call, takes: int, ordinal: int) -> Miss:
 
 
 def _asked(call: Call) -> str:
-    model = printable(call.dialect.model(call.request), _NAME)
+    model = printable(call.model, _NAME)
     path = printable(call.stored.path, _NAME)
     return f"{call.request.method} {path}" + (f" ({model})" if model else "")
 

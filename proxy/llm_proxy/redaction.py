@@ -13,9 +13,10 @@ secrets than the machine that recorded.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Iterable
 from typing import Final
-from urllib.parse import unquote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from llm_proxy.exchange import Headers, Read, Request
 
@@ -32,8 +33,9 @@ REQUEST_HEADERS: Final = frozenset(
 
 RESPONSE_HEADERS: Final = frozenset(
     {"content-type", "content-encoding", "content-language", "content-disposition",
-     "cache-control", "retry-after", "retry-after-ms", "x-should-retry", "openai-version",
-     "openai-processing-ms", "openai-model", "anthropic-version", "x-amzn-errortype",
+     "cache-control", "www-authenticate", "etag", "allow", "content-range", "accept-ranges",
+     "retry-after", "retry-after-ms", "x-should-retry", "openai-version", "openai-processing-ms",
+     "openai-model", "anthropic-version", "x-amzn-errortype",
      "x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count",
      "access-control-allow-origin", "access-control-expose-headers", "x-accel-buffering"}
 )  # fmt: skip
@@ -48,13 +50,14 @@ REQUEST_IDS: Final = frozenset(
 """Response headers that clients read, but whose value says whose account it was."""
 
 _SECRET_PARAMETERS: Final = re.compile(
-    r"key|api[_-]?key|(access[_-]?)?token|auth|sig|signature|code|client_secret|x-(amz|goog)-.*",
+    r"(?:.*[-_.]|api|access|auth|client|session|subscription)?"
+    r"(?:key|token|secret|password|passwd|auth|credential)"
+    r"|sig|signature|code|x-(?:amz|goog)-.*",
     re.IGNORECASE,
 )
-_CREDENTIAL_HEADERS: Final = frozenset(
-    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie",
-     "ocp-apim-subscription-key", "x-amz-security-token"}
-)  # fmt: skip
+_CREDENTIAL_HEADERS: Final = re.compile(
+    r".*(auth|token|secret|key|passw|credential).*", re.IGNORECASE
+)
 _SCHEME: Final = re.compile(rb"(?:bearer|basic|token|apikey)\s+", re.IGNORECASE)
 _SHORTEST_SECRET: Final = 8
 """Bytes: anything shorter is no credential, and would be found everywhere."""
@@ -72,7 +75,10 @@ def response_headers(headers: Headers) -> Headers:
     kept: list[tuple[str, str]] = []
     for name, value in headers:
         lower = name.lower()
-        if lower in RESPONSE_HEADERS or lower.startswith(_RESPONSE_PREFIXES):
+        if lower == "location":
+            target, mark, parameters = value.partition("?")
+            kept.append((name, target + mark + query(parameters)[0]))
+        elif lower in RESPONSE_HEADERS or lower.startswith(_RESPONSE_PREFIXES):
             kept.append((name, value))
         elif lower in REQUEST_IDS:
             kept.append((name, PLACEHOLDER))
@@ -102,13 +108,34 @@ def credentials(request: Request) -> frozenset[bytes]:
         sent = value.encode("latin-1", "replace")
         if name.lower() == "cookie":
             found.update(pair.partition(b"=")[2].strip() for pair in sent.split(b";"))
-        elif name.lower() in _CREDENTIAL_HEADERS:
-            found.add(_SCHEME.sub(b"", sent, count=1).strip())
+        elif _CREDENTIAL_HEADERS.fullmatch(name):
+            secret = _SCHEME.sub(b"", sent, count=1).strip()
+            found.update((secret, _password(secret)))
     for pair in request.query.split("&"):
         name, _, value = pair.partition("=")
         if _SECRET_PARAMETERS.fullmatch(unquote(name)):
             found.update((value.encode(), unquote_to_bytes(value)))
-    return frozenset(secret for secret in found if len(secret) >= _SHORTEST_SECRET)
+    return frozenset(
+        spelling
+        for secret in found
+        if len(secret) >= _SHORTEST_SECRET
+        for spelling in _spellings(secret)
+    )
+
+
+def _password(credential: bytes) -> bytes:
+    """The password inside a credential of HTTP Basic; empty where it is none."""
+    try:
+        return b64decode(credential, validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
+
+
+def _spellings(secret: bytes) -> frozenset[bytes]:
+    """A secret as it is, as JSON writes it, and percent-encoded."""
+    escaped = secret.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    percent = quote(secret, safe="").encode()
+    return frozenset((secret, escaped, escaped.replace(b"/", b"\\/"), percent))
 
 
 class Redactor:

@@ -68,6 +68,14 @@ class Call:
         )
 
     @cached_property
+    def model(self) -> str:
+        """The model that is asked for, of the stored request: a client may put anything there."""
+        stored = self.stored
+        return self.dialect.model(
+            Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
+        )
+
+    @cached_property
     def key(self) -> str:
         """The key of the stored request."""
         return matching.key(self.provider, self.stored)

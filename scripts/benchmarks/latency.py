@@ -23,6 +23,8 @@ from table import Row, median_p95
 
 TARGET: Final = 0.3
 """ms: how much later than through the bare pass-through a byte may be."""
+_APART: Final = 0.02
+"""Seconds between the beginnings of streams that run together."""
 _SETTLE: Final = 0.03
 """Seconds between two streams, in which what the one left behind is tidied away."""
 _WARM: Final = 5
@@ -129,7 +131,7 @@ def _ask(load: Load, number: int, port: int, socks: list[socket.socket]) -> list
         )
         for each in range(len(socks))
     ]
-    return wire.ask_together(socks, questions)
+    return wire.ask_together(socks, questions, _APART)
 
 
 def _note(delays: Delays, answers: list[wire.Answer]) -> None:

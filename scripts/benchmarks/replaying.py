@@ -37,9 +37,11 @@ def _record(folder: Path) -> Path:
     """The file of a recorded stream."""
     with processes.server("provider") as provider:
         upstream = f"default=http://127.0.0.1:{provider}"
-        with processes.llm_proxy(folder, "record", "--upstream", upstream) as port:
-            with wire.connect(port) as sock:
-                wire.ask(sock, _question(port))
+        with (
+            processes.llm_proxy(folder, "record", "--upstream", upstream) as port,
+            wire.connect(port) as sock,
+        ):
+            wire.ask(sock, _question(port))
     [path] = (folder / "cassettes").rglob("*.jsonl")
     return path
 

@@ -9,6 +9,7 @@ import re
 import selectors
 import socket
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -85,17 +86,24 @@ def ask(sock: socket.socket, question: bytes) -> Answer:
     return ask_together([sock], [question])[0]
 
 
-def ask_together(socks: Sequence[socket.socket], questions: Sequence[bytes]) -> list[Answer]:
-    """As many chunked answers at the same time as there are connections."""
+def ask_together(
+    socks: Sequence[socket.socket], questions: Sequence[bytes], apart: float = 0.0
+) -> list[Answer]:
+    """As many chunked answers at the same time as there are connections, begun `apart` seconds."""
     answers = [Answer() for _ in socks]
+    waiting = deque(zip(socks, questions, answers, strict=True))
+    start = time.monotonic()
     with selectors.DefaultSelector() as selector:
-        for sock, question, answer in zip(socks, questions, answers, strict=True):
-            selector.register(sock, selectors.EVENT_READ, answer)
-            answer.asked = time.monotonic_ns()
-            sock.sendall(question)
-        while selector.get_map():
-            ready = selector.select(_PATIENCE)
-            if not ready:
+        while waiting or selector.get_map():
+            due = start + (len(answers) - len(waiting)) * apart
+            if waiting and time.monotonic() >= due:
+                sock, question, answer = waiting.popleft()
+                selector.register(sock, selectors.EVENT_READ, answer)
+                answer.asked = time.monotonic_ns()
+                sock.sendall(question)
+                continue
+            ready = selector.select(max(0.0, due - time.monotonic()) if waiting else _PATIENCE)
+            if not ready and not waiting:
                 raise TimeoutError("a server of the benchmark is silent")
             for key, _ in ready:
                 if _take(key.fileobj, key.data):

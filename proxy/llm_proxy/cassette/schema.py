@@ -182,6 +182,12 @@ class EndLine(_Line, frozen=True):
         return TapeEnd(it.ending, it.at, it.bytes, it.sha256, it.redacted)
 
 
+def prepared(*kinds: Any) -> None:
+    """Build what msgspec needs to read these, before two threads do so at once and crash it."""
+    for kind in kinds:
+        msgspec.json.Decoder(kind)
+
+
 def dump(line: _Line | dict[str, Any]) -> bytes:
     """One line, its LF included."""
     fields = line if isinstance(line, dict) else msgspec.to_builtins(line, builtin_types=_KEPT)
@@ -204,3 +210,6 @@ def _body(body: bytes) -> dict[str, Any]:
     except (ValueError, TypeError):  # not JSON, or nested too deep to be written again
         fields = spell(body)
         return fields if "text" in fields or "base64" in fields else {"text": body.decode()}
+
+
+prepared(MetaLine, RequestLine, HeadLine, EndLine, Marks)

@@ -22,7 +22,7 @@ import msgspec
 import orjson
 
 from llm_proxy.cassette.model import Meta, StoredRequest
-from llm_proxy.cassette.schema import HeadLine, MetaLine, Offset, RequestLine, dump
+from llm_proxy.cassette.schema import HeadLine, MetaLine, Offset, RequestLine, dump, prepared
 from llm_proxy.cassette.writer import CassetteWriter
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Head, Read
@@ -137,3 +137,6 @@ def _reads(lines: Iterable[dict[str, Any]]) -> Iterator[Read]:
         at, data = it.read, data + piece
     if data:
         yield Read(at, data)
+
+
+prepared(SpoolLine, _ReadLine)

@@ -23,8 +23,8 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
 
-REUSED: Final = ContextVar("REUSED", default=False)
-"""Whether the connection that this task was given last had served before.  (A trace of aiohttp's
+REUSED: Final[ContextVar[Receiver | None]] = ContextVar("REUSED", default=None)
+"""The connection that this task was given last, if it had served before.  (A trace of aiohttp's
 would tell as well, and cost each request as much time as all the rest that we do with it.)"""
 
 _END_OF_HEAD = b"\r\n\r\n"
@@ -41,6 +41,8 @@ class Receiver(ResponseHandler):
     """Whether the connection was lost otherwise than by a clean close."""
     has_served = False
     """Whether a request was sent on it."""
+    heard = False
+    """Whether any byte of the answer has come."""
     _head: bytes | None = None
     """The last bytes of a head that is still arriving."""
 
@@ -48,10 +50,12 @@ class Receiver(ResponseHandler):
         """Expect the next response; aiohttp calls this for every request."""
         self._head = b""
         self.has_served = True
+        self.heard = False
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrived: first what belongs to the head, then the rest."""
+        self.heard = True
         if self._head is not None:
             end = (self._head + data).find(_END_OF_HEAD)
             if end == -1:
@@ -90,7 +94,7 @@ class Connector(aiohttp.TCPConnector):
         """A connection for a request, new or kept; aiohttp calls this."""
         connection = await super().connect(req, *args, **more)
         assert isinstance(connection.protocol, Receiver)  # noqa: S101 # we make no other
-        REUSED.set(connection.protocol.has_served)
+        REUSED.set(connection.protocol if connection.protocol.has_served else None)
         return connection
 
 

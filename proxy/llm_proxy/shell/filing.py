@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
+from typing import Final
 
 from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spool
 from llm_proxy.errors import CassetteError, SpoolError
@@ -22,6 +25,9 @@ from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library import Library, files_below, named_take
 from llm_proxy.shell.spooling import opened
 from llm_proxy.takes import Placement, Shelf
+
+TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")
+"""The name of a cassette that is being written: the spool's, and something of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +72,10 @@ class Files:
         meta, request = spooled.meta, spooled.request
         folder = self._library.place(meta, request, 1).parent
         _make_folder(folder)
-        temporary = folder / f".{path.stem}.tmp"
+        temporary = folder / f".{path.stem}.{token_hex(4)}.tmp"
         try:
             _write(temporary, spooled, ending, at, redacted)
-            cassette = read_cassette(str(temporary), temporary.read_bytes())
+            cassette = _read_back(temporary, meta)
             found = outcome(cassette)
             with self._lock, _alone(self._library.root):
                 shelf = self._shelf(folder, meta)
@@ -149,11 +155,18 @@ def _make_folder(folder: Path) -> None:
 def _write(
     temporary: Path, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
 ) -> None:
-    with temporary.open("wb") as file:
+    with temporary.open("xb") as file:
         for lines in spool.assemble(spooled, ending, at, redacted):
             file.write(lines)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _read_back(temporary: Path, meta: Meta) -> Cassette:
+    cassette = read_cassette(str(temporary), temporary.read_bytes())
+    if cassette.meta != meta:
+        raise CassetteError(str(temporary), 1, "another recording was written over it")
+    return cassette
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,7 +7,6 @@ never touched, and of two recoveries at once only one gets it.
 from __future__ import annotations
 
 import os
-import re
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,13 +21,12 @@ from llm_proxy import redaction
 from llm_proxy.cassette.spool import Spooled
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending
-from llm_proxy.shell.filing import Filed, Files
+from llm_proxy.shell.filing import TEMPORARY, Filed, Files
 from llm_proxy.shell.library import Library
 from llm_proxy.shell.spooling import belongs, claimed, opened, spools
 
 STALE: Final = timedelta(hours=1)
 """How old a temporary file is that no cassette is being written to any more."""
-_TEMPORARY: Final = re.compile(r"\.(\d+-\d+-[0-9a-f]{16}(?:\.\d+)?)\.tmp")
 _OPENING: Final = 4
 """Lines of a spool before its reads."""
 
@@ -171,7 +169,7 @@ def _sweep(root: Path, living: set[str], dead: set[str]) -> Iterator[Deleted]:
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in sorted(names):
-            match = _TEMPORARY.fullmatch(name)
+            match = TEMPORARY.fullmatch(name)
             if match is None or match[1] in living:
                 continue
             path = Path(folder, name)

@@ -137,9 +137,11 @@ class Server:
             entry.origin = "miss"
             self._journal.misses.append(error.detail)
             log.warning("%s", error.detail)
-        else:
-            entry.origin = "error"
-            log.warning("%s", error)
+            return
+        entry.origin = "error"
+        if isinstance(error, CassetteError):
+            self._journal.misses.append(str(error))
+        log.warning("%s", error)
 
 
 async def _reset(wire: Wire) -> None:
@@ -192,5 +194,5 @@ def _describe(entry: Entry, call: Call) -> None:
     entry.path = call.stored.path
     entry.provider = call.provider
     entry.dialect = call.dialect.name
-    entry.model = call.dialect.model(call.request)
+    entry.model = call.model
     entry.key = call.key[:16]

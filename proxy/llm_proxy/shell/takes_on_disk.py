@@ -68,19 +68,30 @@ class TakesOnDisk:
         return cassette
 
     def _find(self, session: str, key: str) -> tuple[Path, ...]:
-        own = self._library.numbers(session, key)
-        default = [] if session == DEFAULT_SESSION else self._library.numbers(DEFAULT_SESSION, key)
-        paths = [
-            self._library.take(session if mine else DEFAULT_SESSION, key, number).path
-            for mine, number in sequence(own, default)
-        ]
-        found = self._only_playable(paths, key)
-        if found:
-            return found
-        sessions = {session, DEFAULT_SESSION}
-        strays = [it for it in self._keyed_anew() if it.key == key and it.session in sessions]
-        mine = [it.path for it in strays if it.session == session]
-        return self._only_playable(mine or [it.path for it in strays], key)
+        """What is playable, session by session; the names that say nothing come first."""
+        own = self._playable_of(session, key)
+        default = {} if session == DEFAULT_SESSION else self._playable_of(DEFAULT_SESSION, key)
+        return tuple((own if mine else default)[number] for mine, number in sequence(own, default))
+
+    def _playable_of(self, session: str, key: str) -> dict[int, Path]:
+        """The playable takes of one session by number; strays come in front of the named ones."""
+        numbers = self._library.numbers(session, key)
+        named = [self._library.take(session, key, number).path for number in numbers]
+        strays = self._strays_of(session, key, everywhere=not named)
+        places = [*range(1, len(strays) + 1), *(len(strays) + number for number in numbers)]
+        playable = set(self._only_playable([*strays, *named], key))
+        placed = zip(places, [*strays, *named], strict=True)
+        return {number: path for number, path in placed if path in playable}
+
+    def _strays_of(self, session: str, key: str, *, everywhere: bool) -> list[Path]:
+        """The files of a key whose names do not say so.
+
+        Those with other names are always looked at; `everywhere` looks into every file for those
+        of other key rules, which is worth it only when the names find nothing.
+        """
+        if not (everywhere or self._library.strays()):
+            return []
+        return [it.path for it in self._keyed_anew() if (it.session, it.key) == (session, key)]
 
     def _only_playable(self, paths: Sequence[Path], key: str) -> tuple[Path, ...]:
         playable: list[Path] = []

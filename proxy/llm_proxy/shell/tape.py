@@ -125,7 +125,8 @@ class Tape:
             (name, self._redactor.text(value))
             for name, value in redaction.response_headers(stored.headers)
         )
-        kept = Head(stored.status, stored.reason, headers, stored.framing, stored.length)
+        reason = self._redactor.text(stored.reason)
+        kept = Head(stored.status, reason, headers, stored.framing, stored.length)
         framing = call.dialect.framing(call.request, kept)
         return [self._opening, spool.head(kept, at, framing, coding)]
 
@@ -161,7 +162,7 @@ def _meta(call: Call) -> Meta:
         recorded=now,
         dialect=call.dialect.name,
         provider=call.provider,
-        model=call.dialect.model(call.request),
+        model=call.model,
         session=call.session,
         key=call.key,
         key_rules=KEY_RULES,

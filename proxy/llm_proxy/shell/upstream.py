@@ -26,6 +26,7 @@ from llm_proxy.ports import Recording
 from llm_proxy.routing import Call
 from llm_proxy.shell.connection import REUSED, Connector, Response
 from llm_proxy.shell.pump import Pump
+from llm_proxy.shell.wire import check_head
 
 HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
@@ -127,7 +128,7 @@ class LiveUpstream:
         if base is None:
             raise UpstreamFailed(
                 502,
-                f"no upstream is known for {call.request.method} {call.request.path} (provider "
+                f"no upstream is known for {call.request.method} {call.stored.path} (provider "
                 f"{call.provider}): start llm-proxy with --upstream {call.provider}=URL",
             )
         return URL(providers.join(base, call.request.target), encoded=True)
@@ -136,14 +137,24 @@ class LiveUpstream:
         try:
             try:
                 response = await self._send(self._session, call, url)
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # A kept-alive connection that the provider had dropped: once more, on a new one.
-                if not REUSED.get() or _had_begun(error):
+                kept = REUSED.get()
+                if kept is None or kept.heard:
                     raise
                 response = await self._send(self._fresh, call, url)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failure(error, call, url, self._settings) from error
-        return response, _head(response, call.request.method)
+        head = _head(response, call.request.method)
+        try:
+            check_head(head)
+        except ValueError:
+            response.close()
+            where = f"the upstream of {call.provider}, {url.origin()},"
+            raise UpstreamFailed(
+                502, f"{where} answered with a control character in its head: that is no HTTP"
+            ) from None
+        return response, head
 
     async def _send(self, session: aiohttp.ClientSession, call: Call, url: URL) -> Response:
         async with asyncio.timeout(self._settings.idle):
@@ -158,12 +169,6 @@ class LiveUpstream:
             )
         assert isinstance(response, Response)  # noqa: S101 # `_session` makes no other
         return response
-
-
-def _had_begun(error: aiohttp.ClientConnectionError) -> bool:
-    """Whether a part of the answer had come when the connection dropped."""
-    message = getattr(error, "message", None)
-    return message is not None and not isinstance(message, str)
 
 
 def _session(settings: UpstreamSettings, *, keep_alive: bool) -> aiohttp.ClientSession:
@@ -246,8 +251,7 @@ def _failure(error: Exception, call: Call, url: URL, settings: UpstreamSettings)
             return UpstreamFailed(502, f"{where} cannot be reached ({error.os_error}): {hint}")
         case aiohttp.ServerDisconnectedError() | OSError():
             return UpstreamFailed(502, f"{where} closed the connection without an answer")
-        case aiohttp.ClientResponseError():  # as a string it would show the URL, keys and all
-            why = error.message.partition("\n")[0].rstrip(":")
-            return UpstreamFailed(502, f"{where} did not answer in HTTP ({why})")
+        case aiohttp.ClientResponseError():  # what it says shows the upstream's bytes, keys and all
+            return UpstreamFailed(502, f"{where} did not answer in HTTP")
         case _:
             return UpstreamFailed(502, f"{where} could not be asked ({type(error).__name__})")

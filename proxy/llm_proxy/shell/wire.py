@@ -198,6 +198,14 @@ def unsent(sock: Any) -> int:
     return int(struct.unpack("i", answer)[0])
 
 
+def check_head(head: Head) -> None:
+    """Raises `ValueError` for a head that could forge another response."""
+    _value(head.reason)
+    for name, value in head.headers:
+        _name(name)
+        _value(value)
+
+
 def _name(name: str) -> str:
     if _TOKEN.fullmatch(name) is None:
         raise ValueError(f"{name!r} is no header name")
