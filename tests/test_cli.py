@@ -238,7 +238,7 @@ MISTAKES = {
     "no such command": Mistake(("recrod",), ("'recrod'", "did you mean record?")),
     "nothing like a command": Mistake(("xyzzy",), ("'xyzzy'", "there are record, replay, auto")),
     "no such option": Mistake(("replay", "--pase", "4x"), ("'--pase'", "Did you mean '--pace'?")),
-    "an option of another mode": Mistake(("replay", "--upstream", "a=http://b"), ("'--upstream'",)),
+    "silence that is no number": Mistake(("replay", "--idle-timeout", "nan"), ("--idle-timeout",)),
     "no value": Mistake(("replay", "--pace"), ("'--pace'", "requires an argument")),
     "no port": Mistake(("replay", "--port", "x"), ("'--port'", "'x'")),
     "port too large": Mistake(("replay", "--port", "65536"), ("'--port'", "65536")),

@@ -71,21 +71,21 @@ LIVE: Final[tuple[Callable[[Any], Any], ...]] = (
     _option("--upstream", multiple=True, metavar="NAME=URL",
             help="Where a provider is; `default` stands for all of them. Repeatable."),
     _option("--upstream-proxy", metavar="URL", help="An HTTP proxy on the way to the providers."),
-    _option("--idle-timeout", type=click.FloatRange(min=0, min_open=True), default=300.0,
+    _option("--idle-timeout", type=click.FloatRange(0, 1e9, min_open=True), default=300.0,
             help="The longest silence of a provider, in seconds."),
     _option("--finish-on-disconnect", is_flag=True,
             help="Read an answer to its end for the recording, also when the client has left."),
     spool,
 )  # fmt: skip
-"""Options of the modes that talk to a provider."""
+"""Options of the modes that talk to a provider; without effect in the others."""
 
 AFTER_LAST: Final = _option(
     "--after-last", type=click.Choice(["repeat", "cycle", "fail"]), default="repeat",
-    help="What answers a request that comes more often than it was recorded.",
+    help="In replay: what answers a request that comes more often than it was recorded.",
 )  # fmt: skip
 ON_MISS: Final = _option(
     "--on-miss", type=click.Choice(["record", "passthrough", "fail"]), default="record",
-    help="What happens to a request that is not on disk.",
+    help="In auto: what happens to a request that is not on disk.",
 )  # fmt: skip
 
 
@@ -138,15 +138,11 @@ CONFIG: Final = click.option(
 )  # fmt: skip
 
 
-def server_options(*more: Callable[[Any], Any]) -> Callable[[F], F]:
-    """The options of all modes, and `more`."""
-
-    def decorate(function: F) -> F:
-        for option in reversed((*SERVER, *more, CONFIG)):
-            function = option(function)
-        return function
-
-    return decorate
+def server_options(function: F) -> F:
+    """All server options, the same on every command that serves: scripts switch the mode alone."""
+    for option in reversed((*SERVER, *LIVE, AFTER_LAST, ON_MISS, CONFIG)):
+        function = option(function)
+    return function
 
 
 def settings_of(values: dict[str, Any], command: tuple[str, ...]) -> Settings:

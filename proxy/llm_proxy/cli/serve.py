@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from llm_proxy.cli.options import AFTER_LAST, LIVE, ON_MISS, server_options, settings_of
+from llm_proxy.cli.options import server_options, settings_of
 from llm_proxy.shell.settings import in_ci
 
 _CONTEXT: Final = {"allow_interspersed_args": False}
@@ -19,7 +19,7 @@ _COMMAND: Final = click.argument(
 
 
 @click.command(context_settings=_CONTEXT)
-@server_options(*LIVE)
+@server_options
 @_COMMAND
 def record(command: tuple[str, ...], **values: Any) -> None:
     r"""Pass requests on to the live provider and keep every stream.
@@ -41,7 +41,7 @@ def record(command: tuple[str, ...], **values: Any) -> None:
 
 
 @click.command(context_settings=_CONTEXT)
-@server_options(AFTER_LAST)
+@server_options
 @_COMMAND
 def replay(command: tuple[str, ...], **values: Any) -> None:
     r"""Answer from cassettes alone, with no network at all.
@@ -59,7 +59,7 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
 
 
 @click.command(context_settings=_CONTEXT)
-@server_options(*LIVE, ON_MISS)
+@server_options
 @_COMMAND
 def auto(command: tuple[str, ...], **values: Any) -> None:
     r"""Replay what is there, record what is not.

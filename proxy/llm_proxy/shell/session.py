@@ -57,7 +57,7 @@ async def _until_told(mode: ModeName, proxy: RunningProxy, command: Sequence[str
             hurry.set()
         told.set()
         # A terminal sends SIGINT to the child as well; any other signal is for us alone.
-        if child is not None and not (number == signal.SIGINT and sys.stdin.isatty()):
+        if child is not None and not (number == signal.SIGINT and _at_a_terminal()):
             with suppress(ProcessLookupError):
                 child.send_signal(number)
 
@@ -94,6 +94,10 @@ async def _start(command: Sequence[str], mode: ModeName, url: str) -> asyncio.su
         raise CommandFailed(127, f"{command[0]}: there is no such command") from None
     except OSError as error:
         raise CommandFailed(126, f"{command[0]} cannot be run: {error.strerror}") from None
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 @contextmanager
