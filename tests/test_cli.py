@@ -237,7 +237,7 @@ def _config(text: str, *words: str, mode: str = "record") -> Mistake:
 MISTAKES = {
     "no such command": Mistake(("recrod",), ("'recrod'", "did you mean record?")),
     "nothing like a command": Mistake(("xyzzy",), ("'xyzzy'", "there are record, replay, auto")),
-    "no such option": Mistake(("replay", "--pase", "4x"), ("'--pase'", "Did you mean '--pace'?")),
+    "no such option": Mistake(("replay", "--pase", "4x"), ("'--pase'", "Did you mean", "'--pace'")),
     "silence that is no number": Mistake(("replay", "--idle-timeout", "nan"), ("--idle-timeout",)),
     "no value": Mistake(("replay", "--pace"), ("'--pace'", "requires an argument")),
     "no port": Mistake(("replay", "--port", "x"), ("'--port'", "'x'")),

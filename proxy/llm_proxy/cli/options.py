@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +72,7 @@ LIVE: Final[tuple[Callable[[Any], Any], ...]] = (
     _option("--upstream", multiple=True, metavar="NAME=URL",
             help="Where a provider is; `default` stands for all of them. Repeatable."),
     _option("--upstream-proxy", metavar="URL", help="An HTTP proxy on the way to the providers."),
-    _option("--idle-timeout", type=click.FloatRange(0, 1e9, min_open=True), default=300.0,
+    _option("--idle-timeout", type=click.FloatRange(min=0, min_open=True), default=300.0,
             help="The longest silence of a provider, in seconds."),
     _option("--finish-on-disconnect", is_flag=True,
             help="Read an answer to its end for the recording, also when the client has left."),
@@ -149,6 +150,8 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...]) -> Settings:
     """The frozen settings for option values.  Raises `UsageError` for values that make none."""
     environ = os.environ
     port = values["port"]
+    if not math.isfinite(values["idle_timeout"]):
+        raise UsageError("--idle-timeout: give a number of seconds")
     proxy = values.get("upstream_proxy")
     return Settings(
         cassettes=values["cassettes"],
