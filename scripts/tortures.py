@@ -115,7 +115,7 @@ async def _verdicts(
     seeds = range(options.seed, options.seed + options.trials)
     trials = [Trial(case, client, seed, finishing) for seed in seeds]
     with tempfile.TemporaryDirectory(prefix="llm-proxy-torture-") as folder:
-        async with trial_field(Path(folder), finishing=finishing) as it:
+        async with trial_field(Path(folder), case, finishing=finishing) as it:
             await it.run(trials)
         return judge(Path(folder), it, trials)
 

@@ -258,7 +258,7 @@ def _memory(pid: int, field: str) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 async def test_memory_does_not_grow_with_what_is_streamed(tmp_path: Path) -> None:
-    pieces = [event("x" * 4000)] * 20_000
+    pieces = [event("x" * 4000)] * 40_000
     size = sum(map(len, pieces))  # in base64 it is more
     measured = asyncio.Event()
 
@@ -282,4 +282,4 @@ async def test_memory_does_not_grow_with_what_is_streamed(tmp_path: Path) -> Non
             streamed = _memory(pid, "VmHWM")
             measured.set()
             assert (await asking).body == b"".join(pieces)
-    assert streamed - idle < 64 * MIB < size
+    assert streamed - idle < 112 * MIB < size

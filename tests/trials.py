@@ -21,8 +21,12 @@ from proxying import proxy
 from stub import Connection, upstream
 from waiting import until
 
-IDLE: Final = 0.5
-"""Seconds that an upstream of these trials may be silent."""
+IDLE: Final = 1.2
+"""Seconds that an upstream may be silent whose case is to stall."""
+_PATIENT: Final = 30.0
+"""Seconds that any other may."""
+_DULL: Final = 0.25
+"""Seconds after which a client leaves to which nothing comes."""
 _AT_ONCE: Final = 20
 """Trials that run at the same time."""
 _BEAT: Final = 0.005
@@ -89,9 +93,13 @@ class Field:
 
 
 @asynccontextmanager
-async def trial_field(folder: Path, *, finishing: bool, idle: float = IDLE) -> AsyncIterator[Field]:
-    """An upstream that breaks off as it is asked to, behind a proxy that records to `folder`."""
+async def trial_field(folder: Path, case: Case, *, finishing: bool) -> AsyncIterator[Field]:
+    """An upstream that breaks off as it is asked to, behind a proxy that records to `folder`.
+
+    `case` is the case of all its trials.
+    """
     it = Field("")
+    idle = IDLE if case.end == "stall" else _PATIENT
 
     async def script(connection: Connection) -> None:
         name = json.loads(connection.body)["messages"][0]["content"]
@@ -188,7 +196,7 @@ async def _receive(sock: socket.socket, trial: Trial, roll: Random) -> Seen:
         await asyncio.sleep(roll.choice([0.0, 0.005, 0.05]))
     while wanted is None or len(seen.data) < wanted:
         try:
-            async with asyncio.timeout(IDLE / 2 if trial.client == "gone" else None):
+            async with asyncio.timeout(_DULL if trial.client == "gone" else None):
                 data = await loop.sock_recv(sock, roll.choice([500, 65536]))
         except TimeoutError:
             return seen

@@ -12,7 +12,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import computing
@@ -42,14 +42,17 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         "scripts/bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("group", nargs="*", choices=[*GROUPS, []], help="measure these alone")
+    parser.add_argument("group", nargs="*", help=f"measure these alone: {', '.join(GROUPS)}")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher figures")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if unknown := set(arguments.group) - set(GROUPS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
+    return arguments
 
 
-def _measure(groups: list[str], *, quick: bool) -> Iterator[Row]:
+def _measure(groups: Sequence[str], *, quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="llm-proxy-bench-") as temporary:
         for group in groups:
             folder = Path(temporary) / group

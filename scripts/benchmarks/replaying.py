@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -35,13 +36,11 @@ def _question(port: int) -> bytes:
 
 def _record(folder: Path) -> Path:
     """The file of a recorded stream."""
-    with processes.server("provider") as provider:
+    with ExitStack() as stack:
+        provider = stack.enter_context(processes.server("provider"))
         upstream = f"default=http://127.0.0.1:{provider}"
-        with (
-            processes.llm_proxy(folder, "record", "--upstream", upstream) as port,
-            wire.connect(port) as sock,
-        ):
-            wire.ask(sock, _question(port))
+        port = stack.enter_context(processes.llm_proxy(folder, "record", "--upstream", upstream))
+        wire.ask(stack.enter_context(wire.connect(port)), _question(port))
     [path] = (folder / "cassettes").rglob("*.jsonl")
     return path
 

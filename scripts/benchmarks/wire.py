@@ -125,7 +125,7 @@ def _take(sock: object, answer: Answer) -> bool:
 
 def throughput(port: int, question: bytes, requests: int, connections: int) -> float:
     """Answers a second, of equal size each, over connections that are kept."""
-    first = ask_sized(port, question)
+    size = _size(port, question)
     socks = [connect(port) for _ in range(connections)]
     left = dict.fromkeys(socks, 0)
     begun = done = 0
@@ -134,24 +134,24 @@ def throughput(port: int, question: bytes, requests: int, connections: int) -> f
         for sock in socks:
             selector.register(sock, selectors.EVENT_READ)
             sock.sendall(question)
-            left[sock], begun = first, begun + 1
+            left[sock], begun = size, begun + 1
         while done < requests:
             for key, _ in selector.select(_PATIENCE):
-                sock = key.fileobj
-                assert isinstance(sock, socket.socket)
-                left[sock] -= len(sock.recv(262144))
-                if left[sock] == 0:
+                ready = key.fileobj
+                assert isinstance(ready, socket.socket)
+                left[ready] -= len(ready.recv(262144))
+                if left[ready] == 0:
                     done += 1
                     if begun < requests:
-                        sock.sendall(question)
-                        left[sock], begun = first, begun + 1
+                        ready.sendall(question)
+                        left[ready], begun = size, begun + 1
     elapsed = time.monotonic() - start
     for sock in socks:
         sock.close()
     return requests / elapsed
 
 
-def ask_sized(port: int, question: bytes) -> int:
+def _size(port: int, question: bytes) -> int:
     """The size of an answer, head and framing included."""
     with connect(port) as sock:
         sock.sendall(question)

@@ -1,0 +1,82 @@
+"""`scripts/bench`: its table tells what was measured, and its exit code what was missed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "scripts" / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def table() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("table", BENCHMARKS / "table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["table"] = module  # where its dataclasses look for themselves
+    spec.loader.exec_module(module)
+    del sys.modules["table"]
+    return module
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (sys.executable, str(BENCHMARKS), *arguments),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "target", "ok"),
+    [
+        (0.2, "ms", 0.3, True),
+        (0.4, "ms", 0.3, False),
+        (0.2, "s", 0.15, False),
+        (900.0, "req/s", 1000.0, False),
+        (1100.0, "req/s", 1000.0, True),
+        (5.0, "MB/s", None, None),
+    ],
+    ids=["soon enough", "late", "too long", "too few", "enough", "no target"],
+)
+def test_a_time_is_to_stay_below_its_target_and_a_speed_above(
+    table: ModuleType, value: float, unit: str, target: float | None, ok: bool | None
+) -> None:
+    row = table.Row("group", "name", value, unit, {}, target)
+
+    assert row.ok is ok
+    assert ("OVER" in table.text([row])) is (ok is False)
+    assert row.as_json()["ok"] is ok
+
+
+def test_the_table_shows_each_value_beside_what_it_is_compared_with(table: ModuleType) -> None:
+    text = table.text([table.Row("replay", "instant", 2500.4, "req/s", {"bare": 12345.0})])
+
+    assert text.split() == ["replay", "instant", "2500", "req/s", "bare", "12345"]
+
+
+def test_the_figures_come_as_one_document() -> None:
+    ran = bench("--quick", "--json", "computing")
+
+    assert ran.returncode == 0, ran.stderr
+    rows = {row["name"]: row for row in json.loads(ran.stdout)["rows"]}
+    assert rows["llm-proxy --help, CPU"]["target"] == 0.15
+    assert all(row["value"] > 0 for row in rows.values())
+
+
+def test_the_help_names_every_option_and_a_wrong_word_is_refused() -> None:
+    shown = bench("--help").stdout
+
+    assert all(option in shown for option in ("--quick", "--json", "--check"))
+    refused = bench("nonsense")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "there is no nonsense" in refused.stderr
