@@ -21,6 +21,7 @@ import pytest
 
 from llm_proxy.exchange import Ending
 from llm_proxy.outcomes import outcome
+from llm_proxy.shell import upstream as shell_upstream
 from proxying import cassettes, proxy
 from raw import Raw, ask, post
 from stub import Connection, Script, Upstream, chunked, upstream, whole
@@ -471,6 +472,19 @@ async def test_a_secret_of_the_query_is_in_no_message(
     assert b"Canary" not in raw.body
     assert "Canary" not in caplog.text
     assert b"\\n" not in raw.body  # one sentence, on one line
+
+
+async def test_a_fault_of_ours_is_no_answer_and_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stumble(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(shell_upstream, "_head", stumble)
+    _, raw = await _passed_on(tmp_path, CHAT, whole(b"{}"))
+    assert (raw.status, raw.how) == (0, "rst")
+    assert "please report it" in caplog.text
+    assert cassettes(tmp_path) == []
 
 
 # --- connections that are kept, and dropped ------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
@@ -88,15 +88,13 @@ def route(request: Request, arrived: float, now: Callable[[], float]) -> Call:
     """
     match = _PREFIX.fullmatch(request.path)
     assert match is not None  # noqa: S101 # the pattern matches every path
-    named = header(request.headers, SESSION_HEADER)
+    ours = [pair for pair in request.headers if pair[0].lower().startswith(OUR_HEADERS)]
+    named = header(tuple(ours), SESSION_HEADER)
     session = _checked("session", _first(match["session"], named, DEFAULT_SESSION))
-    plain = replace(
-        request,
-        path=match["path"] or "/",
-        headers=tuple(
-            pair for pair in request.headers if not pair[0].lower().startswith(OUR_HEADERS)
-        ),
+    theirs = (
+        tuple(pair for pair in request.headers if pair not in ours) if ours else request.headers
     )
+    plain = Request(request.method, match["path"] or "/", request.query, theirs, request.body)
     provider = _checked("provider", _first(match["provider"], provider_of(plain)))
     return Call(plain, session, provider, dialects.find(plain), arrived, now)
 

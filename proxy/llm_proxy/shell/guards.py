@@ -51,18 +51,13 @@ class Guards:
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1:
             raise RequestRefused(400, "a request needs one Host header")
-        name, port = _split(hosts[0])
-        if name in self.allow_hosts or hosts[0].lower() in self.allow_hosts:
-            return
         socket = request.transport and request.transport.get_extra_info("sockname")
-        ours = str(socket[1]) if socket else ""
-        if (name == _LOCAL or _is_loopback(name)) and (port or "80") == ours:
-            return
-        raise RequestRefused(
-            421,
-            f"this proxy does not answer for the host {hosts[0]!a}: start it with --allow-host "
-            "NAME if that is one of its names",
-        )
+        if not _is_ours(hosts[0], socket[1] if socket else None, self.allow_hosts):
+            raise RequestRefused(
+                421,
+                f"this proxy does not answer for the host {hosts[0]!a}: start it with "
+                "--allow-host NAME if that is one of its names",
+            )
 
     def _check_origin(self, request: web.BaseRequest) -> None:
         origin = request.headers.get("Origin")
@@ -78,6 +73,15 @@ class Guards:
             )
 
 
+@lru_cache(64)  # one client says the same again and again
+def _is_ours(host: str, port: int | None, allowed: frozenset[str]) -> bool:
+    """Whether a Host header names us, who listen on that port."""
+    name, named_port = _split(host)
+    if name in allowed or host.lower() in allowed:
+        return True
+    return (name == _LOCAL or _is_loopback(name)) and (named_port or "80") == str(port)
+
+
 def _split(host: str) -> tuple[str, str]:
     """Name and port of a Host header: the port empty where none is given, both where it is none."""
     match = _HOST.fullmatch(host)
@@ -86,7 +90,6 @@ def _split(host: str) -> tuple[str, str]:
     return (match["v6"] or match["name"]).lower(), match["port"] or ""
 
 
-@lru_cache(64)
 def _is_loopback(name: str) -> bool:
     try:
         address = ipaddress.ip_address(name)

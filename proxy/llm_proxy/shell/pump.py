@@ -65,6 +65,8 @@ class Pump:
         """The head, once it has arrived.  Raises `UpstreamFailed`."""
         await self._begun.wait()
         if self._head is None:
+            if self.task.done() and not self.task.cancelled():
+                self.task.result()  # raises where it was a fault of ours
             raise self._failure
         return self._head
 

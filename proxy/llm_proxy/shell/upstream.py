@@ -39,6 +39,8 @@ _AUTOMATIC: Final = (hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CO
 _GRACE: Final = 0.03
 """Seconds that a response has left when its client leaves: SDKs do at the provider's `[DONE]`,
 with the end of the HTTP body still on its way."""
+_UNTIL_SENT: Final = 2
+"""Turns of the event loop in which a request goes out: aiohttp writes a body in a task."""
 _LARGEST_HEADER: Final = 64 * 1024
 _BUFFER: Final = 512 * 1024
 
@@ -93,15 +95,19 @@ class LiveUpstream:
     ) -> AsyncGenerator[Burst, None]:
         """Ask the provider, and give its answer as it arrives.
 
-        `record` is called when the request is sent.  Raises `UpstreamFailed` before the first
-        burst when there is no answer.
+        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
+        first burst when there is no answer.
         """
         url = self._url(call)
         pump = Pump(call, lambda: self._ask(call, url), self._settings.idle)
         self._running[pump.task] = pump
         pump.task.add_done_callback(lambda task: self._running.pop(task, None))
-        pump.recording = record() if record is not None else None
         try:
+            try:
+                for _ in range(_UNTIL_SENT):
+                    await asyncio.sleep(0)
+            finally:  # which a client that leaves at once does not change
+                pump.recording = record() if record is not None else None
             yield (Begin(await pump.head()),)
             async for pieces in pump.bursts():
                 yield tuple(map(Send, pieces))
@@ -164,7 +170,6 @@ class LiveUpstream:
                 headers=_request_headers(call.request.headers),
                 data=call.request.body or None,
                 allow_redirects=False,
-                skip_auto_headers=_AUTOMATIC,
                 proxy=self._settings.proxy,
             )
         assert isinstance(response, Response)  # noqa: S101 # `_session` makes no other
@@ -179,6 +184,7 @@ def _session(settings: UpstreamSettings, *, keep_alive: bool) -> aiohttp.ClientS
         trust_env=False,
         auto_decompress=False,
         raise_for_status=False,
+        skip_auto_headers=_AUTOMATIC,
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.connect),
         read_bufsize=_BUFFER,
         max_line_size=_LARGEST_HEADER,
