@@ -12,7 +12,7 @@ import hypothesis
 import pytest
 
 import corpus
-from llm_proxy.shell.environment import BASE_URLS, KEYS
+from llm_proxy.shell.running.environment import BASE_URLS, KEYS
 
 _LIVE: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")
 _OURS: Final = frozenset(("LLM_PROXY_CORPUS", *_LIVE))

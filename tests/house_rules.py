@@ -53,9 +53,9 @@ _FUNCTION_LINES: Final = 50
 
 _MAY_CATCH_ALL: Final = frozenset(
     (
-        f"{PACKAGE}.shell.recorder:Recorder._append",
-        f"{PACKAGE}.shell.recorder:Recorder._file",
-        f"{PACKAGE}.shell.server:Server._handle",
+        f"{PACKAGE}.shell.recording.recorder:Recorder._append",
+        f"{PACKAGE}.shell.recording.recorder:Recorder._file",
+        f"{PACKAGE}.shell.server.server:Server._handle",
     )
 )
 """The outermost frames of a task or a callback: what fails there is a fault of ours, and is

@@ -21,9 +21,9 @@ from urllib.parse import urlsplit
 
 from command import serving
 from llm_proxy.errors import CassetteError
-from llm_proxy.shell import recovering
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.recovering import Kept
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording import recovering
+from llm_proxy.shell.recording.recovering import Kept
 from raw import post
 from stub import Connection, upstream
 

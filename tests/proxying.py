@@ -10,9 +10,9 @@ from typing import Any
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.pacing import Recorded
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.run import ModeName, RunningProxy, running
-from llm_proxy.shell.settings import Settings
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.running.proxy import ModeName, RunningProxy, running
+from llm_proxy.shell.running.settings import Settings
 
 
 def settings(folder: Path, **changes: Any) -> Settings:

@@ -13,7 +13,7 @@ from llm_proxy.cassette.writer import CassetteWriter
 from llm_proxy.exchange import Ending, Head, Read, Request, header
 from llm_proxy.matching import KEY_RULES
 from llm_proxy.routing import Call, route
-from llm_proxy.shell.library import Library
+from llm_proxy.shell.library.library import Library
 from raw import post
 
 DONE: Final = b"data: [DONE]\n\n"

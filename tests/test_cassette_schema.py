@@ -25,7 +25,7 @@ def test_each_line_gives_back_its_value() -> None:
 
 def test_what_is_as_usual_is_not_written() -> None:
     assert dump(HeadLine.of(HEAD, 1.0, "sse", "")) == (
-        b'{"response":{"at":1.0,"status":200,"reason":"OK","framing":"chunked","messages":"sse",'
+        b'{"response":{"at":1.0,"status":200,"reason":"OK","framing":"chunked","codec":"sse",'
         b'"headers":[["Content-Type","text/event-stream"]]}}\n'
     )
 

@@ -137,7 +137,7 @@ def line(content: bytes, number: int, *path: str, to: object) -> bytes:
         line(SPOOL, 2, "key", to=1),
         line(SPOOL, 3, "request", "text", to="two bodies"),
         line(SPOOL, 3, "request", "json", to=orjson.Fragment(b"[" * 300 + b"]" * 300)),
-        line(SPOOL, 4, "response", "messages", to="\x1b"),
+        line(SPOOL, 4, "response", "codec", to="\x1b"),
     ],
     ids=[
         "empty", "blank", "lists", "text", "no version", "newer", "take in quotes", "unknown field",
@@ -170,4 +170,4 @@ def test_a_recording_survives_the_spool(reads: list[Read], codec: str) -> None:
     it = read_cassette(FILE, assembled(content))
     assert [read.data for read in it.reads] == [read.data for read in reads]
     assert [read.at for read in it.reads] == [round(read.at, 2) for read in reads]
-    assert (it.head, it.framing, it.decoded) == (head, codec, "gzip")
+    assert (it.head, it.codec, it.decoded) == (head, codec, "gzip")

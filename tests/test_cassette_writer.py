@@ -22,7 +22,7 @@ GOLDEN = (
     '{"request":{"method":"POST","path":"/v1/chat/completions",'
     '"headers":[["content-type","application/json"]],'
     '"json":{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"hi"}]}}}\n'
-    '{"response":{"at":10.0,"status":200,"reason":"OK","framing":"chunked","messages":"sse",'
+    '{"response":{"at":10.0,"status":200,"reason":"OK","framing":"chunked","codec":"sse",'
     '"headers":[["Content-Type","text/event-stream"]]}}\n'
     '{"at":[[0,20.0],[52,21.5],[62,33.25]],'
     '"data":{"choices":[{"index":0,"delta":{"content":"Grüße"}}]}}\n'
@@ -54,7 +54,7 @@ def test_a_file_of_this_format_is_read() -> None:
     assert it.reads == READS
     assert it.body == b"".join(read.data for read in READS)
     assert list(it.messages) == framing.messages("sse", it.body)
-    assert (it.framing, it.decoded) == ("sse", "")
+    assert (it.codec, it.decoded) == ("sse", "")
     assert (it.end.ending, it.end.at, it.end.size) == (Ending.CLEAN, 34.5, len(it.body))
     assert it.end.sha256 == hashlib.sha256(it.body).hexdigest()
     assert read_opening(FILE, GOLDEN) == (META, REQUEST)

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from llm_proxy.cli import cli
-from llm_proxy.shell import control, server
-from llm_proxy.shell.environment import BASE_URLS
+from llm_proxy.shell.running.environment import BASE_URLS
+from llm_proxy.shell.server import control, server
 
 DOCS = Path(__file__).parents[1] / "docs"
 CLI = (DOCS / "cli.md").read_text("utf-8")

@@ -17,7 +17,7 @@ from command import Ran, run, serving
 from leftovers import PIECES, body, left, opening
 from llm_proxy.cli.doctor import machine
 from llm_proxy.cli.doctor.library import verdicts
-from llm_proxy.cli.doctor.listeners import Listener, listener
+from llm_proxy.cli.doctor.listeners import Occupant, listener
 from llm_proxy.cli.doctor.machine import (
     base_url_verdicts,
     package_verdict,
@@ -220,13 +220,17 @@ async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path
     ("found", "level", "text"),
     [
         (None, OK, "free"),
-        (Listener(ours="replay"), OK, "llm-proxy replay serves there"),
-        (Listener(process="nginx (process 7)"), WARNING, "taken by nginx (process 7): stop it, "),
-        (Listener(), WARNING, "taken: stop it, or give --port 0"),
+        (Occupant(ours="replay"), OK, "llm-proxy replay serves there"),
+        (
+            Occupant(process="nginx (process 7)"),
+            WARNING,
+            "taken by nginx (process 7): stop it, ",
+        ),
+        (Occupant(), WARNING, "taken: stop it, or give --port 0"),
     ],
     ids=["free", "ours", "somebody's", "nobody knows whose"],
 )
-def test_a_taken_port_is_a_warning(found: Listener | None, level: Level, text: str) -> None:
+def test_a_taken_port_is_a_warning(found: Occupant | None, level: Level, text: str) -> None:
     verdict = port_verdict(4777, found)
     assert (verdict.name, verdict.level) == ("port 4777", level)
     assert verdict.text.startswith(text)
@@ -283,7 +287,12 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
         ("https://api.example/v1", None, OK, "https://api.example/v1: clients in this shell ask"),
         ("https://me:pass@api.example/v1?k=1", None, OK, "https://api.example/v1: clients"),
         ("http://127.0.0.1:4777/v1", None, WARNING, "where nothing listens: start llm-proxy"),
-        ("http://localhost:4777/v1", Listener("replay"), OK, "the default port of llm-proxy"),
+        (
+            "http://localhost:4777/v1",
+            Occupant("replay"),
+            OK,
+            "the default port of llm-proxy",
+        ),
         ("127.0.0.1:4777", None, WARNING, "where nothing listens"),
         ("http://127.0.0.1:8000", None, OK, "record -- COMMAND takes it as the upstream"),
         ("http://[::1", None, WARNING, "it is no URL"),
@@ -292,7 +301,7 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
     ],
 )
 def test_a_base_url_says_where_clients_ask(
-    value: str, found: Listener | None, level: Level, words: str
+    value: str, found: Occupant | None, level: Level, words: str
 ) -> None:
     [verdict] = base_url_verdicts({"OPENAI_BASE_URL": value}, 4777, found)
     assert (verdict.name, verdict.level) == ("OPENAI_BASE_URL", level)

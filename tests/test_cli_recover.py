@@ -13,9 +13,9 @@ from command import Ran, run, serving
 from leftovers import PIECES, REQUEST, aged, body, left, opening
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, Head
-from llm_proxy.shell.filing import Files
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.spooling import SpoolFile
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording.filing import Files
+from llm_proxy.shell.recording.spooling import SpoolFile
 from proxying import cassettes
 from raw import ask
 from shelf import STREAM, chat, event, key_of, put, says

@@ -15,7 +15,7 @@ import pytest
 import library
 from command import environment, run
 from llm_proxy.exchange import Ending, Head
-from llm_proxy.shell.library import Library
+from llm_proxy.shell.library.library import Library
 from raw import post
 from shelf import DONE, STREAM, Answer, chat, event, key_of, put, says
 from terminal import on_terminal

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_proxy.pacing import Instant
-from llm_proxy.shell.run import ModeName
+from llm_proxy.shell.running.proxy import ModeName
 from llm_proxy.version import __version__
 from proxying import cassettes, proxy
 from raw import Raw, ask, post

@@ -22,7 +22,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, header
 from llm_proxy.outcomes import outcome
 from llm_proxy.pacing import Instant, Pace, Recorded
-from llm_proxy.shell.library import Library
+from llm_proxy.shell.library.library import Library
 from proxying import cassettes, proxy
 from raw import Raw
 from stub import upstream

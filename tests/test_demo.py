@@ -20,10 +20,10 @@ from llm_proxy.cli.demo import demo, report
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Read
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell import demo as stage
-from llm_proxy.shell import demo_provider
-from llm_proxy.shell.demo import Audience, Demo, Heard, play
-from llm_proxy.shell.library import Library
+from llm_proxy.shell.demo import play as stage
+from llm_proxy.shell.demo import provider as demo_provider
+from llm_proxy.shell.demo.play import Audience, Demo, Heard, play
+from llm_proxy.shell.library.library import Library
 from stub import upstream, whole
 
 SILENT = Audience(lambda _name, _text: None, lambda _read: None)

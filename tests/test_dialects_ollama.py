@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Answer
+from llm_proxy.dialects import Response
 from llm_proxy.dialects.ollama import Ollama
 from llm_proxy.exchange import Head, Request
 from llm_proxy.turns import Failure, Finish, Reasoning, Text, ToolCall, Turn, Usage
@@ -67,12 +67,12 @@ def head(status: int = 200, content_type: str = "application/x-ndjson") -> Head:
     return Head(status, "", (("Content-Type", content_type),), "chunked")
 
 
-def streamed(body: bytes) -> Answer:
-    return Answer(head(), "ndjson", framing.messages("ndjson", body))
+def streamed(body: bytes) -> Response:
+    return Response(head(), "ndjson", framing.messages("ndjson", body))
 
 
-def whole(body: bytes, status: int = 200) -> Answer:
-    return Answer(head(status, "application/json"), "whole", framing.messages("whole", body))
+def whole(body: bytes, status: int = 200) -> Response:
+    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
@@ -135,7 +135,7 @@ def test_a_request_streams_unless_it_says_no(body: bytes, streams: bool) -> None
 def test_the_request_and_the_status_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.framing(asked(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec(asked(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -196,13 +196,13 @@ def test_no_cut_of_a_chat_is_called_whole(cut: int) -> None:
         pytest.param(whole(b"<html>", 502), True, "HTTP 502", id="a gateway's page"),
     ],
 )
-def test_a_body_is_judged_as_of_any_json_api(answer: Answer, is_whole: bool, reason: str) -> None:
+def test_a_body_is_judged_as_of_any_json_api(answer: Response, is_whole: bool, reason: str) -> None:
     judgement = DIALECT.judge(answer)
     assert (judgement.whole, judgement.reason) == (is_whole, reason)
 
 
 def test_an_http_error_is_whole_however_it_was_cut() -> None:
-    assert DIALECT.judge(Answer(head(500), "ndjson", [])).reason == "HTTP 500"
+    assert DIALECT.judge(Response(head(500), "ndjson", [])).reason == "HTTP 500"
 
 
 def test_a_chat_becomes_a_turn() -> None:
@@ -269,7 +269,7 @@ def test_a_transfer_is_a_turn_without_words() -> None:
 
 
 def test_a_document_in_pieces_is_one_document() -> None:
-    answer = Answer(head(), "whole", [b'{"response":"H', b'i","done":true}'])
+    answer = Response(head(), "whole", [b'{"response":"H', b'i","done":true}'])
     assert [turn.text for turn in DIALECT.turns(answer)] == ["Hi"]
 
 
@@ -355,7 +355,7 @@ def test_lines_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Answer(head(), name, messages)
+    answer = Response(head(), name, messages)
     assert DIALECT.judge(answer).reason
     assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
 
@@ -397,9 +397,9 @@ def test_every_real_answer_is_whole_and_read_as_the_sdk_reads_it() -> None:
     assert len(rows) == 17
     for row in rows:
         assert dialects.find(row.request).name == DIALECT.name, row.id
-        name = DIALECT.framing(row.request, row.head)
+        name = DIALECT.codec(row.request, row.head)
         assert name == ("ndjson" if "ndjson" in row.wire else "whole"), row.id
-        answer = Answer(row.head, name, framing.messages(name, row.body))
+        answer = Response(row.head, name, framing.messages(name, row.body))
         assert DIALECT.judge(answer).whole, row.id
         (turn,) = DIALECT.turns(answer)
         assert turn.text == _read_by_sdk(row), row.id

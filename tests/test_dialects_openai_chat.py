@@ -13,7 +13,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Answer
+from llm_proxy.dialects import Response
 from llm_proxy.dialects.openai_chat import OpenAIChat
 from llm_proxy.exchange import Head, Request, header
 from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
@@ -95,15 +95,15 @@ def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
     return Head(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
 
 
-def streamed(body: bytes) -> Answer:
-    return Answer(head(), "sse", framing.messages("sse", body))
+def streamed(body: bytes) -> Response:
+    return Response(head(), "sse", framing.messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> Answer:
-    return Answer(head(status, "application/json"), "whole", framing.messages("whole", body))
+def whole(body: bytes, status: int = 200) -> Response:
+    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
 
 
-def document(**fields: object) -> Answer:
+def document(**fields: object) -> Response:
     return whole(json.dumps(fields).encode())
 
 
@@ -191,7 +191,7 @@ def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: b
 def test_status_and_content_type_choose_the_framing(
     status: int, content_type: str, stream: bool, expected: str
 ) -> None:
-    assert DIALECT.framing(asked(stream=stream), head(status, content_type)) == expected
+    assert DIALECT.codec(asked(stream=stream), head(status, content_type)) == expected
 
 
 @pytest.mark.parametrize(
@@ -322,14 +322,14 @@ def test_no_cut_before_the_finish_is_called_whole(cut: int) -> None:
     ],
 )
 def test_a_body_is_whole_when_it_parses_or_reports_an_error(
-    answer: Answer, is_whole: bool, reason: str
+    answer: Response, is_whole: bool, reason: str
 ) -> None:
     judgement = DIALECT.judge(answer)
     assert (judgement.whole, judgement.reason) == (is_whole, reason)
 
 
 def test_an_http_error_is_whole_however_it_was_cut() -> None:
-    assert DIALECT.judge(Answer(head(500), "sse", [])).reason == "HTTP 500"
+    assert DIALECT.judge(Response(head(500), "sse", [])).reason == "HTTP 500"
 
 
 def test_a_text_stream_becomes_a_turn() -> None:
@@ -390,7 +390,7 @@ def test_a_document_becomes_a_turn() -> None:
 
 def test_a_document_in_pieces_is_one_document() -> None:
     pieces = [b'{"choices":[{"message":', b'{"content":"Hi"}}]}']
-    assert [turn.text for turn in DIALECT.turns(Answer(head(), "whole", pieces))] == ["Hi"]
+    assert [turn.text for turn in DIALECT.turns(Response(head(), "whole", pieces))] == ["Hi"]
 
 
 def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
@@ -624,7 +624,7 @@ def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_writt
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Answer(head(), name, messages)
+    answer = Response(head(), name, messages)
     assert DIALECT.judge(answer).reason
     assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
 
@@ -711,9 +711,9 @@ CHATS = ("openai.chat.sse", "openai.chat.json")
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
 
-def _answer(row: corpus.Row) -> Answer:
-    name = DIALECT.framing(row.request, row.head)
-    return Answer(row.head, name, framing.messages(name, row.body))
+def _answer(row: corpus.Row) -> Response:
+    name = DIALECT.codec(row.request, row.head)
+    return Response(row.head, name, framing.messages(name, row.body))
 
 
 @pytest.mark.corpus
@@ -724,7 +724,7 @@ def test_every_real_chat_is_claimed_judged_whole_and_read() -> None:
     for row in chats:
         answer = _answer(row)
         assert dialects.find(row.request).name == DIALECT.name, row.id
-        assert answer.framing == ("sse" if row.wire == "openai.chat.sse" else "whole"), row.id
+        assert answer.codec == ("sse" if row.wire == "openai.chat.sse" else "whole"), row.id
         assert DIALECT.judge(answer).whole, row.id
         assert DIALECT.model(row.request), row.id
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from llm_proxy.dialects import Answer, plain
+from llm_proxy.dialects import Response, plain
 from llm_proxy.exchange import Head
 from llm_proxy.turns import Failure, Json
 
 
-def answered(status: int, *pieces: bytes) -> Answer:
-    return Answer(Head(status, "", (), "length"), "whole", pieces)
+def answered(status: int, *pieces: bytes) -> Response:
+    return Response(Head(status, "", (), "length"), "whole", pieces)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_document_in_pieces_is_one_document() -> None:
     ],
 )
 def test_a_body_is_judged_by_its_status_and_its_syntax(
-    answer: Answer, whole: bool, reason: str
+    answer: Response, whole: bool, reason: str
 ) -> None:
     judgement = plain.judge(answer)
     assert (judgement.whole, judgement.reason) == (whole, reason)

@@ -17,9 +17,10 @@ from judging import dissect, judge
 from llm_proxy.actions import Send
 from llm_proxy.exchange import Ending
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell import pump, wire
-from llm_proxy.shell import upstream as shell_upstream
-from llm_proxy.shell.upstream import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.server import wire
+from llm_proxy.shell.upstream import live as live_upstream
+from llm_proxy.shell.upstream import pump
+from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 from proxying import cassettes, proxy
 from raw import post
 from shelf import call, chat
@@ -204,7 +205,7 @@ async def test_a_reset_does_not_wait_for_ever_for_a_client_that_does_not_read(
 async def test_a_client_that_leaves_at_the_terminator_leaves_a_complete_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell_upstream, "_GRACE", 5.0)  # enough for the slowest machine
+    monkeypatch.setattr(live_upstream, "_GRACE", 5.0)  # enough for the slowest machine
     gone = asyncio.Event()
 
     async def script(connection: Connection) -> None:

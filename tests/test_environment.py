@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from llm_proxy.shell.environment import (
+from llm_proxy.shell.running.environment import (
     ADOPTED,
     BASE_URLS,
     adopted_upstreams,

@@ -13,10 +13,10 @@ import pytest
 from llm_proxy import dialects, matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.dialects import Answer
+from llm_proxy.dialects import Response
 from llm_proxy.outcomes import outcome
 from llm_proxy.pacing import Instant
-from llm_proxy.shell.library import Library
+from llm_proxy.shell.library.library import Library
 from llm_proxy.turns import Finish, ToolCall, Turn
 from proxying import proxy
 from raw import Raw, ask, post
@@ -49,7 +49,7 @@ def answered(path: str) -> Cassette:
 
 def turn(example: Cassette) -> Turn:
     """What the recording says, as our own dialect reads it."""
-    answer = Answer(example.head, example.framing, example.messages)
+    answer = Response(example.head, example.codec, example.messages)
     [only] = dialects.named(example.meta.dialect).turns(answer)
     return only
 
@@ -82,7 +82,7 @@ def test_the_examples_show_what_streams_are_made_of() -> None:
     assert any("Österreich" in it.text for it in turns)
     assert any(it.usage is not None for it in turns)
     assert max(len(it.messages) for it in CHATS) > 300
-    assert {it.framing for it in EXAMPLES} == {"sse", "whole"}
+    assert {it.codec for it in EXAMPLES} == {"sse", "whole"}
     assert {200, 400, 501} == {it.head.status for it in EXAMPLES}
 
 

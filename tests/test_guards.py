@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from llm_proxy.errors import RequestRefused
-from llm_proxy.shell.guards import Guards
+from llm_proxy.shell.server.guards import Guards
 
 PORT = 4777
 

@@ -20,9 +20,9 @@ from command import Ran, run, serving
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell import recovering, spooling
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.recovering import Recovered
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording import recovering, spooling
+from llm_proxy.shell.recording.recovering import Recovered
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import chat, event, put, says

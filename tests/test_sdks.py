@@ -166,7 +166,7 @@ async def test_an_sdk_retries_an_unreachable_provider_as_it_does_without_us(
 
 
 async def _echo(connection: Connection) -> None:
-    """Answer with the question and the number of the request, slowly, word by word."""
+    """Response with the question and the number of the request, slowly, word by word."""
     [message] = json.loads(connection.body)["messages"]
     body = chat_stream(message["content"], f" {connection.number}")
     await chunked(pieces(body), gap=0.001)(connection)

@@ -17,9 +17,9 @@ from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
 from llm_proxy.exchange import Head
 from llm_proxy.pacing import Instant
-from llm_proxy.shell import run
-from llm_proxy.shell.intake import ServerLimits
-from llm_proxy.shell.run import RunningProxy
+from llm_proxy.shell.running import proxy as run
+from llm_proxy.shell.running.proxy import RunningProxy
+from llm_proxy.shell.server.intake import ServerLimits
 from proxying import proxy
 from raw import Line, Raw, ask, line, post
 from shelf import Answer, bodies, chat, put, says

@@ -12,7 +12,14 @@ import pytest
 
 from leftovers import PIECES, aged, body, left, opening
 from llm_proxy.errors import CassetteError, SpoolError
-from llm_proxy.shell.spooling import SpoolFile, abandoned, belongs, claimed, opened, spools
+from llm_proxy.shell.recording.spooling import (
+    SpoolFile,
+    abandoned,
+    belongs,
+    claimed,
+    opened,
+    spools,
+)
 
 NAME = "7-1-0123456789abcdef.spool"
 

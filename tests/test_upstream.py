@@ -21,7 +21,7 @@ import pytest
 
 from llm_proxy.exchange import Ending
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell import upstream as shell_upstream
+from llm_proxy.shell.upstream import live
 from proxying import cassettes, proxy
 from raw import Raw, ask, post
 from stub import Connection, Script, Upstream, chunked, upstream, whole
@@ -480,7 +480,7 @@ async def test_a_fault_of_ours_is_no_answer_and_is_said(
     def stumble(*_: object) -> None:
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(shell_upstream, "_head", stumble)
+    monkeypatch.setattr(live, "_head", stumble)
     _, raw = await _passed_on(tmp_path, CHAT, whole(b"{}"))
     assert (raw.status, raw.how) == (0, "rst")
     assert "please report it" in caplog.text

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from breaking import Case, Trial, parse, pieces
-from llm_proxy.shell.wire import unsent
+from llm_proxy.shell.server.wire import unsent
 from proxying import proxy
 from stub import Connection, upstream
 from waiting import until

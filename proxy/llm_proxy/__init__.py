@@ -16,6 +16,7 @@ logic       bytes and values in, bytes and values out
     `framing`    bytes <-> messages; knows no provider
     `dialects`   messages <-> turns; knows no socket
     `providers`  which provider a path belongs to, and where that provider lives
+    `heads`      what is passed on of a head, how it delimits its body, what may be written
     `routing`    a request's session, provider, dialect and key: a `Call`
     `redaction`  what never reaches the disk
     `matching`   keys, and why a request missed

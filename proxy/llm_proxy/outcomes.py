@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
-from llm_proxy.dialects import Answer
+from llm_proxy.dialects import Response
 from llm_proxy.exchange import Ending, Outcome
 
 _WHY = {
@@ -27,6 +27,6 @@ def outcome(cassette: Cassette) -> Outcome:
         return Outcome(complete=False, proven=True, reason=_WHY[cassette.end.ending])
     if cassette.head.framing == "none":
         return Outcome(complete=True, proven=True, reason="no body")
-    answer = Answer(cassette.head, cassette.framing, cassette.messages)
-    judgement = dialects.named(cassette.meta.dialect).judge(answer)
+    response = Response(cassette.head, cassette.codec, cassette.messages)
+    judgement = dialects.named(cassette.meta.dialect).judge(response)
     return Outcome(judgement.whole, judgement.proven, judgement.reason)

@@ -11,7 +11,7 @@ make and check files, `spool` is the crash-safe form that a running recording ap
 `migrations` brings older formats up to date.
 """
 
-from llm_proxy.cassette.model import FORMAT, Cassette, Meta, StoredRequest, TapeEnd
+from llm_proxy.cassette.model import FORMAT, Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.reader import read_cassette, read_opening
 from llm_proxy.cassette.writer import CassetteWriter
 
@@ -19,9 +19,9 @@ __all__ = [
     "FORMAT",
     "Cassette",
     "CassetteWriter",
+    "End",
     "Meta",
     "StoredRequest",
-    "TapeEnd",
     "read_cassette",
     "read_opening",
 ]

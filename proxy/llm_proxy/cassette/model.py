@@ -48,7 +48,7 @@ class StoredRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class TapeEnd:
+class End:
     """The last line: how it ended."""
 
     ending: Ending
@@ -72,13 +72,13 @@ class Cassette:
     head: Head
     head_at: float
     """ms since the request was read in full."""
-    framing: str
-    """The codec that cut the body into messages: a name of `llm_proxy.framing.CODECS`."""
+    codec: str
+    """What cut the body into messages: a name of `llm_proxy.framing.CODECS`."""
     decoded: str
     """The content coding that the response arrived in and is stored without; else empty."""
     messages: tuple[bytes, ...]
     reads: tuple[Read, ...]
-    end: TapeEnd
+    end: End
 
     @property
     def body(self) -> bytes:

@@ -16,7 +16,7 @@ import msgspec
 import orjson
 
 from llm_proxy.cassette.migrations import migrate
-from llm_proxy.cassette.model import Cassette, Meta, StoredRequest, TapeEnd
+from llm_proxy.cassette.model import Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.schema import (
     LONGEST_MS,
     EndLine,
@@ -53,7 +53,7 @@ def read_cassette(file: str, content: bytes) -> Cassette:
         raise CassetteError(file, last, "the file is torn: its last line is not an end line")
     head_line = _convert(file, 3, HeadLine, lines[2])
     head = _checked_head(file, head_line, request.method)
-    head_at, codec = head_line.response.at, head_line.response.messages
+    head_at, codec = head_line.response.at, head_line.response.codec
     end = _convert(file, last, EndLine, lines[-1]).value()
     messages, starts = _messages(file, lines[3:-1], head_at)
     body = b"".join(messages)
@@ -67,7 +67,7 @@ def read_cassette(file: str, content: bytes) -> Cassette:
         request=request,
         head=head,
         head_at=head_at,
-        framing=codec,
+        codec=codec,
         decoded=head_line.response.decoded,
         messages=tuple(messages),
         reads=tuple(Read(at, body[begin:stop]) for (begin, at), (stop, _) in stops),
@@ -134,9 +134,9 @@ def _at_line(file: str, number: int, make: Callable[[], T]) -> T:
 
 def _checked_head(file: str, line: HeadLine, method: str) -> Head:
     head = line.value()
-    if line.response.messages not in CODECS:
+    if line.response.codec not in CODECS:
         known = ", ".join(sorted(CODECS))
-        raise CassetteError(file, 3, f"messages is {line.response.messages!r}, not one of {known}")
+        raise CassetteError(file, 3, f"codec is {line.response.codec!r}, not one of {known}")
     for name, _ in head.headers:
         if name.lower() in _RESERVED:
             raise CassetteError(file, 3, f"a stored header may not be {name!r}")
@@ -192,7 +192,7 @@ def _marks(
     return marks
 
 
-def _check_end(file: str, last: int, body: bytes, head: Head, end: TapeEnd) -> None:
+def _check_end(file: str, last: int, body: bytes, head: Head, end: End) -> None:
     if body and head.framing == "none":
         raise CassetteError(file, 3, f"framing is 'none', but there are {len(body)} bytes of body")
     if len(body) != end.size:

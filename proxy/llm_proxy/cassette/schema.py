@@ -12,7 +12,7 @@ import orjson
 from msgspec import UNSET, UnsetType
 from msgspec import Meta as Is
 
-from llm_proxy.cassette.model import Meta, StoredRequest, TapeEnd
+from llm_proxy.cassette.model import End, Meta, StoredRequest
 from llm_proxy.cassette.spelling import spell, unspell
 from llm_proxy.errors import printable
 from llm_proxy.exchange import Ending, Framing, Head
@@ -123,7 +123,7 @@ class HeadFields(_Line, frozen=True):
     status: Annotated[int, Is(ge=200, le=999)]
     reason: Value
     framing: Framing
-    messages: str
+    codec: str
     headers: tuple[Pair, ...]
     length: Count | None = None
     decoded: Word = ""
@@ -135,7 +135,7 @@ class HeadLine(_Line, frozen=True):
     response: HeadFields
 
     @classmethod
-    def of(cls, head: Head, at: float, messages: str, decoded: str) -> HeadLine:
+    def of(cls, head: Head, at: float, codec: str, decoded: str) -> HeadLine:
         """The line for these values."""
         return cls(
             HeadFields(
@@ -143,7 +143,7 @@ class HeadLine(_Line, frozen=True):
                 status=head.status,
                 reason=head.reason,
                 framing=head.framing,
-                messages=messages,
+                codec=codec,
                 headers=head.headers,
                 length=head.length,
                 decoded=decoded,
@@ -172,14 +172,14 @@ class EndLine(_Line, frozen=True):
     end: EndFields
 
     @classmethod
-    def of(cls, end: TapeEnd) -> EndLine:
+    def of(cls, end: End) -> EndLine:
         """The line for this value."""
         return cls(EndFields(end.ending, stamp(end.at), end.size, end.sha256, end.redacted))
 
-    def value(self) -> TapeEnd:
+    def value(self) -> End:
         """The value of this line."""
         it = self.end
-        return TapeEnd(it.ending, it.at, it.bytes, it.sha256, it.redacted)
+        return End(it.ending, it.at, it.bytes, it.sha256, it.redacted)
 
 
 def prepared(*kinds: Any) -> None:

@@ -64,9 +64,9 @@ def opening(target: SpoolLine, meta: Meta, request: StoredRequest) -> bytes:
     return dump(first) + dump(MetaLine.of(meta)) + dump(RequestLine.of(request))
 
 
-def head(it: Head, at: float, messages: str, decoded: str) -> bytes:
+def head(it: Head, at: float, codec: str, decoded: str) -> bytes:
     """Line 4 of a spool."""
-    return dump(HeadLine.of(it, at, messages, decoded))
+    return dump(HeadLine.of(it, at, codec, decoded))
 
 
 def read(it: Read, *, rest: bool = False) -> bytes:
@@ -91,9 +91,9 @@ def parse(file: str, lines: Iterable[bytes]) -> Spooled:
         head_line = msgspec.convert(next(whole), HeadLine)
     except (StopIteration, msgspec.ValidationError):
         head_line = None
-    if head_line is not None and head_line.response.messages not in CODECS:
-        codec = head_line.response.messages
-        raise CassetteError(file, 4, f"messages is {codec!r}, which this tool cannot cut")
+    if head_line is not None and head_line.response.codec not in CODECS:
+        codec = head_line.response.codec
+        raise CassetteError(file, 4, f"codec is {codec!r}, which this tool cannot cut")
     return Spooled(target, meta, request, head_line, _reads(whole))
 
 
@@ -101,7 +101,7 @@ def assemble(spooled: Spooled, ending: Ending, at: float | None, redacted: int) 
     """The lines of the cassette; without `at` it ended with its last read."""
     line = spooled.head_line
     assert line is not None  # noqa: S101 # there is no cassette without a head
-    writer = CassetteWriter(line.response.messages)
+    writer = CassetteWriter(line.response.codec)
     yield writer.opening(spooled.meta, spooled.request)
     yield writer.head(line.value(), line.response.at, line.response.decoded)
     last = line.response.at

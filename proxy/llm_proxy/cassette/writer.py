@@ -19,7 +19,7 @@ from collections import deque
 from typing import Any
 
 from llm_proxy import framing
-from llm_proxy.cassette.model import Meta, StoredRequest, TapeEnd
+from llm_proxy.cassette.model import End, Meta, StoredRequest
 from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine, dump, stamp
 from llm_proxy.cassette.spelling import spell
 from llm_proxy.exchange import Ending, Head, Read
@@ -28,10 +28,10 @@ from llm_proxy.exchange import Ending, Head, Read
 class CassetteWriter:
     """Gives the bytes of one cassette, piece by piece: `opening`, `read`..., `ending`."""
 
-    def __init__(self, messages: str) -> None:
-        """`messages` is the name of the codec that cuts the body."""
-        self._messages = messages
-        self._codec = framing.codec(messages)
+    def __init__(self, codec: str) -> None:
+        """`codec` is the name of the one that cuts the body."""
+        self._codec = codec
+        self._cutter = framing.codec(codec)
         self._starts: deque[tuple[int, float]] = deque()
         """Where reads began that no message covers yet: offset in the body, ms."""
         self._written = 0
@@ -44,7 +44,7 @@ class CassetteWriter:
 
     def head(self, head: Head, at: float, decoded: str = "") -> bytes:
         """Line 3."""
-        return dump(HeadLine.of(head, at, self._messages, decoded))
+        return dump(HeadLine.of(head, at, self._codec, decoded))
 
     def read(self, read: Read) -> bytes:
         """The lines of the messages that this read completes."""
@@ -53,12 +53,12 @@ class CassetteWriter:
         self._starts.append((self._received, read.at))
         self._received += len(read.data)
         self._sha256.update(read.data)
-        return b"".join(map(self._line, self._codec.feed(read.data)))
+        return b"".join(map(self._line, self._cutter.feed(read.data)))
 
     def ending(self, ending: Ending, at: float, redacted: int = 0) -> bytes:
         """The lines of what is left, and the last line."""
-        rest = b"".join(map(self._line, self._codec.close()))
-        end = TapeEnd(ending, at, self._received, self._sha256.hexdigest(), redacted)
+        rest = b"".join(map(self._line, self._cutter.close()))
+        end = End(ending, at, self._received, self._sha256.hexdigest(), redacted)
         return rest + dump(EndLine.of(end))
 
     def _line(self, message: bytes) -> bytes:

@@ -10,11 +10,10 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cassette import Cassette, Meta, TapeEnd
+from llm_proxy.cassette import Cassette, End, Meta
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cli.loading import loaded, short
 from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.output.documents import meta_document, outcome_document, refusal_document
+from llm_proxy.cli.output.json_documents import meta_document, outcome_document, refusal_document
 from llm_proxy.cli.output.printing import (
     Line,
     Span,
@@ -24,10 +23,11 @@ from llm_proxy.cli.output.printing import (
     print_note,
 )
 from llm_proxy.cli.output.tables import Column, print_table
+from llm_proxy.cli.reading import loaded, short
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell.library import Library, files_below
+from llm_proxy.shell.library.library import Library, files_below
 
 _HEADS: Final = (
     Column("cassette"),
@@ -57,7 +57,7 @@ class Row:
     outcome: Outcome
     messages: int
     reads: int
-    end: TapeEnd
+    end: End
 
     @classmethod
     def of(cls, name: str, it: Cassette) -> Row:

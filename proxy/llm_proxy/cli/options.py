@@ -12,7 +12,7 @@ import click
 
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import parse_pace
-from llm_proxy.shell.settings import (
+from llm_proxy.shell.running.settings import (
     Settings,
     checked_url,
     default_spool,
@@ -177,7 +177,7 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...]) -> Settings:
 
 def _upstreams(pairs: tuple[str, ...], command: tuple[str, ...]) -> dict[str, str]:
     """The addresses that were given; with a COMMAND also those that its environment names."""
-    from llm_proxy.shell.environment import adopted_upstreams  # noqa: PLC0415 # only to serve
+    from llm_proxy.shell.running.environment import adopted_upstreams  # noqa: PLC0415 # only to serve
 
     given = parse_upstreams(pairs)
     if not command or "default" in given:

@@ -11,10 +11,10 @@ import click
 from llm_proxy import display
 from llm_proxy.cli.options import CONFIG, cassettes, spool
 from llm_proxy.cli.output.printing import Line, Span, line, outcome_span, print_lines, print_note
-from llm_proxy.shell import recovering
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.recovering import Deleted, Foreign, Kept, Recovered, Result
-from llm_proxy.shell.settings import default_spool
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording import recovering
+from llm_proxy.shell.recording.recovering import Deleted, Foreign, Kept, Recovered, Result
+from llm_proxy.shell.running.settings import default_spool
 
 
 @click.command

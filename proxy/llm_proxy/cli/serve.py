@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from llm_proxy.cli.options import server_options, settings_of
-from llm_proxy.shell.settings import in_ci
+from llm_proxy.shell.running.settings import in_ci
 
 _CONTEXT: Final = {"allow_interspersed_args": False}
 """What comes after the command's name is the command's, also where the two dashes are missing."""
@@ -79,8 +79,8 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
 def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
     settings = settings_of(values, command)  # a mistake is told before anything heavy is imported
 
-    from llm_proxy.shell.logs import configure  # noqa: PLC0415 # only to serve
-    from llm_proxy.shell.session import serve  # noqa: PLC0415 # only to serve
+    from llm_proxy.shell.running.logs import configure  # noqa: PLC0415 # only to serve
+    from llm_proxy.shell.running.serving import serve  # noqa: PLC0415 # only to serve
 
     configure(settings.log_format)
     if mode == "auto" and in_ci(os.environ):

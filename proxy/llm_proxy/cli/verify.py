@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.loading import loaded
 from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.output.documents import refusal_document
+from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import line, print_json, print_lines, print_note
+from llm_proxy.cli.reading import loaded
 from llm_proxy.errors import CassetteError
 from llm_proxy.integrity import Place, complaints
-from llm_proxy.shell.library import Library, files_below, named_take, session_of
+from llm_proxy.shell.library.library import Library, files_below, named_take, session_of
 
 
 @dataclass(frozen=True, slots=True)

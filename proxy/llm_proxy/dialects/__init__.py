@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.dialects.base import Answer, Dialect, Judgement
+from llm_proxy.dialects.base import Dialect, Judgement, Response
 from llm_proxy.dialects.ollama import Ollama
 from llm_proxy.dialects.opaque import Opaque
 from llm_proxy.dialects.openai_chat import OpenAIChat
 from llm_proxy.exchange import Request
 
-__all__ = ["DIALECTS", "OPAQUE", "Answer", "Dialect", "Judgement", "find", "named"]
+__all__ = ["DIALECTS", "OPAQUE", "Dialect", "Judgement", "Response", "find", "named"]
 
 DIALECTS: Final[tuple[Dialect, ...]] = (OpenAIChat(), Ollama())
 """In the order in which they are asked whether a request is theirs."""

@@ -15,22 +15,22 @@ from llm_proxy.turns import Turn
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether the answer says of itself that it is whole."""
+    """Whether the response says of itself that it is whole."""
 
     whole: bool
     reason: str
     """What proves it, or what is missing, in a few words."""
     proven: bool = True
-    """False where nothing in the answer could prove it."""
+    """False where nothing in the response could prove it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A response as a dialect sees it: the head, and the body cut into messages."""
 
     head: Head
-    framing: str
-    """The codec that cut the body."""
+    codec: str
+    """The name of the codec that cut the body."""
     messages: Sequence[bytes]
 
 
@@ -50,13 +50,13 @@ class Dialect(Protocol):
     def streams(self, request: Request) -> bool:
         """Whether the request asks for a stream."""
 
-    def framing(self, request: Request, head: Head) -> str:
-        """The codec for the body of this answer: a name of `llm_proxy.framing.CODECS`."""
+    def codec(self, request: Request, head: Head) -> str:
+        """The codec for the body of this response: a name of `llm_proxy.framing.CODECS`."""
 
-    def judge(self, answer: Answer) -> Judgement:
-        """Whether the answer is whole: its terminator, every choice finished, or its own error."""
+    def judge(self, response: Response) -> Judgement:
+        """Whether it is whole: its terminator, every choice finished, or its own error."""
 
-    def turns(self, answer: Answer) -> tuple[Turn, ...]:
+    def turns(self, response: Response) -> tuple[Turn, ...]:
         """What was said: one turn a choice.  Never raises; what it cannot read it leaves out."""
 
     def error(self, status: int, kind: str, message: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The fragments of a streamed answer, joined into parts.
+"""The fragments of a streamed response, joined into parts.
 
 A delta is itself a small part: `Text("Hel")`, `ToolCall("", "", '{"ci')`.  Dialects hand them
 over in order, and each becomes a part or grows one:

@@ -1,7 +1,7 @@
 """Ollama's own API: chats and completions, and the progress of model transfers.
 
 A stream is NDJSON, and it is the default: a request streams unless it says `"stream": false`.
-Ollama's cloud labels its streams `application/json`, so the request decides how an answer is
+Ollama's cloud labels its streams `application/json`, so the request decides how a response is
 cut, not the content type.  A stream ends in a line with `"done": true` (transfers: with
 `"status": "success"`), or in a line with `"error"`.
 """
@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from llm_proxy.dialects import plain, reading
-from llm_proxy.dialects.base import Answer, Judgement
+from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head, Request
@@ -55,15 +55,15 @@ class Ollama:
         """Yes, unless the body says `"stream": false`."""
         return reading.document(request.body).get("stream") is not False
 
-    def framing(self, request: Request, head: Head) -> str:
+    def codec(self, request: Request, head: Head) -> str:
         """Lines where the request streams and nothing went wrong, whatever the content type."""
         return "ndjson" if head.status == 200 and self.streams(request) else "whole"
 
-    def judge(self, answer: Answer) -> Judgement:
+    def judge(self, response: Response) -> Judgement:
         """Whole by its last line; one document, and an HTTP error, as any JSON API."""
-        if answer.framing != "ndjson" or not plain.succeeded(answer.head):
-            return plain.judge(answer)
-        for line in reversed(answer.messages):
+        if response.codec != "ndjson" or not plain.succeeded(response.head):
+            return plain.judge(response)
+        for line in reversed(response.messages):
             said = reading.document(line)
             if error := said.get("error"):
                 return plain.in_band(plain.failure(error))
@@ -71,16 +71,16 @@ class Ollama:
                 return Judgement(whole=True, reason="done: true")
             if said.get("status") == "success":
                 return Judgement(whole=True, reason="status: success")
-        return Judgement(whole=False, reason=_missing(answer))
+        return Judgement(whole=False, reason=_missing(response))
 
-    def turns(self, answer: Answer) -> tuple[Turn, ...]:
+    def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn, or none where nothing of Ollama's can be read.
 
         Ollama says `stop` also where the model stops for its tools; the turn says `TOOL_CALLS`.
         """
-        if not plain.succeeded(answer.head):
-            return (Turn((), failure=plain.http_failure(answer)),)
-        lines = answer.messages if answer.framing == "ndjson" else [plain.body(answer)]
+        if not plain.succeeded(response.head):
+            return (Turn((), failure=plain.http_failure(response)),)
+        lines = response.messages if response.codec == "ndjson" else [plain.body(response)]
         said = [line for line in map(reading.document, lines) if not _TELLING.isdisjoint(line)]
         return (_turn(said),) if said else ()
 
@@ -89,11 +89,11 @@ class Ollama:
         return orjson.dumps({"error": message})
 
 
-def _missing(answer: Answer) -> str:
+def _missing(response: Response) -> str:
     """What a stream that does not say its end lacks."""
-    if not plain.body(answer).strip():
+    if not plain.body(response).strip():
         return "empty body"
-    status = reading.words(reading.document(answer.messages[-1]).get("status"))
+    status = reading.words(reading.document(response.messages[-1]).get("status"))
     return f"no success after status: {status}" if status else "no line with done: true"
 
 
@@ -118,7 +118,7 @@ def _turn(lines: list[Fields]) -> Turn:
 
 
 def _take(line: Fields, fragments: Fragments) -> None:
-    """Read one line; of an answer that does not stream it is the only one."""
+    """Read one line; of a response that does not stream it is the only one."""
     message = reading.fields(line.get("message")) or line
     if thought := reading.text(message.get("thinking")):
         fragments.add(Reasoning(thought))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 
 from llm_proxy import framing
-from llm_proxy.dialects.base import Answer, Judgement
+from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.exchange import Head, Request, header
 from llm_proxy.turns import Turn
 
@@ -27,17 +27,17 @@ class Opaque:
         """Nothing is known of the request."""
         return False
 
-    def framing(self, request: Request, head: Head) -> str:
+    def codec(self, request: Request, head: Head) -> str:
         """By content type alone."""
         return framing.by_content_type(header(head.headers, "content-type"))
 
-    def judge(self, answer: Answer) -> Judgement:
+    def judge(self, response: Response) -> Judgement:
         """Whole as far as HTTP can say, which for a body delimited by close is nothing."""
-        if answer.head.framing == "close":
+        if response.head.framing == "close":
             return Judgement(whole=True, reason="delimited by close", proven=False)
         return Judgement(whole=True, reason="HTTP framing ended")
 
-    def turns(self, answer: Answer) -> tuple[Turn, ...]:
+    def turns(self, response: Response) -> tuple[Turn, ...]:
         """None that we can read."""
         return ()
 

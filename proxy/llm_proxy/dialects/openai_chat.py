@@ -18,7 +18,7 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.dialects import plain, reading
-from llm_proxy.dialects.base import Answer, Judgement
+from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.openai_message import Message
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head, Request, header
@@ -67,8 +67,8 @@ class OpenAIChat:
         """Only where the body says `"stream": true`."""
         return reading.document(request.body).get("stream") is True
 
-    def framing(self, request: Request, head: Head) -> str:
-        """Events by content type; where a streamed answer has none, by what was asked for.
+    def codec(self, request: Request, head: Head) -> str:
+        """Events by content type; where a streamed response has none, by what was asked for.
 
         Errors are documents, and some come labelled as the stream that they are not.
         """
@@ -79,20 +79,20 @@ class OpenAIChat:
             return "sse"
         return "sse" if framing.by_content_type(content_type) == "sse" else "whole"
 
-    def judge(self, answer: Answer) -> Judgement:
+    def judge(self, response: Response) -> Judgement:
         """Whole by `[DONE]`, by every choice finished, or by an error in the stream."""
-        if answer.framing != "sse" or not plain.succeeded(answer.head):
-            return plain.judge(answer)
-        if any(_is_done(message) for message in reversed(answer.messages)):
+        if response.codec != "sse" or not plain.succeeded(response.head):
+            return plain.judge(response)
+        if any(_is_done(message) for message in reversed(response.messages)):
             return Judgement(whole=True, reason=_DONE.decode())
-        return _judge_stream(answer)
+        return _judge_stream(response)
 
-    def turns(self, answer: Answer) -> tuple[Turn, ...]:
+    def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn a choice; an error without choices is a turn of its own."""
-        if not plain.succeeded(answer.head):
-            return (Turn((), failure=plain.http_failure(answer)),)
-        reader = _Reader(streamed=answer.framing == "sse")
-        for document in _documents(answer):
+        if not plain.succeeded(response.head):
+            return (Turn((), failure=plain.http_failure(response)),)
+        reader = _Reader(streamed=response.codec == "sse")
+        for document in _documents(response):
             reader.take(document)
         return reader.turns()
 
@@ -106,10 +106,10 @@ def _is_done(message: bytes) -> bool:
     return _DONE in message and (read_event(message).data or b"").strip() == _DONE
 
 
-def _judge_stream(answer: Answer) -> Judgement:
+def _judge_stream(response: Response) -> Judgement:
     """A stream without `[DONE]` is whole by its own words only."""
     finished: dict[int, bool] = {}
-    for document in _documents(answer):
+    for document in _documents(response):
         if error := document.get("error"):
             return plain.in_band(plain.failure(error))
         for index, choice in _choices(document):
@@ -120,20 +120,20 @@ def _judge_stream(answer: Answer) -> Judgement:
     if finished:
         reason = f"no [DONE], choice {', '.join(open_ones)} unfinished"
     else:
-        reason = "no [DONE], no choice" if plain.body(answer).strip() else "empty stream"
+        reason = "no [DONE], no choice" if plain.body(response).strip() else "empty stream"
     return Judgement(whole=False, reason=reason)
 
 
-def _documents(answer: Answer) -> Iterator[Fields]:
+def _documents(response: Response) -> Iterator[Fields]:
     """The chunks of a stream, or the one document of a body; an error is always in `error`."""
-    documents = map(_chunk, answer.messages) if answer.framing == "sse" else [_body(answer)]
+    documents = map(_chunk, response.messages) if response.codec == "sse" else [_body(response)]
     for document in documents:
         is_error = document.get("object") == "error" and "error" not in document
         yield {"error": dict(document)} if is_error else document
 
 
-def _body(answer: Answer) -> Fields:
-    return reading.document(plain.body(answer))
+def _body(response: Response) -> Fields:
+    return reading.document(plain.body(response))
 
 
 def _chunk(message: bytes) -> Fields:
@@ -158,7 +158,7 @@ def _choices(document: Fields) -> Iterator[tuple[int, Fields]]:
 
 
 class _Reader:
-    """The turns of an answer, as its documents come."""
+    """The turns of a response, as its documents come."""
 
     def __init__(self, *, streamed: bool) -> None:
         self._streamed = streamed

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Final
 
 from llm_proxy.dialects import reading
-from llm_proxy.dialects.base import Answer, Judgement
+from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head
 from llm_proxy.turns import Failure, Json
@@ -20,16 +20,16 @@ def succeeded(head: Head) -> bool:
     return HTTPStatus(200) <= head.status < HTTPStatus(300)
 
 
-def body(answer: Answer) -> bytes:
+def body(response: Response) -> bytes:
     """The body in one piece."""
-    return b"".join(answer.messages)
+    return b"".join(response.messages)
 
 
-def judge(answer: Answer) -> Judgement:
+def judge(response: Response) -> Judgement:
     """An HTTP error is whole whatever its body (gateways send HTML); a document when it parses."""
-    if not succeeded(answer.head):
-        return Judgement(whole=True, reason=f"HTTP {answer.head.status}")
-    content = body(answer)
+    if not succeeded(response.head):
+        return Judgement(whole=True, reason=f"HTTP {response.head.status}")
+    content = body(response)
     if not content.strip():
         return Judgement(whole=False, reason="empty body")
     try:
@@ -59,9 +59,9 @@ def failure(error: Json) -> Failure:
     )
 
 
-def http_failure(answer: Answer) -> Failure:
+def http_failure(response: Response) -> Failure:
     """What an HTTP error says, in any of the shapes of providers and gateways."""
-    said: Fields = reading.document(body(answer))
+    said: Fields = reading.document(body(response))
     error = said.get("error")
     if error and error is not True:
         return failure(error)
@@ -69,4 +69,4 @@ def http_failure(answer: Answer) -> Failure:
         return failure(dict(said))
     if said.get("detail"):
         return Failure(reading.words(said.get("detail")))
-    return Failure(f"HTTP {answer.head.status} {answer.head.reason}".strip())
+    return Failure(f"HTTP {response.head.status} {response.head.reason}".strip())

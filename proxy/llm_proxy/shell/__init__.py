@@ -2,26 +2,35 @@
 
 Nothing outside this folder and the entry points touches them.
 
-    server       requests in, responses out: guards, routing, the mode, the journal
-    wire         one response on a socket, byte for byte
-    perform      actions on a wire, each at its time
-    upstream     the live provider
-    pump         one upstream response read without losing a byte
-    decoding     content codings that arrive although identity was asked for
+    running      a server from start to stop
+        proxy        its parts put together, up and listening
+        serving      at the command line: child process, signals, last word, exit code
+        settings     flags, environment and file, as one frozen value
+        environment  what a child process needs to find us
+        logs         the log on stderr
+    server       requests in, responses out
+        server       guards, routing, the mode, the journal, errors in the dialect's shape
+        intake       a request on its way in: connection, expectation, body
+        guards       requests that are refused before anything else
+        perform      actions on a wire, each at its time
+        wire         one response on a socket, byte for byte
+        control      our own pages
+        journal      what was asked and answered in this run
+    upstream     the live providers
+        live         one request out, its answer as it arrives, and why there is none
+        pump         one response read without losing a byte, and how it ended
+        connection   aiohttp's connection, with a memory for how it failed
+    recording    from a running stream to a cassette
+        recorder     recordings, handed over from the event loop to the writing thread
+        spool_writer one of them: its key, its spool, decoded and redacted as it comes
+        decoding     content codings that arrive although identity was asked for
+        spooling     spool files: locks, appends, leftovers
+        filing       from a spool to a cassette in the library
+        recovering   what a crash left behind, made good
     library      a folder of cassettes
-    takes_on_disk  its takes, as modes ask for them
-    recorder     recordings: spooled as they run, filed when they end
-    tape         one of them: its key, its spool, decoded and redacted
-    spooling     spool files: locks, appends, leftovers
-    filing       from a spool to a cassette in the library
-    recovering   what a crash left behind, made good
-    intake       a request on its way in: connection, expectation, body
-    guards       requests that are refused before anything else
-    control      our own pages
-    journal      what was asked and answered in this run
-    settings     flags, environment and file, as one frozen value
-    environment  what a child process needs to find us
-    logs         the log on stderr
-    run          a server from start to stop
-    session      a run at the command line: child process, signals, exit code
+        library      what is there, by file names; one file, checked
+        takes_on_disk  its takes, as modes ask for them
+    demo         the demo: play it, and the provider in it
+
+Imports between these folders run from the top of this list to the bottom, apart from `demo`.
 """

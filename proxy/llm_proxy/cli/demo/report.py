@@ -17,7 +17,7 @@ from llm_proxy.framing.sse import read_event
 from llm_proxy.outcomes import outcome
 
 if TYPE_CHECKING:
-    from llm_proxy.shell.demo import Demo
+    from llm_proxy.shell.demo.play import Demo
 
 TITLE: Final = "llm-proxy demo: a stream recorded, its provider stopped, the recording played back"
 INDENT: Final = 11

@@ -14,7 +14,7 @@ from llm_proxy.cli.doctor import library, machine
 from llm_proxy.cli.doctor.verdicts import Level, Verdict
 from llm_proxy.cli.options import CONFIG, PORT, cassettes, spool
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
-from llm_proxy.shell.settings import default_spool
+from llm_proxy.shell.running.settings import default_spool
 
 _STYLES: Final = {Level.OK: "good", Level.WARNING: "doubtful", Level.PROBLEM: "bad"}
 _LEVEL: Final = max(map(len, Level))

@@ -10,11 +10,11 @@ from typing import Final
 
 from llm_proxy import display
 from llm_proxy.cli.doctor.verdicts import Level, Verdict
-from llm_proxy.cli.loading import loaded, short
+from llm_proxy.cli.reading import loaded, short
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.spooling import abandoned, belongs, opened
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording.spooling import abandoned, belongs, opened
 
 _LIBRARY: Final = "library"
 _SPOOL: Final = "spool"

@@ -19,7 +19,7 @@ _LISTENING: Final = "0A"
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class Occupant:
     """Whoever has the port."""
 
     ours: str = ""
@@ -28,7 +28,7 @@ class Listener:
     """Name and id of the process, where the system tells."""
 
 
-def listener(host: str, port: int) -> Listener | None:
+def listener(host: str, port: int) -> Occupant | None:
     """Who listens there; None where the port is free."""
     with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -36,7 +36,7 @@ def listener(host: str, port: int) -> Listener | None:
             attempt.bind((host, port))
             attempt.listen(1)
         except OSError:
-            return Listener(_mode(host, port), _process(port))
+            return Occupant(_mode(host, port), _process(port))
     return None
 
 

@@ -11,10 +11,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 from urllib.parse import urlsplit
 
-from llm_proxy.cli.doctor.listeners import Listener, listener
+from llm_proxy.cli.doctor.listeners import Occupant, listener
 from llm_proxy.cli.doctor.verdicts import Level, Verdict
-from llm_proxy.shell.decoding import decoder
-from llm_proxy.shell.environment import ADOPTED, BASE_URLS
+from llm_proxy.shell.recording.decoding import decoder
+from llm_proxy.shell.running.environment import ADOPTED, BASE_URLS
 from llm_proxy.version import __version__
 
 _FLOORS: Final = {"aiohttp": (3, 14, 4), "orjson": (3, 11, 6), "click": (8, 2), "rich": (14,)}
@@ -109,7 +109,7 @@ def _decoders() -> Verdict:
     return Verdict("decoders", Level.OK, text)
 
 
-def port_verdict(port: int, found: Listener | None) -> Verdict:
+def port_verdict(port: int, found: Occupant | None) -> Verdict:
     """Whether the default port is free."""
     name = f"port {port}"
     if found is None:
@@ -150,7 +150,7 @@ def _covers(exempt: str) -> bool:
 
 
 def base_url_verdicts(
-    environ: Mapping[str, str], port: int, found: Listener | None
+    environ: Mapping[str, str], port: int, found: Occupant | None
 ) -> Iterator[Verdict]:
     """Where the clients of this environment are pointed."""
     pointed = {name: environ[name] for name in BASE_URLS if environ.get(name)}
@@ -160,7 +160,7 @@ def base_url_verdicts(
         yield _pointed(name, value, port, found)
 
 
-def _pointed(name: str, value: str, port: int, found: Listener | None) -> Verdict:
+def _pointed(name: str, value: str, port: int, found: Occupant | None) -> Verdict:
     try:
         parts = urlsplit(value if "://" in value else f"http://{value}")
         host, at = parts.hostname, parts.port

@@ -11,13 +11,13 @@ import click
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.output.documents import cassette_document
+from llm_proxy.cli.output.json_documents import cassette_document
 from llm_proxy.cli.output.printing import columns, is_ascii, print_json, print_lines, write_bytes
 from llm_proxy.cli.show.finding import find
-from llm_proxy.cli.show.portrait import messages, portrait
-from llm_proxy.cli.show.timetable import Look
+from llm_proxy.cli.show.message_table import Look
+from llm_proxy.cli.show.page import messages, page
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.library import Library
+from llm_proxy.shell.library.library import Library
 
 _HARMLESS: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*")
 
@@ -55,7 +55,7 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     elif forms["only_messages"]:
         print_lines(messages(it))
     else:
-        print_lines(portrait(it, Look(columns(), full=full, ascii_only=is_ascii())))
+        print_lines(page(it, Look(columns(), full=full, ascii_only=is_ascii())))
 
 
 def _write_body(cassette: Cassette) -> None:

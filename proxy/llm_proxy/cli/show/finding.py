@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import display
-from llm_proxy.cli.loading import short
+from llm_proxy.cli.reading import short
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.shell.library import Library, files_below
+from llm_proxy.shell.library.library import Library, files_below
 
 _KEY: Final = re.compile(r"[0-9a-f]{17,64}")
 """More of a key than a file's name holds."""

@@ -18,16 +18,16 @@ from aiohttp import web
 from llm_proxy.errors import UsageError
 from llm_proxy.modes import Auto, Mode, Record, Replay
 from llm_proxy.routing import Call
-from llm_proxy.shell.filing import Filed
-from llm_proxy.shell.guards import Guards
-from llm_proxy.shell.intake import ServerLimits
-from llm_proxy.shell.journal import Journal, Recorded
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.recorder import Recorder, RecorderEvents
-from llm_proxy.shell.server import Server
-from llm_proxy.shell.settings import Settings
-from llm_proxy.shell.takes_on_disk import TakesOnDisk
-from llm_proxy.shell.upstream import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
+from llm_proxy.shell.recording.filing import Filed
+from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
+from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.server.guards import Guards
+from llm_proxy.shell.server.intake import ServerLimits
+from llm_proxy.shell.server.journal import Journal, Recorded
+from llm_proxy.shell.server.server import Server
+from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 
 log: Final = logging.getLogger("llm_proxy")
 

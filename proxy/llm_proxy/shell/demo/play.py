@@ -20,11 +20,11 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.exchange import Read
 from llm_proxy.pacing import Recorded
-from llm_proxy.shell.demo_provider import MODEL, PATH, QUESTION, Provider, provider
-from llm_proxy.shell.journal import Journal
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.run import running
-from llm_proxy.shell.settings import Settings
+from llm_proxy.shell.demo.provider import MODEL, PATH, QUESTION, Provider, provider
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.running.proxy import running
+from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.server.journal import Journal
 
 _LIMIT: Final = 30.0
 """Seconds that one answer may take."""

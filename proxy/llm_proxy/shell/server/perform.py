@@ -10,7 +10,7 @@ from typing import Final
 
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Wait
 from llm_proxy.routing import Call
-from llm_proxy.shell.wire import Wire
+from llm_proxy.shell.server.wire import Wire
 
 _ENOUGH: Final = 64 * 1024
 """Bytes that are collected before they are handed over, where nothing says wait."""

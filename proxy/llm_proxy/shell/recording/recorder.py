@@ -29,9 +29,9 @@ from typing import Final
 from llm_proxy.errors import SpoolError
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.routing import Call
-from llm_proxy.shell.filing import Filed, Files
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.tape import EndItem, HeadItem, Item, StartItem, Tape
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording.filing import Filed, Files
+from llm_proxy.shell.recording.tape import EndItem, HeadItem, Item, StartItem, Tape
 from llm_proxy.takes import Ordinals
 
 AFTER: Final = 0.01

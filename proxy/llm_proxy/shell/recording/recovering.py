@@ -21,9 +21,9 @@ from llm_proxy import redaction
 from llm_proxy.cassette.spool import Spooled
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending
-from llm_proxy.shell.filing import TEMPORARY, Filed, Files
-from llm_proxy.shell.library import Library
-from llm_proxy.shell.spooling import belongs, claimed, opened, spools
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording.filing import TEMPORARY, Filed, Files
+from llm_proxy.shell.recording.spooling import belongs, claimed, opened, spools
 
 STALE: Final = timedelta(hours=1)
 """How old a temporary file is that no cassette is being written to any more."""

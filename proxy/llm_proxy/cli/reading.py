@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import CassetteError
-from llm_proxy.shell.library import Library
+from llm_proxy.shell.library.library import Library
 
 _MANY: Final = 200
 """Files that take long enough to be watched."""

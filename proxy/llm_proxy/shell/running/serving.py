@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.environment import child_environment, exports
-from llm_proxy.shell.journal import Journal
-from llm_proxy.shell.run import ModeName, RunningProxy, running
-from llm_proxy.shell.settings import Settings
+from llm_proxy.shell.running.environment import child_environment, exports
+from llm_proxy.shell.running.proxy import ModeName, RunningProxy, running
+from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.server.journal import Journal
 
 log: Final = logging.getLogger("llm_proxy")
 

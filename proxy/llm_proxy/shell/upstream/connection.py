@@ -98,7 +98,7 @@ class Connector(aiohttp.TCPConnector):
         return connection
 
 
-class Response(aiohttp.ClientResponse):
+class UpstreamResponse(aiohttp.ClientResponse):
     """A response that knows its connection to the end, and after it."""
 
     receiver: Receiver

@@ -11,9 +11,9 @@ from llm_proxy.cassette import Meta, spool
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.matching import KEY_RULES
 from llm_proxy.routing import Call
-from llm_proxy.shell.decoding import CodingError, Decoder, decoded_head
-from llm_proxy.shell.filing import Filed, Files
-from llm_proxy.shell.spooling import SpoolFile
+from llm_proxy.shell.recording.decoding import CodingError, Decoder, decoded_head
+from llm_proxy.shell.recording.filing import Filed, Files
+from llm_proxy.shell.recording.spooling import SpoolFile
 from llm_proxy.takes import Ordinals
 from llm_proxy.version import __version__
 
@@ -127,7 +127,7 @@ class Tape:
         )
         reason = self._redactor.text(stored.reason)
         kept = Head(stored.status, reason, headers, stored.framing, stored.length)
-        framing = call.dialect.framing(call.request, kept)
+        framing = call.dialect.codec(call.request, kept)
         return [self._opening, spool.head(kept, at, framing, coding)]
 
     def _line(self, read: Read) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from llm_proxy import dialects, display
 from llm_proxy.cassette import Cassette
-from llm_proxy.dialects import Answer
+from llm_proxy.dialects import Response
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -43,9 +43,9 @@ def turn_rows(turn: Turn) -> Iterator[Named]:
 
 
 def contribution(cassette: Cassette, message: bytes) -> str:
-    """What one message of a stream adds to the answer, in a few words; often nothing."""
-    answer = Answer(cassette.head, cassette.framing, (message,))
-    turns = dialects.named(cassette.meta.dialect).turns(answer)
+    """What one message of a stream adds to the response, in a few words; often nothing."""
+    response = Response(cassette.head, cassette.codec, (message,))
+    turns = dialects.named(cassette.meta.dialect).turns(response)
     return " ".join(filter(None, map(_addition, turns)))
 
 

@@ -8,11 +8,11 @@ from typing import Final
 
 from llm_proxy import display, questions, timeline
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli.output.documents import turns_of
+from llm_proxy.cli.output.json_documents import turns_of
 from llm_proxy.cli.output.printing import Line, Span, line, outcome_span
-from llm_proxy.cli.show import timetable
-from llm_proxy.cli.show.said import turn_rows
-from llm_proxy.cli.show.timetable import Look
+from llm_proxy.cli.show import message_table
+from llm_proxy.cli.show.message_table import Look
+from llm_proxy.cli.show.turn_text import turn_rows
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
 
@@ -28,7 +28,7 @@ Row = tuple[str, Line]
 """A name, often empty, and a line."""
 
 
-def portrait(cassette: Cassette, look: Look) -> Iterator[Line]:
+def page(cassette: Cassette, look: Look) -> Iterator[Line]:
     """All of it."""
     found = outcome(cassette)
     yield line(Span(display.path_text(cassette.file), "bold"))
@@ -42,7 +42,7 @@ def portrait(cassette: Cassette, look: Look) -> Iterator[Line]:
         yield from _named(rows)
         yield line()
     if cassette.messages:
-        yield from timetable.rows(cassette, look)
+        yield from message_table.rows(cassette, look)
         yield line()
     yield from _named(_end(cassette))
 
@@ -88,7 +88,7 @@ def _response(it: Cassette) -> Iterator[Row]:
     head = it.head
     bad = "" if head.status < HTTPStatus.BAD_REQUEST else "doubtful"
     coding = f", came as {it.decoded}" if it.decoded else ""
-    notes = f"  (after {display.duration(it.head_at)}; {head.framing}, {it.framing}{coding})"
+    notes = f"  (after {display.duration(it.head_at)}; {head.framing}, {it.codec}{coding})"
     yield (
         "response",
         line(Span(f"{head.status} {head.reason}".rstrip(), bad), Span(notes, "dim")),

@@ -13,7 +13,7 @@ from llm_proxy import dialects
 from llm_proxy.cassette import Cassette, Meta
 from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine
 from llm_proxy.cassette.spelling import spell
-from llm_proxy.dialects import Answer
+from llm_proxy.dialects import Response
 from llm_proxy.display import path_text
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
@@ -48,7 +48,7 @@ def cassette_document(cassette: Cassette) -> dict[str, Any]:
         **meta_document(it.meta),
         "outcome": outcome_document(outcome(it)),
         **_fields(RequestLine.of(it.request)),
-        **_fields(HeadLine.of(it.head, it.head_at, it.framing, it.decoded)),
+        **_fields(HeadLine.of(it.head, it.head_at, it.codec, it.decoded)),
         "turns": [turn_document(turn) for turn in turns_of(it)],
         "messages": [
             {"at": each.at, "gap": round(each.gap, 2), "reads": each.reads, **spell(each.message)}
@@ -61,8 +61,8 @@ def cassette_document(cassette: Cassette) -> dict[str, Any]:
 
 def turns_of(cassette: Cassette) -> tuple[Turn, ...]:
     """What was said, as the cassette's dialect reads it."""
-    answer = Answer(cassette.head, cassette.framing, cassette.messages)
-    return dialects.named(cassette.meta.dialect).turns(answer)
+    response = Response(cassette.head, cassette.codec, cassette.messages)
+    return dialects.named(cassette.meta.dialect).turns(response)
 
 
 def turn_document(turn: Turn) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from llm_proxy.matching import KEY_RULES
 from llm_proxy.misses import Candidate, Nearest
 from llm_proxy.outcomes import outcome
 from llm_proxy.routing import Call
-from llm_proxy.shell.library import Library
+from llm_proxy.shell.library.library import Library
 from llm_proxy.takes import sequence
 
 

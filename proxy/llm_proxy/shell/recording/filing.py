@@ -22,8 +22,8 @@ from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spo
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell.library import Library, files_below, named_take
-from llm_proxy.shell.spooling import opened
+from llm_proxy.shell.library.library import Library, files_below, named_take
+from llm_proxy.shell.recording.spooling import opened
 from llm_proxy.takes import Placement, Shelf
 
 TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")

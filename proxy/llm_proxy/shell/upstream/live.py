@@ -17,24 +17,16 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
-from llm_proxy import providers
+from llm_proxy import heads, providers
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.errors import UpstreamFailed
-from llm_proxy.exchange import Ending, Framing, Head, Headers, header
+from llm_proxy.exchange import Ending, Head, Headers
 from llm_proxy.pacing import ending_action
 from llm_proxy.ports import Recording
 from llm_proxy.routing import Call
-from llm_proxy.shell.connection import REUSED, Connector, Response
-from llm_proxy.shell.pump import Pump
-from llm_proxy.shell.wire import check_head
+from llm_proxy.shell.upstream.connection import REUSED, Connector, UpstreamResponse
+from llm_proxy.shell.upstream.pump import Pump
 
-HOP_BY_HOP: Final = frozenset(
-    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
-     "te", "trailer", "transfer-encoding", "upgrade"}
-)  # fmt: skip
-"""Header fields of one connection, which are never passed on."""
-
-_OURS: Final = HOP_BY_HOP | {"host", "content-length", "accept-encoding", "expect"}
 _AUTOMATIC: Final = (hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE)
 _GRACE: Final = 0.03
 """Seconds that a response has left when its client leaves: SDKs do at the provider's `[DONE]`,
@@ -139,7 +131,7 @@ class LiveUpstream:
             )
         return URL(providers.join(base, call.request.target), encoded=True)
 
-    async def _ask(self, call: Call, url: URL) -> tuple[Response, Head]:
+    async def _ask(self, call: Call, url: URL) -> tuple[UpstreamResponse, Head]:
         try:
             try:
                 response = await self._send(self._session, call, url)
@@ -153,7 +145,7 @@ class LiveUpstream:
             raise _failure(error, call, url, self._settings) from error
         head = _head(response, call.request.method)
         try:
-            check_head(head)
+            heads.lines(head)
         except ValueError:
             response.close()
             where = f"the upstream of {call.provider}, {url.origin()},"
@@ -162,7 +154,7 @@ class LiveUpstream:
             ) from None
         return response, head
 
-    async def _send(self, session: aiohttp.ClientSession, call: Call, url: URL) -> Response:
+    async def _send(self, session: aiohttp.ClientSession, call: Call, url: URL) -> UpstreamResponse:
         async with asyncio.timeout(self._settings.idle):
             response = await session.request(
                 call.request.method,
@@ -172,14 +164,14 @@ class LiveUpstream:
                 allow_redirects=False,
                 proxy=self._settings.proxy,
             )
-        assert isinstance(response, Response)  # noqa: S101 # `_session` makes no other
+        assert isinstance(response, UpstreamResponse)  # noqa: S101 # `_session` makes no other
         return response
 
 
 def _session(settings: UpstreamSettings, *, keep_alive: bool) -> aiohttp.ClientSession:
     session = aiohttp.ClientSession(
         connector=Connector(keep_alive=keep_alive),
-        response_class=Response,
+        response_class=UpstreamResponse,
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
         auto_decompress=False,
@@ -196,15 +188,7 @@ def _session(settings: UpstreamSettings, *, keep_alive: bool) -> aiohttp.ClientS
 
 
 def _request_headers(headers: Headers) -> CIMultiDict[str]:
-    """The client's headers without those of its connection, repeats in one case."""
-    dropped = _OURS | _named_by_connection(headers)
-    sent: CIMultiDict[str] = CIMultiDict()
-    spelling: dict[str, str] = {}
-    for name, value in headers:
-        if name.lower() not in dropped:
-            sent.add(spelling.setdefault(name.lower(), name), _as_utf8(value))
-    sent["Accept-Encoding"] = "identity"
-    return sent
+    return CIMultiDict((name, _as_utf8(value)) for name, value in heads.passed_on(headers))
 
 
 def _as_utf8(value: str) -> str:
@@ -216,31 +200,11 @@ def _as_utf8(value: str) -> str:
 
 
 def _head(response: aiohttp.ClientResponse, method: str) -> Head:
-    raw = tuple(
+    fields = tuple(
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
     )
-    framing, length = _framing(raw, response.status, method)
-    dropped = HOP_BY_HOP | {"content-length"} | _named_by_connection(raw)
-    kept = tuple(pair for pair in raw if pair[0].lower() not in dropped)
     reason = (response.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
-    return Head(response.status, reason, kept, framing, length)
-
-
-def _named_by_connection(headers: Headers) -> set[str]:
-    """The fields that `Connection` names: they are of this connection alone, too."""
-    values = (value for name, value in headers if name.lower() == "connection")
-    return {name.strip().lower() for value in values for name in value.split(",")}
-
-
-def _framing(headers: Headers, status: int, method: str) -> tuple[Framing, int | None]:
-    """RFC 9112, section 6.3."""
-    declared = header(headers, "content-length")
-    length = int(declared) if declared is not None and declared.isdecimal() else None
-    if method == "HEAD" or status in {204, 304}:
-        return "none", length
-    if header(headers, "transfer-encoding") is not None:
-        return "chunked", None
-    return ("close", None) if length is None else ("length", length)
+    return heads.received(response.status, reason, fields, method)
 
 
 def _failure(error: Exception, call: Call, url: URL, settings: UpstreamSettings) -> UpstreamFailed:

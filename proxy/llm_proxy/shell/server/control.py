@@ -16,8 +16,8 @@ from aiohttp import web
 
 from llm_proxy.exchange import Head
 from llm_proxy.modes import Mode
-from llm_proxy.shell.journal import Journal
-from llm_proxy.shell.wire import Wire
+from llm_proxy.shell.server.journal import Journal
+from llm_proxy.shell.server.wire import Wire
 from llm_proxy.version import __version__
 
 _RESET: Final = re.compile(r"/_proxy/sessions/([^/]+)/reset")

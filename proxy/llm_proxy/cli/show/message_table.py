@@ -14,7 +14,7 @@ from typing import Final
 from llm_proxy import display, timeline
 from llm_proxy.cassette import Cassette
 from llm_proxy.cli.output.printing import Line, Span, line
-from llm_proxy.cli.show.said import contribution
+from llm_proxy.cli.show.turn_text import contribution
 from llm_proxy.timeline import Arrival
 
 _FIRST: Final = 20

@@ -9,7 +9,6 @@ a `StreamResponse`: aiohttp calls `prepare` and `write_eof` on what a handler re
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import struct
 from dataclasses import replace
@@ -17,10 +16,9 @@ from typing import Any, Final, Literal
 
 from aiohttp import HttpVersion11, web
 
+from llm_proxy import heads
 from llm_proxy.exchange import Head
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _RESET: Final = struct.pack("ii", 1, 0)
 _UNSENT: Final = 0x5411
 """SIOCOUTQ: bytes that the peer has not acknowledged (Linux)."""
@@ -69,8 +67,7 @@ class Wire(web.StreamResponse):
     def begin(self, head: Head) -> None:
         """Send the head.  Raises `ValueError` for one that could forge another response."""
         version11 = self._request.version >= HttpVersion11
-        lines = [f"HTTP/1.1 {head.status} {_value(head.reason)}"]
-        lines += [f"{_name(name)}: {_value(value)}" for name, value in head.headers]
+        lines = heads.lines(head)
         match head.framing:
             case "chunked" if version11:
                 self._chunked = True
@@ -196,23 +193,3 @@ def unsent(sock: Any) -> int:
     except OSError:
         return 0
     return int(struct.unpack("i", answer)[0])
-
-
-def check_head(head: Head) -> None:
-    """Raises `ValueError` for a head that could forge another response."""
-    _value(head.reason)
-    for name, value in head.headers:
-        _name(name)
-        _value(value)
-
-
-def _name(name: str) -> str:
-    if _TOKEN.fullmatch(name) is None:
-        raise ValueError(f"{name!r} is no header name")
-    return name
-
-
-def _value(value: str) -> str:
-    if _CONTROLS.search(value) is not None:
-        raise ValueError(f"{value!r} is no header value")
-    return value

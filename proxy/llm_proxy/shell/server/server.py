@@ -20,12 +20,12 @@ from llm_proxy.errors import (
 from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.modes import Mode
 from llm_proxy.routing import Call, route
-from llm_proxy.shell.control import Control, is_ours
-from llm_proxy.shell.guards import Guards
-from llm_proxy.shell.intake import Listener, ServerLimits, body_of
-from llm_proxy.shell.journal import Entry, Journal
-from llm_proxy.shell.perform import Lateness, perform
-from llm_proxy.shell.wire import Wire
+from llm_proxy.shell.server.control import Control, is_ours
+from llm_proxy.shell.server.guards import Guards
+from llm_proxy.shell.server.intake import Listener, ServerLimits, body_of
+from llm_proxy.shell.server.journal import Entry, Journal
+from llm_proxy.shell.server.perform import Lateness, perform
+from llm_proxy.shell.server.wire import Wire
 
 log: Final = logging.getLogger("llm_proxy")
 

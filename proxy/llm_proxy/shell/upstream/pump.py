@@ -22,12 +22,12 @@ from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.ports import Recording
 from llm_proxy.routing import Call
-from llm_proxy.shell.connection import Malformed, Response
+from llm_proxy.shell.upstream.connection import Malformed, UpstreamResponse
 
 AHEAD: Final = 8 * 1024 * 1024
 """Bytes that the pump may be ahead of the client before it pauses the upstream."""
 
-Ask = Callable[[], Awaitable[tuple[Response, Head]]]
+Ask = Callable[[], Awaitable[tuple[UpstreamResponse, Head]]]
 """Sends the request and waits for the head.  Raises `UpstreamFailed`."""
 
 
@@ -50,7 +50,7 @@ class Pump:
         self._begun = asyncio.Event()
         self._head: Head | None = None
         self._failure = UpstreamFailed(502, "llm-proxy was stopped before the upstream answered")
-        self._response: Response | None = None
+        self._response: UpstreamResponse | None = None
         self._queue: list[bytes] = []
         self._queued = 0
         self._news = asyncio.Event()
@@ -111,7 +111,7 @@ class Pump:
             self._begun.set()
         await self._pump(response, self._head)
 
-    async def _pump(self, response: Response, head: Head) -> None:
+    async def _pump(self, response: UpstreamResponse, head: Head) -> None:
         """Nothing is awaited before the first read: what comes with the head must be seen."""
         if self.recording is not None:
             self.recording.head(self._call.elapsed(), head)
@@ -130,7 +130,7 @@ class Pump:
             else:
                 response.close()
 
-    async def _read(self, response: Response, head: Head) -> Ending:
+    async def _read(self, response: UpstreamResponse, head: Head) -> Ending:
         content, receiver = response.content, response.receiver
         try:
             while not content.at_eof():

@@ -1,0 +1,83 @@
+"""Heads of HTTP messages: what is passed on, how a body is delimited, what may be written.
+
+Header fields are `str` decoded as Latin-1 (see `exchange`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from llm_proxy.exchange import Framing, Head, Headers, header
+
+HOP_BY_HOP: Final = frozenset(
+    {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+     "te", "trailer", "transfer-encoding", "upgrade"}
+)  # fmt: skip
+"""Header fields of one connection, which are never passed on."""
+
+_OURS: Final = HOP_BY_HOP | {"host", "content-length", "accept-encoding", "expect"}
+_BODILESS: Final = {204, 304}
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def passed_on(headers: Headers) -> Headers:
+    """What a provider is sent of a client's headers; no content coding is asked for.
+
+    Without those of the client's connection, and repeats of a name in the case of the first.
+    """
+    dropped = _OURS | _named_by_connection(headers)
+    spelling: dict[str, str] = {}
+    kept = tuple(
+        (spelling.setdefault(name.lower(), name), value)
+        for name, value in headers
+        if name.lower() not in dropped
+    )
+    return (*kept, ("Accept-Encoding", "identity"))
+
+
+def received(status: int, reason: str, headers: Headers, method: str) -> Head:
+    """The head of a provider's response to `method`, without the fields of its connection."""
+    framing, length = _framing(headers, status, method)
+    dropped = HOP_BY_HOP | {"content-length"} | _named_by_connection(headers)
+    kept = tuple(pair for pair in headers if pair[0].lower() not in dropped)
+    return Head(status, reason, kept, framing, length)
+
+
+def lines(head: Head) -> list[str]:
+    """Status line and fields as they are written, HTTP/1.1.
+
+    Raises `ValueError` for a head that could forge another response.
+    """
+    fields = (f"{_name(name)}: {_value(value)}" for name, value in head.headers)
+    return [f"HTTP/1.1 {head.status} {_value(head.reason)}", *fields]
+
+
+def _named_by_connection(headers: Headers) -> set[str]:
+    """The fields that `Connection` names: they are of this connection alone, too."""
+    values = (value for name, value in headers if name.lower() == "connection")
+    return {name.strip().lower() for value in values for name in value.split(",")}
+
+
+def _framing(headers: Headers, status: int, method: str) -> tuple[Framing, int | None]:
+    """RFC 9112, section 6.3."""
+    declared = header(headers, "content-length")
+    length = int(declared) if declared is not None and declared.isdecimal() else None
+    if method == "HEAD" or status in _BODILESS:
+        return "none", length
+    if header(headers, "transfer-encoding") is not None:
+        return "chunked", None
+    return ("close", None) if length is None else ("length", length)
+
+
+def _name(name: str) -> str:
+    if _TOKEN.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is no header name")
+    return name
+
+
+def _value(value: str) -> str:
+    if _CONTROLS.search(value) is not None:
+        raise ValueError(f"{value!r} is no header value")
+    return value

@@ -1,0 +1,1 @@
+"""The demo: a provider of its own, recorded and replayed on loopback."""

@@ -1,0 +1,1 @@
+"""A folder of cassettes, and the takes in it."""

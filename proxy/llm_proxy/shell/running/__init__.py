@@ -1,0 +1,1 @@
+"""A server from start to stop: settings, environment, signals, logs."""

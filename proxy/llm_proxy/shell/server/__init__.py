@@ -1,0 +1,1 @@
+"""Requests in, responses out, byte for byte and on time."""

@@ -1,0 +1,1 @@
+"""The live providers: what is asked of them, and what comes back, to the last byte."""
