@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +51,23 @@ def live_missing(paths: Iterable[str | None]) -> str:
 
 
 def pytest_configure() -> None:
+    """What holds before any test runs."""
+    _hear_signals()
+    _judge_properties()
+
+
+def _hear_signals() -> None:
+    """Take the signals as at a terminal: `nohup` and a script's `&` have children ignore some.
+
+    Those that a test starts would ignore them as well, and never end.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+def _judge_properties() -> None:
     """Properties hold however slow the machine is; CI tries the same examples every time."""
     ci = bool(os.environ.get("CI"))
     hypothesis.settings.register_profile(
@@ -102,3 +121,11 @@ def a_plain_environment() -> Iterator[None]:
             if ours or name.upper() in _MISLEADING:
                 patch.delenv(name)
         yield
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """A URL at which nobody listens, and nobody can begin to."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"

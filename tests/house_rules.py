@@ -53,7 +53,7 @@ _FUNCTION_LINES: Final = 50
 
 _MAY_CATCH_ALL: Final = frozenset(
     (
-        f"{PACKAGE}.shell.recording.recorder:Recorder._append",
+        f"{PACKAGE}.shell.recording.recorder:_written",
         f"{PACKAGE}.shell.recording.recorder:Recorder._file",
         f"{PACKAGE}.shell.server.server:Server._handle",
     )

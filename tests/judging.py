@@ -30,7 +30,7 @@ class Verdict:
     """What is not as it must be; empty where all is well."""
     notice: float = 0.0
     """Seconds until it was known that the upstream had ended (a stall: after its limit), or, of a
-    client that left, until the upstream was let go."""
+    client that left, until the upstream was let go; without those in which nobody had a turn."""
 
 
 def judge(folder: Path, it: Field, trials: Sequence[Trial]) -> list[Verdict]:
@@ -41,17 +41,16 @@ def judge(folder: Path, it: Field, trials: Sequence[Trial]) -> list[Verdict]:
     }
     verdicts = []
     for trial in trials:
-        seen, moments = it.seen[trial.name], it.moments[trial.name]
         cassette = stored.get(trial.name)
-        if seen.how == "left":
+        if it.seen[trial.name].how == "left":
             verdicts.append(_judge_gone(trial, it, cassette))
         else:
-            verdicts.append(_judge_reader(trial, seen, moments, cassette))
+            verdicts.append(_judge_reader(trial, it, cassette))
     return verdicts
 
 
-def _judge_reader(trial: Trial, seen: Seen, moments: Moments, cassette: Cassette | None) -> Verdict:
-    case = trial.case
+def _judge_reader(trial: Trial, it: Field, cassette: Cassette | None) -> Verdict:
+    case, seen, moments = trial.case, it.seen[trial.name], it.moments[trial.name]
     _, sent = trial.wire
     status, body, how = dissect(seen)
     faults = [] if status == case.status else [f"status {status}"]
@@ -59,7 +58,7 @@ def _judge_reader(trial: Trial, seen: Seen, moments: Moments, cassette: Cassette
         faults.append(f"the client saw {how}, not {case.seen}")
     if case.ending is None:
         faults += _refusal_faults(body, cassette)
-        notice = _notice(trial, moments, seen.at) if trial.client == "fast" else 0.0
+        notice = _notice(trial, it, seen.at) if trial.client == "fast" else 0.0
         return Verdict(trial, 0, "; ".join(faults), notice)
     lost = _lost(sent, body)
     if cassette is None:
@@ -67,20 +66,21 @@ def _judge_reader(trial: Trial, seen: Seen, moments: Moments, cassette: Cassette
     lost += _lost(sent, cassette.body)
     faults += _cassette_faults(case, cassette)
     noticed = seen.at if trial.client == "fast" else moments.asked + cassette.end.at / 1000
-    return Verdict(trial, lost, "; ".join(faults), _notice(trial, moments, noticed))
+    return Verdict(trial, lost, "; ".join(faults), _notice(trial, it, noticed))
 
 
 def _judge_gone(trial: Trial, it: Field, cassette: Cassette | None) -> Verdict:
-    case, seen = trial.case, it.seen[trial.name]
+    case, seen, moments = trial.case, it.seen[trial.name], it.moments[trial.name]
     _, sent = trial.wire
-    took = 0.0 if trial.finishing else _kept(it, it.moments[trial.name])
+    took = 0.0 if trial.finishing else _kept(it, moments)
     faults = [f"the upstream was kept for {took * 1000:.0f} ms"] if took > SOON else []
     lost = 0
     if case.ending is None:
         faults += ["a file without a head"] if cassette is not None else []
     elif cassette is None:
         lost = len(dissect(seen)[1])
-        faults += ["not on disk"] if lost or trial.finishing else []
+        asked = trial.finishing and moments.asked  # some leave before anybody could be asked
+        faults += ["not on disk"] if lost or asked else []
     elif trial.finishing:
         lost = _lost(sent, cassette.body)
         faults += _cassette_faults(case, cassette)
@@ -128,10 +128,13 @@ def _refusal_faults(body: bytes, cassette: Cassette | None) -> list[str]:
     return faults if error["type"] == "upstream_failed" else [*faults, f"error {error}"]
 
 
-def _notice(trial: Trial, moments: Moments, at: float) -> float:
-    if not moments.broke:  # it was noticed before the upstream was done
+def _notice(trial: Trial, it: Field, at: float) -> float:
+    broke = it.moments[trial.name].broke
+    if not broke:  # it was noticed before the upstream was done
         return 0.0
-    return at - moments.broke - (IDLE if trial.case.end == "stall" else 0.0)
+    if trial.case.end == "stall":
+        broke += IDLE
+    return at - broke - (it.stolen(broke, at) if broke < at else 0.0)
 
 
 def _lost(sent: bytes, got: bytes) -> int:

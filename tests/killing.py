@@ -26,6 +26,7 @@ from llm_proxy.shell.recording import recovering
 from llm_proxy.shell.recording.recovering import Kept
 from raw import post
 from stub import Connection, upstream
+from waiting import until
 
 SETTLED: Final = 0.05
 """Seconds after which a message that was received survives anything."""
@@ -82,6 +83,7 @@ async def killed(folder: Path, seed: int) -> KillVerdict:
                 asyncio.ensure_future(_read_for_ever(running.url, number, seen))
                 for number in range(_CLIENTS)
             ]
+            await until(lambda: bool(seen))
             await asyncio.sleep(roll.uniform(0.02, 0.7))
             moment = asyncio.get_running_loop().time()
             running.process.kill()

@@ -22,8 +22,9 @@ class Raw:
     chunks: list[bytes] = field(default_factory=list)
     """HTTP chunks where the response is chunked, else pieces as they were read."""
     times: list[float] = field(default_factory=list)
-    """ms from the request's last byte to each of `chunks`."""
+    """ms from the moment the request was sent to each of `chunks`."""
     head_at: float = 0.0
+    """The same of the head."""
     how: HOW = "clean"
     """`clean` when the framing's end came; else how the connection ended before it."""
 
@@ -51,17 +52,17 @@ async def ask(url: str, request: bytes, within: float = 20.0) -> Raw:
         request = line + b"\r\nHost: " + parts.netloc.encode() + b"\r\n" + rest
     async with asyncio.timeout(within):
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=2**26)
+        sent = asyncio.get_running_loop().time()  # before the server can have read it
         writer.write(request)
         await writer.drain()
         try:
-            return await _response(reader, bodiless=request.startswith(b"HEAD "))
+            return await _response(reader, sent, bodiless=request.startswith(b"HEAD "))
         finally:
             writer.close()
 
 
-async def _response(reader: asyncio.StreamReader, *, bodiless: bool) -> Raw:
+async def _response(reader: asyncio.StreamReader, start: float, *, bodiless: bool) -> Raw:
     loop = asyncio.get_running_loop()
-    start = loop.time()
     raw = Raw()
 
     def now() -> float:
@@ -122,7 +123,8 @@ class Line:
     async def answer(self, *, bodiless: bool = False) -> Raw:
         """Read one answer to its end; `bodiless` for one to HEAD."""
         async with asyncio.timeout(self.within):
-            return await _response(self.reader, bodiless=bodiless)
+            begun = asyncio.get_running_loop().time()
+            return await _response(self.reader, begun, bodiless=bodiless)
 
     async def rest(self) -> bytes:
         """Everything until the connection is closed; a reset is an error."""

@@ -9,6 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from llm_proxy.shell.server.wire import unsent
+from waiting import until
+
 Script = Callable[["Connection"], Awaitable[None]]
 """What the upstream does once a request has been read in full."""
 
@@ -54,10 +57,7 @@ class Connection:
 
     async def rst(self) -> None:
         """Reset, after the peer's kernel has what was sent."""
-        await asyncio.sleep(0.02)
-        sock = self.writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.writer.transport.abort()
+        await reset(self.writer)
 
 
 @dataclass
@@ -68,6 +68,18 @@ class Upstream:
     requests: list[tuple[bytes, bytes]] = field(default_factory=list)
     """Head and body of each request, in order."""
     connections: int = 0
+
+
+async def reset(writer: asyncio.StreamWriter) -> None:
+    """Reset a connection once the peer's kernel has everything."""
+    sock, transport = writer.get_extra_info("socket"), writer.transport
+    await until(
+        lambda: transport.is_closing() or not (transport.get_write_buffer_size() or unsent(sock))
+    )
+    if transport.is_closing():
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 @asynccontextmanager

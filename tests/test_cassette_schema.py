@@ -1,9 +1,19 @@
 from __future__ import annotations
 
 import msgspec
+import orjson
 import pytest
 
-from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine, dump, stamp
+from llm_proxy.cassette.schema import (
+    EndLine,
+    HeadLine,
+    Marks,
+    MetaLine,
+    RequestLine,
+    dump,
+    refusal,
+    stamp,
+)
 from llm_proxy.exchange import Ending
 from tapes import HEAD, META, REQUEST, cassette
 
@@ -37,3 +47,131 @@ def test_what_is_as_usual_is_not_written() -> None:
 def test_what_is_no_such_line_is_refused(kind: type[msgspec.Struct], value: object) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(value, kind)
+
+
+def _changed(line: msgspec.Struct, path: str, to: object) -> object:
+    """A line as it is written, with one value of it another; `...` takes it away."""
+    document = orjson.loads(
+        orjson.dumps(msgspec.to_builtins(line, builtin_types=(orjson.Fragment,)))
+    )
+    *holders, name = (int(step) if step.isdigit() else step for step in path.split("."))
+    holder = document
+    for step in holders:
+        holder = holder[step]
+    if to is ...:
+        del holder[name]
+    else:
+        holder[name] = to
+    return document
+
+
+LINES = {
+    "meta": MetaLine.of(META),
+    "request": RequestLine.of(REQUEST),
+    "head": HeadLine.of(HEAD, 1.0, "sse", ""),
+    "end": EndLine.of(cassette(b"").end),
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "path", "to", "words"),
+    [
+        ("head", "response.status", "200", "response.status must be an integer, and it is text"),
+        (
+            "head",
+            "response.status",
+            20.5,
+            "response.status must be an integer, and it is another number",
+        ),
+        ("head", "response.status", 99, "response.status must be at least 200"),
+        ("head", "response.status", 1000, "response.status must be at most 999"),
+        ("head", "response.at", None, "response.at must be a number, and it is null"),
+        ("head", "response.at", 3e7, "response.at must be at most 21600000"),
+        (
+            "head",
+            "response.reason",
+            "\n",
+            (
+                "response.reason must be text that HTTP can have in a head: Latin-1, "
+                "without control characters"
+            ),
+        ),
+        ("head", "response.headers", {}, "response.headers must be a list, and it is an object"),
+        (
+            "head",
+            "response.headers.0",
+            ["a"],
+            "response.headers[0] must be a list of 2, and it has 1",
+        ),
+        (
+            "head",
+            "response.headers.0.0",
+            "a:",
+            (
+                "response.headers[0][0] must be an HTTP token: letters, digits and marks, "
+                "without a space"
+            ),
+        ),
+        (
+            "head",
+            "response.framing",
+            "both",
+            "response.framing must be one of chunked, length, close, none, and it is 'both'",
+        ),
+        ("head", "response.codec", ..., "response.codec is missing"),
+        (
+            "head",
+            "response.length",
+            "1",
+            "response.length must be an integer or null, and it is text",
+        ),
+        ("head", "response", [], "response must be an object, and it is a list"),
+        (
+            "end",
+            "end.ending",
+            "fine",
+            (
+                "end.ending must be one of clean, fin, rst, stalled, malformed, "
+                "client_gone, recorder_error, killed, and it is 'fine'"
+            ),
+        ),
+        ("end", "end.bytes", True, "end.bytes must be an integer, and it is true or false"),
+        ("end", "end.sha256", "0", "end.sha256 must be 64 hexadecimal digits in lower case"),
+        ("request", "request.more", 1, "request.more is an unknown field"),
+        ("request", "request.path", "/ ", "request.path must be printable ASCII without a space"),
+        ("request", "request", ..., "request is missing"),
+        ("meta", "more", 1, "more is an unknown field"),
+        ("meta", "tool", ..., "tool is missing"),
+        ("meta", "model", "m" * 1001, "model must be text of at most 1000 characters"),
+        (
+            "meta",
+            "model",
+            "\x1b",
+            "model must be text without control characters and marks that turn its direction",
+        ),
+    ],
+    ids=lambda it: it if isinstance(it, str) and len(it) < 30 and it.isprintable() else "",
+)
+def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
+    line: str, path: str, to: object, words: str
+) -> None:
+    document = _changed(LINES[line], path, to)
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(document, type(LINES[line]))
+    assert refusal(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        ("1", "at must be a number or a list, and it is text"),
+        ([1], "at[0] must be a list, and it is an integer"),
+        ([[1]], "at[0] must be a list of 2, and it has 1"),
+        ([[0, 1], [0, "x"]], "at[1][1] must be a number, and it is text"),
+    ],
+    ids=["text", "no pair", "half a pair", "no time"],
+)
+def test_a_value_that_stands_alone_is_called_by_its_name(at: object, words: str) -> None:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(at, Marks)
+    assert refusal(caught.value, "at") == words

@@ -76,18 +76,21 @@ def test_everything_before_a_tear_comes_back() -> None:
 
 def test_a_spool_without_its_opening_is_refused() -> None:
     for length in range(len(OPENING)):
-        with pytest.raises(CassetteError, match=r"^some\.jsonl: not a spool"):
+        with pytest.raises(CassetteError, match=r"^some\.jsonl: it is torn before its request"):
             parse(SPOOL[:length])
 
 
 TAIL = spool.read(Read(35.0, b"data: 3\n\n"))
 
 
+def test_a_last_line_without_its_end_is_dropped() -> None:
+    for torn in (TAIL[:-1], b"\0" * 64, b"{"):
+        assert tuple(parse(SPOOL + torn).reads) == READS
+
+
 @pytest.mark.parametrize(
-    "torn",
+    "wrong",
     [
-        TAIL[:-1],
-        b"\0" * 64,
         b"\0" * 64 + b"\n",
         b"[]\n",
         b"1\n",
@@ -99,15 +102,20 @@ TAIL = spool.read(Read(35.0, b"data: 3\n\n"))
         b'{"read":35.0,"base64":"","more":1}\n',
         HEAD_LINE,
     ],
-    ids=lambda torn: torn[:40].decode(),
+    ids=lambda wrong: wrong[:40].decode(),
 )
-def test_what_follows_a_line_that_makes_no_sense_is_left_out(torn: bytes) -> None:
-    assert tuple(parse(SPOOL + torn + TAIL).reads) == READS
+@pytest.mark.parametrize("rest", [b"", TAIL], ids=["at the end", "in the middle"])
+def test_a_whole_line_that_is_no_read_is_damage(wrong: bytes, rest: bytes) -> None:
+    with pytest.raises(CassetteError) as caught:
+        tuple(parse(SPOOL + wrong + rest).reads)
+    assert caught.value.line == SPOOL.count(b"\n") + 1
 
 
 @pytest.mark.parametrize("wrong", [b"{}\n", b"[]\n", b"\0\n", b"\n", b'{"response":1}\n'])
-def test_a_head_that_makes_no_sense_is_none(wrong: bytes) -> None:
-    assert parse(OPENING + wrong + SPOOL).head_line is None
+def test_a_whole_line_4_that_is_no_head_is_damage(wrong: bytes) -> None:
+    with pytest.raises(CassetteError) as caught:
+        parse(OPENING + wrong + SPOOL)
+    assert caught.value.line == 4
 
 
 def line(content: bytes, number: int, *path: str, to: object) -> bytes:
@@ -155,10 +163,9 @@ def test_what_is_no_spool_is_refused_by_name(content: bytes) -> None:
 def test_any_bytes_are_a_spool_or_refused(lines: Sequence[bytes]) -> None:
     content = b"".join(lines)
     try:
-        it = parse(content)
+        reads = tuple(parse(content).reads)
     except CassetteError:
         return
-    reads = tuple(it.reads)
     assert content.count(b'{"read":') >= len(reads)
 
 

@@ -55,6 +55,47 @@ def _python(script: str) -> list[str]:
 PRINTS_ENVIRONMENT = _python("import json, os; print(json.dumps(dict(os.environ)))")
 
 
+COUNTS_INTERRUPTS = """
+import signal, time
+count = 0
+def note(*_):
+    global count; count += 1
+signal.signal(signal.SIGINT, note)
+time.sleep(0.3)
+print('ready', flush=True)
+end = time.monotonic() + 0.7
+while time.monotonic() < end: pass
+print('interrupted', count, flush=True)
+"""
+"""Its parent knows of it by the time that it is ready; and then it never sleeps: of two signals
+that find it asleep, it could see one."""
+
+
+def _on_a_terminal(before: str, once_ready: str) -> list[str]:
+    """A prefix that runs a command on a terminal of its own, and prints what that received.
+
+    `before` is done in its process (`null` is /dev/null), and `once_ready` in the one that holds
+    the terminal (`fd`) when the command has said so (`said`).
+    """
+    lines = [
+        "import os, pty, sys",
+        "pid, fd = pty.fork()",
+        "if pid == 0:",
+        "    null = os.open('/dev/null', os.O_RDWR)",
+        *(f"    {it}" for it in before.splitlines()),
+        "    os.execv(sys.argv[1], sys.argv[1:])",
+        "said = b''",
+        "while b'ready' not in said: said += os.read(fd, 1000)",
+        once_ready,
+        "try:",
+        "    while more := os.read(fd, 1000): said += more",
+        "except OSError: pass",
+        "print(said.decode())",
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))",
+    ]
+    return [sys.executable, "-c", "\n".join(lines)]
+
+
 class TestTheChild:
     async def _environment(self, folder: Path, mode: str, **env: str) -> dict[str, str]:
         ran = await run(mode, *PRINTS_ENVIRONMENT, folder=folder, env=env)
@@ -79,11 +120,40 @@ class TestTheChild:
             "OPENAI_API_KEY": "its own",
         }
 
-    @pytest.mark.parametrize("mode", ["record", "auto"])
-    async def test_live_modes_give_it_no_keys(self, tmp_path: Path, mode: str) -> None:
-        child = await self._environment(tmp_path, mode, OPENAI_API_KEY="its own")
+    @pytest.mark.parametrize("mode", ["replay", "auto"])
+    async def test_a_key_that_is_set_to_nothing_is_not_set(self, tmp_path: Path, mode: str) -> None:
+        child = await self._environment(tmp_path, mode, OPENAI_API_KEY="")
+        assert child["OPENAI_API_KEY"] == DUMMY_KEY
+
+    async def test_record_gives_it_no_keys(self, tmp_path: Path) -> None:
+        child = await self._environment(tmp_path, "record", OPENAI_API_KEY="its own")
         assert {name for name in KEYS if name in child} == {"OPENAI_API_KEY"}
         assert child["OPENAI_API_KEY"] == "its own"
+
+    @pytest.mark.parametrize(
+        ("arguments", "unset", "said"),
+        [
+            (["auto"], ["OPENAI_API_KEY"], "OPENAI_API_KEY is not set: the command has a dummy"),
+            (
+                ["auto", "--on-miss", "passthrough"],
+                ["OPENAI_API_KEY", "GROQ_API_KEY"],
+                "OPENAI_API_KEY, GROQ_API_KEY are not set: the command has dummies",
+            ),
+            (["auto"], [], ""),
+            (["auto", "--on-miss", "fail"], ["OPENAI_API_KEY"], ""),
+            (["replay"], ["OPENAI_API_KEY"], ""),
+        ],
+        ids=["one", "two", "none", "nothing goes live", "replay"],
+    )
+    async def test_dummy_keys_are_said_where_a_request_may_go_live_with_them(
+        self, tmp_path: Path, arguments: list[str], unset: list[str], said: str
+    ) -> None:
+        env = {name: "its own" for name in KEYS if name not in unset}
+        ran = await run(*arguments, *PRINTS_ENVIRONMENT, folder=tmp_path, env=env)
+        child = json.loads(ran.out)
+        assert {name for name in KEYS if child[name] == DUMMY_KEY} == set(unset)
+        assert said in ran.err
+        assert ("not set" in ran.err) is bool(said)
 
     @pytest.mark.parametrize("code", [0, 1, 7, 255])
     async def test_its_exit_code_is_ours(self, tmp_path: Path, code: int) -> None:
@@ -134,33 +204,31 @@ class TestTheChild:
             running.send(number)
             assert (await running.ended()).code == 42
 
-    async def test_ctrl_c_at_a_terminal_reaches_it_once(self, tmp_path: Path) -> None:
-        script = (
-            "import signal, time\n"
-            "count = 0\n"
-            "def note(*_):\n"
-            "    global count; count += 1\n"
-            "signal.signal(signal.SIGINT, note)\n"
-            "print('ready', flush=True)\n"
-            "end = time.monotonic() + 1\n"
-            "while time.monotonic() < end: time.sleep(0.05)\n"
-            "print('interrupted', count, flush=True)"
+    @pytest.mark.parametrize(
+        "redirect", ["", "os.dup2(null, 0)", "[os.dup2(null, fd) for fd in (0, 2)]"],
+        ids=["all its own", "stdin is a file", "stdin and stderr are files"],
+    )  # fmt: skip
+    async def test_ctrl_c_at_a_terminal_reaches_it_once(
+        self, tmp_path: Path, redirect: str
+    ) -> None:
+        ran = await run("replay", *_python(COUNTS_INTERRUPTS), folder=tmp_path,
+                        prefix=_on_a_terminal(redirect, "os.write(fd, b'\\x03')"))  # fmt: skip
+        assert "interrupted 1" in ran.out
+        assert ran.code == 0
+
+    async def test_in_the_background_of_a_terminal_a_signal_is_passed_on(
+        self, tmp_path: Path
+    ) -> None:
+        # The leader of the terminal's session stays in front, and we are a group of our own.
+        background = (
+            "pid = os.fork()\n"
+            "if pid: sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+            "os.setpgid(0, 0)\n"
+            "print('me', os.getpid(), flush=True)"
         )
-        terminal = (
-            "import os, pty, sys\n"
-            "pid, fd = pty.fork()\n"
-            "if pid == 0: os.execv(sys.argv[1], sys.argv[1:])\n"
-            "said = b''\n"
-            "while b'ready' not in said: said += os.read(fd, 1000)\n"
-            "os.write(fd, b'\\x03')\n"
-            "try:\n"
-            "    while more := os.read(fd, 1000): said += more\n"
-            "except OSError: pass\n"
-            "print(said.decode())\n"
-            "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
-        )
-        ran = await run("replay", *_python(script), folder=tmp_path,
-                        prefix=[sys.executable, "-c", terminal])  # fmt: skip
+        interrupt = "os.kill(int(said.split()[1]), 2)"
+        ran = await run("replay", *_python(COUNTS_INTERRUPTS), folder=tmp_path,
+                        prefix=_on_a_terminal(background, interrupt))  # fmt: skip
         assert "interrupted 1" in ran.out
         assert ran.code == 0
 
@@ -219,6 +287,95 @@ class TestRecordAndReplay:
         assert (ran.code, ran.out) == (1, DONE.decode())
         assert "lost: 1 recording\n" in ran.err
 
+    async def test_what_is_not_complete_is_named_once_and_counted_at_the_end(
+        self, tmp_path: Path
+    ) -> None:
+        async def broken(connection: Connection) -> None:
+            await connection.begin()
+            await connection.chunk(event("half"))
+            connection.fin()
+
+        asks = f"{sys.executable} -c '{ASKING}' 1 0; {sys.executable} -c '{ASKING}' 2 0; true"
+        async with upstream(broken) as live:
+            options = ("--upstream", f"default={live.url}", "--", "sh", "-c", asks)
+            ran = await run("record", *options, folder=tmp_path)
+        assert ran.code == 0
+        files = [it.file for it in cassettes(tmp_path)]
+        assert len(files) == 2
+        for file in files:
+            assert ran.err.count(str(Path(file).relative_to(tmp_path))) == 1
+        assert "recorded 2 exchanges, 0 complete\n" in ran.err
+        assert "not complete: 2 recordings; see llm-proxy ls --partial\n" in ran.err
+
+    async def test_an_upstream_that_failed_is_counted_at_the_end(self, tmp_path: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            nowhere = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        ran = await run("record", "--upstream", f"default={nowhere}", *_asks("hi"), folder=tmp_path)
+        assert "upstream_failed" in ran.out
+        assert "the upstream failed 1 request\n" in ran.err
+        assert "lost" not in ran.err
+
+    async def test_what_a_stop_breaks_off_is_no_failure_of_the_upstream(
+        self, tmp_path: Path
+    ) -> None:
+        async def silent(connection: Connection) -> None:
+            await connection.reader.read()
+
+        async with upstream(silent) as live:
+            options = ["--upstream", f"default={live.url}"]
+            async with serving("record", *options, folder=tmp_path) as running:
+                client = asyncio.create_task(ask(running.url, chat()))
+                await until(lambda: len(live.requests) == 1)
+                running.send(signal.SIGINT)
+                await until(lambda: _refuses(running.url))
+                running.send(signal.SIGINT)
+                assert (await client).status == 502
+                ran = await running.ended()
+        assert "recorded 0 exchanges" in ran.err
+        assert "the upstream failed" not in ran.err
+
+
+class TestAdvice:
+    """What is allowed, and will hardly be meant, is said at the start and goes on."""
+
+    @pytest.mark.parametrize("made", [False, True], ids=["no folder", "an empty folder"])
+    async def test_a_replay_of_nothing(self, tmp_path: Path, made: bool) -> None:
+        if made:
+            (tmp_path / "tapes").mkdir()
+        ran = await run("replay", "--cassettes", "tapes", "--", "true", folder=tmp_path)
+        assert ran.code == 0
+        assert ran.err.count(
+            "llm-proxy: tapes/ holds no cassettes: every request will be a miss; record some with "
+            "llm-proxy record\n"
+        ) == 1  # fmt: skip
+
+    async def test_a_replay_of_something(self, tmp_path: Path) -> None:
+        put(tmp_path, chat(), says("hello"))
+        ran = await run("replay", "--", "true", folder=tmp_path)
+        assert "holds no cassettes" not in ran.err
+
+    @pytest.mark.parametrize(
+        ("name", "hint"),
+        [("openia", " (did you mean openai?)"), ("OpenAI", " (did you mean openai?)"), ("box", "")],
+    )
+    @pytest.mark.parametrize("mode", ["record", "auto"])
+    async def test_an_upstream_of_a_provider_that_nobody_knows(
+        self, tmp_path: Path, mode: str, name: str, hint: str
+    ) -> None:
+        pair = f"{name}=http://127.0.0.1:1"
+        ran = await run(mode, "--upstream", pair, "--", "true", folder=tmp_path)
+        assert ran.code == 0
+        assert (
+            f"llm-proxy: --upstream {pair}: no path belongs to {name}; it is used for "
+            f"/~{name}/... alone{hint}\n"
+        ) in ran.err
+
+    @pytest.mark.parametrize("name", ["openai", "mistral", "default"])
+    async def test_an_upstream_of_one_that_is_known(self, tmp_path: Path, name: str) -> None:
+        pair = f"{name}=http://127.0.0.1:1"
+        ran = await run("record", "--upstream", pair, "--", "true", folder=tmp_path)
+        assert "no path belongs" not in ran.err
+
 
 @dataclass(frozen=True)
 class Mistake:
@@ -237,25 +394,34 @@ def _config(text: str, *words: str, mode: str = "record") -> Mistake:
 MISTAKES = {
     "no such command": Mistake(("recrod",), ("'recrod'", "did you mean record?")),
     "nothing like a command": Mistake(("xyzzy",), ("'xyzzy'", "there are record, replay, auto")),
-    "no such option": Mistake(("replay", "--pase", "4x"), ("'--pase'", "Did you mean", "'--pace'")),
+    "no such option": Mistake(
+        ("replay", "--pase", "4x"), ("no option --pase", "did you mean --pace?")
+    ),
     "silence that is no number": Mistake(("replay", "--idle-timeout", "nan"), ("--idle-timeout",)),
-    "no value": Mistake(("replay", "--pace"), ("'--pace'", "requires an argument")),
-    "no port": Mistake(("replay", "--port", "x"), ("'--port'", "'x'")),
-    "port too large": Mistake(("replay", "--port", "65536"), ("'--port'", "65536")),
+    "no value": Mistake(("replay", "--pace"), ("--pace requires an argument",)),
+    "no port": Mistake(("replay", "--port", "x"), ("--port: 'x' is not a whole number",)),
+    "port too large": Mistake(
+        ("replay", "--port", "65536"), ("--port: '65536'", "from 0 to 65535")
+    ),
     "no pace": Mistake(("replay", "--pace", "fast"), ("'fast'", "recorded, instant, or a speed")),
     "no speed at all": Mistake(("replay", "--pace", "0x"), ("'0x' is no pace",)),
     "upstream without a name": Mistake(
         ("record", "--upstream", "http://a"), ("--upstream", "write NAME=URL")
     ),
     "upstream without a URL": Mistake(
-        ("record", "--upstream", "openai=localhost:8000"), ("--upstream openai", "http://")
+        ("record", "--upstream", "openai=localhost:8000"),
+        ("--upstream: openai: 'localhost:8000'", "http://"),
     ),
     "upstream with a key": Mistake(
         ("record", "--upstream", "openai=http://u:p@a"), ("without user",)
     ),
     "upstream proxy": Mistake(("auto", "--upstream-proxy", "a:1"), ("--upstream-proxy", "http://")),
-    "no patience": Mistake(("record", "--idle-timeout", "0"), ("'--idle-timeout'", "x>0")),
-    "no number": Mistake(("record", "--idle-timeout", "soon"), ("'--idle-timeout'", "'soon'")),
+    "no patience": Mistake(
+        ("record", "--idle-timeout", "0"), ("--idle-timeout: '0'", "seconds above 0")
+    ),
+    "no number": Mistake(
+        ("record", "--idle-timeout", "soon"), ("--idle-timeout: 'soon'", "seconds")
+    ),
     "no choice": Mistake(("replay", "--after-last", "stop"), ("'stop'", "repeat", "cycle", "fail")),
     "no address of ours": Mistake(
         ("replay", "--port", "0", "--host", "192.0.2.1"), ("192.0.2.1", "give --host an address")
@@ -271,12 +437,19 @@ MISTAKES = {
         ("file is not a folder", "give --cassettes a folder"),
         files={"file": ""},
     ),
+    "spool is a file": Mistake(
+        ("auto", "--port", "0", "--spool", "file"),
+        ("--spool file cannot be written", "file is no folder"),
+        files={"file": ""},
+    ),
     "two files for one take": Mistake(
         ("replay",),
         ("two files are take 1 of one key", "delete or rename one of them"),
         files={f"cassettes/{name}/{'0' * 16}-1.jsonl": "" for name in "ab"},
     ),
-    "variable": Mistake(("replay",), ("LLM_PROXY_PORT", "'x'"), env={"LLM_PROXY_PORT": "x"}),
+    "variable": Mistake(
+        ("replay",), ("LLM_PROXY_PORT: 'x' is not a whole number",), env={"LLM_PROXY_PORT": "x"}
+    ),
     "no such file": Mistake(("replay", "--config", "no.toml"), ("no.toml cannot be read",)),
     "unknown setting": _config("cassetes = 'x'", "cassetes is no setting; did you mean cassettes?"),
     "nothing like a setting": _config("xyzzy = 1", "xyzzy is no setting; there are"),
@@ -287,7 +460,7 @@ MISTAKES = {
     "setting that is a date": _config("host = 2026-01-01", "host holds a value that is neither"),
     "setting that is no truth": _config("strict = 'maybe'", "strict: 'maybe'"),
     "setting that is no choice": _config("after_last = 'x'", "after_last: 'x'", mode="replay"),
-    "upstream in a file": _config("[upstream]\nopenai = 'x'", "--upstream openai: 'x'"),
+    "upstream in a file": _config("[upstream]\nopenai = 'x'", "upstream: openai: 'x'"),
     "table that is none": Mistake(
         ("replay", "--config", "pyproject.toml"),
         ("pyproject.toml: tool.llm-proxy must be a table",),
@@ -310,7 +483,7 @@ class TestMistakes:
         for words in mistake.words:
             if words != "llm-proxy.toml":
                 assert words in ran.err
-        if "llm-proxy.toml" in mistake.words and name != "upstream in a file":
+        if "llm-proxy.toml" in mistake.words:
             assert "llm-proxy.toml" in ran.err
 
     async def test_a_port_in_use(self, tmp_path: Path) -> None:
@@ -330,16 +503,48 @@ class TestMistakes:
         assert f"--upstream {address} is this proxy itself" in ran.err
 
     async def test_a_folder_that_may_not_be_read(self, tmp_path: Path) -> None:
-        prefix: list[str] = []
-        if os.geteuid() == 0:
-            if shutil.which("setpriv") is None:
-                pytest.skip("root reads everything, and setpriv is not here to take that away")
-            prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+        prefix = _without_the_rights_of_root()
         (tmp_path / "cassettes").mkdir(mode=0o000)
         ran = await run("replay", folder=tmp_path, prefix=prefix)
         (tmp_path / "cassettes").chmod(0o700)
         _assert_one_line(ran)
         assert "cassettes cannot be read: Permission denied" in ran.err
+
+    @pytest.mark.parametrize("option", ["--cassettes", "--spool"])
+    @pytest.mark.parametrize("mode", ["record", "auto"])
+    async def test_a_folder_that_may_not_be_written(
+        self, tmp_path: Path, mode: str, option: str
+    ) -> None:
+        prefix = _without_the_rights_of_root()
+        (tmp_path / "shut").mkdir(mode=0o555)
+        arguments = ("--port", "0", option, "shut/below/it")
+        ran = await run(mode, *arguments, folder=tmp_path, prefix=prefix)
+        _assert_one_line(ran)
+        assert f"{option} shut/below/it cannot be written: you may not write to" in ran.err
+        assert sorted(it.name for it in tmp_path.iterdir()) == ["shut"]
+
+    @pytest.mark.parametrize("option", ["--cassettes", "--spool"])
+    async def test_a_folder_that_is_a_broken_link(self, tmp_path: Path, option: str) -> None:
+        (tmp_path / "link").symlink_to("nowhere")
+        ran = await run("record", "--port", "0", option, "link/below", folder=tmp_path)
+        _assert_one_line(ran)
+        assert f"{option} link/below cannot be written: {tmp_path}/link is no folder" in ran.err
+
+    @pytest.mark.parametrize("arguments", [["replay"], ["auto", "--on-miss", "passthrough"]])
+    async def test_a_folder_that_is_only_read_need_not_be_writable(
+        self, tmp_path: Path, arguments: list[str]
+    ) -> None:
+        prefix = _without_the_rights_of_root()
+        (tmp_path / "cassettes").mkdir(mode=0o555)
+        ran = await run(*arguments, "--", "true", folder=tmp_path, prefix=prefix)
+        assert ran.code == 0
+
+    async def test_the_folders_of_a_recording_are_not_made_before_there_is_one(
+        self, tmp_path: Path
+    ) -> None:
+        ran = await run("record", "--", "true", folder=tmp_path)
+        assert ran.code == 0
+        assert list(tmp_path.iterdir()) == []
 
     async def test_in_a_json_log_it_is_json_as_well(self, tmp_path: Path) -> None:
         ran = await run("replay", "--log-format", "json", "--", "no-such-command", folder=tmp_path)
@@ -349,6 +554,15 @@ class TestMistakes:
             "error",
             "no-such-command: there is no such command",
         )
+
+
+def _without_the_rights_of_root() -> list[str]:
+    """A prefix for a command that may do no more than anybody else."""
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("setpriv") is None:
+        pytest.skip("root reads everything, and setpriv is not here to take that away")
+    return ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
 
 
 def _assert_one_line(ran: Ran) -> None:
@@ -491,8 +705,10 @@ class TestServing:
         assert ran.out == ""
         lines: list[dict[str, Any]] = [json.loads(it) for it in ran.err.splitlines()]
         assert all({"at", "level", "message"} <= set(it) for it in lines)
-        assert [it["level"] for it in lines].count("warning") == 2
-        assert any("no cassette for" in it["message"] for it in lines)
+        warnings = [it["message"] for it in lines if it["level"] == "warning"]
+        begins = ["cassettes/ holds no cassettes", "no cassette for", "not answered from"]
+        assert len(warnings) == len(begins)
+        assert all(it.startswith(begin) for it, begin in zip(warnings, begins, strict=True))
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
     async def test_it_stops_at_once_when_nothing_runs(

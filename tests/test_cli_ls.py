@@ -11,7 +11,7 @@ import pytest
 import library
 from command import run
 from llm_proxy.cli.output.printing import Span
-from llm_proxy.cli.output.tables import Column, fitting, plain
+from llm_proxy.cli.output.tables import Column, columns_that_fit, plain_table
 from shelf import chat, key_of
 
 
@@ -185,7 +185,7 @@ ROWS = [(Span("a"), Span("1234567"), Span("today")), (Span("漢字"), Span("1"),
 
 
 def test_a_plain_table_is_aligned_by_columns() -> None:
-    assert ["".join(span.text for span in line) for line in plain(HEADS, ROWS)] == [
+    assert ["".join(span.text for span in line) for line in plain_table(HEADS, ROWS)] == [
         "NAME     SIZE  WHEN",
         "a     1234567  today",
         "漢字        1",
@@ -196,4 +196,4 @@ def test_a_plain_table_is_aligned_by_columns() -> None:
     ("width", "kept"), [(20, [0, 1, 2]), (19, [0, 1]), (13, [0, 1]), (12, [0]), (1, [0])]
 )
 def test_a_narrow_terminal_spares_columns(width: int, kept: list[int]) -> None:
-    assert fitting(HEADS, ROWS, width) == kept
+    assert columns_that_fit(HEADS, ROWS, width) == kept

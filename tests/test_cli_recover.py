@@ -161,10 +161,10 @@ async def test_the_spools_of_another_library_are_named_and_kept(tmp_path: Path) 
     ("content", "why"),
     [
         (lambda of: b"\x00" * 40, "it is torn before its request ends"),
-        (lambda of: b"{}\n{}\n{}\n{}\n", "not a spool: "),
-        (lambda of: of[0] + b'{"response":1}\n' + of[1], "line 4 is no head of a response"),
-        (lambda of: of[0] + of[1] + b"garbage\n" + of[1][-60:], "line 7 is no read"),
-        (lambda of: of[0] + of[1] + b'{"read":1,"base64":"eA==","x":1}\n', "line 7 is no read"),
+        (lambda of: b"{}\n{}\n{}\n{}\n", "line 1: not a spool's line: "),
+        (lambda of: of[0] + b'{"response":1}\n' + of[1], "line 4: not a spool's line: "),
+        (lambda of: of[0] + of[1] + b"garbage\n" + of[1][-60:], "line 7: the line is no JSON"),
+        (lambda of: of[0] + of[1] + b'{"read":1,"x":1}\n', "line 7: not a spool's line: "),
     ],
     ids=["zeros", "another file", "head", "damage in the middle", "a read of another form"],
 )

@@ -277,7 +277,7 @@ class TestFinding:
         [
             (["abc"], "cassettes holds no cassettes: record one with llm-proxy record"),
             (["."], "is a folder: llm-proxy ls --cassettes . lists it"),
-            ([], "Missing argument 'CASSETTE'"),
+            ([], "show needs CASSETTE: "),
             (["abc", "--body", "--json"], "exclude each other"),
         ],
         ids=["empty library", "folder", "nothing", "two forms"],

@@ -38,7 +38,7 @@ async def test_nothing_to_verify_is_fine_and_said(tmp_path: Path, arguments: lis
 async def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
     ran = await run("verify", "nowhere.jsonl", folder=tmp_path)
     assert (ran.code, ran.out) == (2, "")
-    assert "'nowhere.jsonl' does not exist" in ran.err
+    assert "there is no file or folder nowhere.jsonl: give paths of cassettes" in ran.err
     assert len(ran.err.splitlines()) == 1
 
 
@@ -49,8 +49,8 @@ async def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
         ('"bytes":131', '"bytes":130', 7, "the messages hold 131 bytes, the end line says 130"),
         ('"at":40,', '"at":10,', 5, "a read is at 10.0 ms"),
         ('"at":20,', '"at":20,"x":1,', 4, "a message is one of data"),
-        ('"status":200', '"status":"200"', 3, "Expected `int`, got `str`"),
-        ('"method":', '"Method":', 2, "Object contains unknown field `Method`"),
+        ('"status":200', '"status":"200"', 3, "response.status must be an integer, and it is text"),
+        ('"method":', '"Method":', 2, "request.Method is an unknown field"),
         ('{"cassette":1', '{"cassette":2', 1, "format 2 is newer"),
         ('{"cassette":1', '{"cassette":x', 1, "not JSON"),
         (f'"key":"{KEY[:4]}', '"key":"0000', 1, "the key begins 0000"),
@@ -100,6 +100,20 @@ async def test_a_file_in_the_folder_of_another_session_is_found(tmp_path: Path) 
         ran = await run("verify", *arguments, folder=tmp_path)
         assert ran.code == 1
         assert "session alice lies in the folder of session bob" in ran.out
+
+
+@pytest.mark.parametrize("name", ["../../x", "$(reboot)", "-rf /"])
+async def test_a_name_that_is_none_is_no_place_that_a_file_should_go_to(
+    tmp_path: Path, name: str
+) -> None:
+    library.rewritten(library.complete(tmp_path), '"session":"default"', f'"session":"{name}"')
+
+    ran = await run("verify", folder=tmp_path)
+
+    assert ran.code == 1
+    assert ran.out == (
+        f"{NAME}:1: no session can be called {name!r}: line 1 was edited by hand; record it again\n"
+    )
 
 
 async def test_a_folder_elsewhere_is_a_library_of_its_own(tmp_path: Path) -> None:

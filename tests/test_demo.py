@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import re
 import signal
-import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -53,9 +52,7 @@ def scratch(tmp_path: Path) -> tuple[Path, dict[str, str]]:
 
 async def test_the_demo_shows_two_equal_timelines_and_leaves_nothing(tmp_path: Path) -> None:
     _, environ = scratch(tmp_path)
-    began = time.monotonic()
     ran = await run("demo", folder=tmp_path, env=environ)
-    took = time.monotonic() - began
 
     assert (ran.code, ran.err) == (0, "")
     recorded, replayed = FIGURES.findall(ran.out)
@@ -71,7 +68,6 @@ async def test_the_demo_shows_two_equal_timelines_and_leaves_nothing(tmp_path: P
     assert not re.search(r" $", ran.out, re.MULTILINE)
     assert max(map(len, ran.out.splitlines())) <= 100
     assert left_in(tmp_path) == ["temporary"]
-    assert took < 10
 
 
 @pytest.mark.parametrize(
@@ -249,4 +245,4 @@ def test_the_provider_pauses_as_models_do() -> None:
     assert min(gaps) >= 10
     assert max(gaps) <= 80
     assert max(gaps) > 3 * min(gaps)
-    assert times[-1] < 2500
+    assert times[-1] < 2500  # and a demo of two such streams, and a start, is below 10 s

@@ -108,6 +108,22 @@ def test_a_count_agrees_with_its_noun(number: int, shown: str) -> None:
     assert display.counted(number, "read") == shown
 
 
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("a/b-1.jsonl", "a/b-1.jsonl"),
+        ("my tapes", "'my tapes'"),
+        ("$(rm -r x)", "'$(rm -r x)'"),
+        ("it's", "'it'\"'\"'s'"),
+        ("a\n;b", "'a⏎;b'"),
+        ("caf\udce9", "'caf\ufffd'"),
+    ],
+    ids=["plain", "space", "substitution", "quote", "line end", "any bytes"],
+)
+def test_a_path_in_a_command_is_one_word_of_it(path: str, word: str) -> None:
+    assert display.shell_word(path) == word
+
+
 def test_a_path_of_any_bytes_becomes_text_that_can_be_written() -> None:
     path = PurePath("caf\udce9.jsonl")
     assert display.path_text(path) == "caf\ufffd.jsonl"

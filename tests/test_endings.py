@@ -202,6 +202,55 @@ async def test_a_reset_does_not_wait_for_ever_for_a_client_that_does_not_read(
     assert len(body) < 400_000
 
 
+async def test_a_client_that_takes_nothing_is_let_go_and_its_upstream_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_DEAF", 0.4)
+    released = asyncio.Event()
+
+    async def flood(connection: Connection) -> None:
+        await connection.begin()
+        try:
+            while True:
+                await connection.chunk(b"x" * MIB)
+        finally:
+            released.set()
+
+    async with (
+        upstream(flood) as live,
+        proxy("record", tmp_path, live.url) as recording,
+        _client(recording.url, _chat("deaf"), window=4096) as sock,
+    ):
+        await _until(released)
+        await until(lambda: not recording.busy())
+        [entry] = recording.journal.entries
+        seen = await _read_on(sock)
+    assert (entry.ending, entry.note) == ("client_gone", "the client took nothing for 0.4 s")
+    assert seen.how == "rst"
+    [cassette] = cassettes(tmp_path)
+    assert cassette.end.ending is Ending.CLIENT_GONE
+
+
+async def test_a_client_that_takes_little_by_little_is_not_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_DEAF", 0.4)
+    loop = asyncio.get_running_loop()
+
+    async with (
+        upstream(chunked([b"x" * 8 * MIB])) as live,
+        proxy("record", tmp_path, live.url) as recording,
+        _client(recording.url, _chat("slow"), window=16 * 1024) as sock,
+    ):
+        until_then, taken = loop.time() + 1.5, 0
+        while loop.time() < until_then:  # so slowly that our kernel asks us for nothing meanwhile
+            taken += len(await loop.sock_recv(sock, 4096))
+            await asyncio.sleep(0.02)
+        [entry] = recording.journal.entries
+        assert (recording.busy(), entry.ending) == (1, "")
+    assert 0 < taken < MIB
+
+
 async def test_a_client_that_leaves_at_the_terminator_leaves_a_complete_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,25 @@ def test_each_thing_that_is_wrong_is_said_once(
     assert words in complaint
 
 
+@pytest.mark.parametrize("name", ["../x", "a b", "$(reboot)", ".", "", "a/b", "@a", "-rf"])
+@pytest.mark.parametrize("place", [NOWHERE, Place(KEY[:16], "default")], ids=["alone", "placed"])
+def test_a_session_that_is_no_name_is_no_place_to_move_a_file_to(name: str, place: Place) -> None:
+    [complaint] = said(replace(RIGHT, session=name), place=place)
+    assert complaint == (
+        f"no session can be called {name!r}: line 1 was edited by hand; record it again"
+    )
+
+
+def test_a_dialect_that_is_a_path_is_only_quoted() -> None:
+    [complaint] = said(replace(RIGHT, dialect="../x; reboot"))
+    assert complaint.startswith("dialect '../x; reboot' is not one that this version knows: ")
+
+
+def test_a_very_long_name_is_cut() -> None:
+    for complaint in said(replace(RIGHT, session="x" * 999, dialect="y" * 999)):
+        assert len(complaint) < 200
+
+
 def test_a_key_of_older_rules_is_not_recomputed() -> None:
     assert said(replace(RIGHT, key="f" * 64, key_rules=0)) == []
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llm_proxy import misses
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.exchange import Request
-from llm_proxy.misses import Candidate, Nearest
+from llm_proxy.misses import Candidate, Near, Nearest
 from llm_proxy.routing import Call, route
 from tapes import META
 
@@ -31,14 +31,20 @@ def candidate(name: str, asked: Call) -> Candidate:
     return Candidate(f"cassettes/{name}.jsonl", META, asked.stored)
 
 
-def near(asked: Call, *stored: Call) -> Nearest:
+def search(asked: Call, *stored: Call) -> Nearest:
     found = misses.nearest(asked, [candidate(f"c{n}", it) for n, it in enumerate(stored)])
     assert found is not None
     return found
 
 
+def near(asked: Call, *stored: Call) -> Near:
+    found = search(asked, *stored).near
+    assert found is not None
+    return found
+
+
 def said(asked: Call, *stored: Call) -> str:
-    return str(misses.no_cassette(asked, near(asked, *stored), LIBRARY))
+    return str(misses.no_cassette(asked, search(asked, *stored), LIBRARY))
 
 
 def test_the_nearest_cassette_is_the_one_that_shares_most() -> None:
@@ -78,7 +84,7 @@ def test_a_miss_names_what_was_asked_the_nearest_and_both_values() -> None:
         "$.temperature: 0.5, not in the cassette; $.seed: missing, cassette has 7. "
         "Record it with llm-proxy record, or make the request the same."
     )
-    miss = misses.no_cassette(asked, near(asked, stored), LIBRARY)
+    miss = misses.no_cassette(asked, search(asked, stored), LIBRARY)
     first, second, *others = miss.detail.splitlines()
     assert f"key {asked.key[:16]}, session default" in first
     assert "cassettes/c0.jsonl" in second
@@ -86,15 +92,102 @@ def test_a_miss_names_what_was_asked_the_nearest_and_both_values() -> None:
     assert len(others) == 3
 
 
-def test_another_path_and_method_are_named() -> None:
-    words = said(call(), raw(b"{}", "/v1/responses"))
-    assert "path: /v1/chat/completions, cassette has /v1/responses" in words
+def request(method: str, path: str, body: object = None, provider: str = "") -> Call:
+    """A call; the body is JSON, and empty for None."""
+    content = b"" if body is None else orjson.dumps(body)
+    named = f"/~{provider}{path}" if provider else path
+    return route(Request(method, named, "", (), content), 0.0, lambda: 0.0)
+
+
+MESSAGES = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored", "alike"),
+    [
+        (
+            request("POST", "/v1/chat/completions", PLAIN),
+            request("POST", "/v1/chat/completions", MESSAGES),
+            True,
+        ),
+        (request("POST", "/v1/chat/completions", PLAIN, "groq"), call(), True),
+        (request("GET", "/v1/models"), request("GET", "/v1/models"), True),
+        (
+            request("POST", "/v1beta/models/a:generateContent", CONTENTS),
+            request("POST", "/v1beta/models/b:generateContent", CONTENTS),
+            True,
+        ),
+        (
+            request("POST", "/v1beta/models/a:generateContent", CONTENTS),
+            request("POST", "/v1beta/models/b:generateContent", {"contents": []}),
+            False,
+        ),
+        (
+            request("POST", "/v1/chat/completions", MESSAGES),
+            request("POST", "/v1/messages", {**MESSAGES, "stream": True}),
+            False,
+        ),
+        (
+            request("POST", "/v1/embeddings", {"model": "m", "input": "hi"}),
+            request("POST", "/v1/chat/completions", MESSAGES),
+            False,
+        ),
+        (request("GET", "/v1/models"), request("GET", "/v1/files"), False),
+        (request("POST", "/v1/a", {}), request("POST", "/v1/b", {}), False),
+        (request("GET", "/v1/models"), request("POST", "/v1/models"), False),
+        (
+            request("POST", "/v1/other", {"a": 1}),
+            request("POST", "/v1/chat/completions", PLAIN),
+            False,
+        ),
+    ],
+    ids=[
+        "other body",
+        "other provider",
+        "the same",
+        "model in the path",
+        "that and the body",
+        "other API",
+        "other task",
+        "other page",
+        "nothing said",
+        "other method",
+        "nothing shared",
+    ],
+)
+def test_only_a_request_of_the_same_kind_is_near(asked: Call, stored: Call, alike: bool) -> None:
+    assert (search(asked, stored).near is not None) == alike
+
+
+def test_where_nothing_is_like_it_the_miss_says_so_and_names_no_file() -> None:
+    asked = request("GET", "/v1/files")
+    miss = misses.no_cassette(asked, search(asked, call(), call(seed=1)), LIBRARY)
+    assert str(miss) == (
+        "no cassette for GET /v1/files: nothing like it in cassettes (2 cassettes). "
+        "Record it with llm-proxy record."
+    )
+    assert "nothing like it in cassettes (2 cassettes)" in miss.detail
+    assert f"key {asked.key[:16]}, session default" in miss.detail
+    assert "c0.jsonl" not in str(miss) + miss.detail
+
+
+def test_one_that_is_like_it_wins_over_one_that_shares_more() -> None:
+    asked = raw(orjson.dumps({"model": "m", "x": [1, 2, 3]}), "/v1/a")
+    other = raw(orjson.dumps({"model": "m", "x": [1, 2, 4]}), "/v1/b")
+    like = raw(orjson.dumps({"model": "n"}), "/v1/a")
+    assert near(asked, other, like).candidate.file == "cassettes/c1.jsonl"
+
+
+def test_another_path_is_named_where_the_body_is_the_same() -> None:
+    words = said(call(), raw(orjson.dumps(PLAIN), "/v2/chat/completions"))
+    assert "path: /v1/chat/completions, cassette has /v2/chat/completions" in words
 
 
 def test_no_more_differences_are_named_than_one_wants_to_read() -> None:
     asked, stored = call(), call(**{f"field{n}": n for n in range(30)})
     assert "$.field2: missing, cassette has 2; and 27 more. Record" in said(asked, stored)
-    miss = misses.no_cassette(asked, near(asked, stored), LIBRARY)
+    miss = misses.no_cassette(asked, search(asked, stored), LIBRARY)
     assert len(miss.detail.splitlines()) == 22
 
 
@@ -116,7 +209,8 @@ def test_a_cassette_that_answers_but_does_not_count_is_named() -> None:
     stored = Candidate("a.jsonl", replace(META, session="other"), asked.stored)
     found = misses.nearest(asked, [stored])
     assert found is not None
-    assert (found.nearness, found.differences) == (1.0, ())
+    assert found.near is not None
+    assert (found.near.nearness, found.near.differences) == (1.0, ())
     miss = misses.no_cassette(asked, found, LIBRARY)
     assert "a.jsonl answers this very request but is not complete, or belongs to" in str(miss)
     assert "belongs to session other (asked: default)" in miss.detail
@@ -156,7 +250,7 @@ LONG = "x" * 3000
     ids=["model", "field", "body", "path", "many", "controls", "model with controls", "names"],
 )
 def test_a_miss_fits_an_exception_and_a_terminal(asked: Call, stored: Call) -> None:
-    miss = misses.no_cassette(asked, near(asked, stored), LIBRARY)
+    miss = misses.no_cassette(asked, search(asked, stored), LIBRARY)
     assert len(str(miss)) <= 600
     assert str(miss).isprintable()
     assert all(line.isprintable() for line in miss.detail.splitlines())
@@ -173,7 +267,7 @@ json_values = st.recursive(
 @given(json_values, json_values)
 def test_a_miss_is_short_and_printable_whatever_differs(one: Any, other: Any) -> None:
     asked, stored = call(x=one), call(x=other)
-    miss = misses.no_cassette(asked, near(asked, stored), LIBRARY)
+    miss = misses.no_cassette(asked, search(asked, stored), LIBRARY)
     assert len(str(miss)) <= 600
     assert str(miss).isprintable()
 
@@ -184,7 +278,8 @@ def test_requests_that_differ_in_nothing_else_but_the_provider_are_told_apart() 
 
 
 def test_a_stored_request_of_any_kind_can_be_nearest() -> None:
-    stored = StoredRequest("GET", "/", "", (), b"\xff")
+    stored = StoredRequest("POST", "/v1/chat/completions", "", (), b"\xff")
     found = misses.nearest(call(), [Candidate("a", META, stored)])
     assert found is not None
-    assert {it.path for it in found.differences} >= {"method", "path", "body", "$.model"}
+    assert found.near is not None
+    assert {it.path for it in found.near.differences} >= {"body", "$.model"}

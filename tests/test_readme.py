@@ -17,7 +17,7 @@ from stub import chunked, upstream
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```console\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
-[APP] = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+APP, TESTS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 ANSWER = ["The Rhine,", " the Danube,", " and the Elbe."]
 
 
@@ -33,7 +33,10 @@ async def environment(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     """A shell of somebody with a provider, a key, and a clean folder."""
     pieces = [*(event(content=text) for text in ANSWER), event(), b"data: [DONE]\n\n"]
     (tmp_path / "app.py").write_text(APP, "utf-8")
-    plain = {name: it for name, it in os.environ.items() if not name.startswith("LLM_PROXY_")}
+    (tmp_path / "test_rivers.py").write_text(TESTS, "utf-8")
+    ours = ("LLM_PROXY_", "PYTEST_")
+    plain = {name: it for name, it in os.environ.items() if not name.startswith(ours)}
+    plain.pop("CI", None)
     async with upstream(chunked(pieces, gap=0.01)) as provider:
         yield plain | {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{plain['PATH']}",
@@ -90,7 +93,13 @@ async def test_every_console_block_does_what_readme_says(
         assert (code != 0) == any("Error" in line for line in shown), f"$ {command}\n{printed}"
         ran += 1
 
-    assert ran >= 5
+    assert ran >= 9
+
+
+def test_the_first_screen_says_what_it_is_how_it_is_used_and_why_to_trust_it() -> None:
+    first = "\n".join(README.splitlines()[:30])
+    words = ("record -- python app.py", "replay -- python app.py", "Exact", "Honest", "Offline")
+    assert [it for it in words if it not in first] == []
 
 
 def test_ci_runs_the_test_command_of_readme() -> None:

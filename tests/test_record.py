@@ -227,11 +227,9 @@ async def test_what_no_dialect_knows_is_kept_and_replayed_as_it_was(
     ],
 )
 async def test_an_upstream_that_is_not_there_is_a_502_in_the_shape_of_the_dialect(
-    tmp_path: Path, path: str, shape: list[str]
+    tmp_path: Path, nobody: str, path: str, shape: list[str]
 ) -> None:
-    async with upstream(_half) as live:
-        gone = live.url
-    async with proxy("record", tmp_path, gone) as it:
+    async with proxy("record", tmp_path, nobody) as it:
         raw = await ask(it.url, chat(path=path))
     value = json.loads(raw.body)
     for name in shape:
@@ -239,7 +237,7 @@ async def test_an_upstream_that_is_not_there_is_a_502_in_the_shape_of_the_dialec
     assert raw.status == 502
     assert raw.header("x-llm-proxy-error") == "upstream_failed"
     assert raw.header("x-should-retry") is None
-    assert f"{gone}, cannot be reached" in value
+    assert f"{nobody}, cannot be reached" in value
     assert "check that it runs, or give --upstream" in value
     assert cassettes(tmp_path) == []
 

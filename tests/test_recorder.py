@@ -8,6 +8,8 @@ import hashlib
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import recovering, spooling
+from llm_proxy.shell.recording import recorder, recovering, spool_writer, spooling
 from llm_proxy.shell.recording.recovering import Recovered
 from proxying import cassettes, proxy
 from raw import ask, post
@@ -36,10 +38,13 @@ APART = 0.015
 """Seconds between pieces, so that each is written to the spool by itself."""
 
 
-async def _recorded(folder: Path) -> tuple[bytes, list[str]]:
-    """What the client got, and which recordings were lost."""
+async def _recorded(
+    folder: Path, once_up: Callable[[], object] = lambda: None
+) -> tuple[bytes, list[str]]:
+    """What the client got, and which recordings were lost; `once_up` is done before it asks."""
     async with upstream(chunked(WHOLE, gap=APART)) as live:
         async with proxy("record", folder, live.url) as it:
+            once_up()
             raw = await ask(it.url, chat())
         assert (raw.status, raw.how) == (200, "clean")
         return raw.body, it.journal.failures
@@ -117,20 +122,95 @@ async def test_whichever_call_fails_the_answer_is_whole_and_no_take_is_lost(
     assert failed or name == "unlink"
 
 
-async def test_a_spool_that_breaks_off_is_recovered_as_far_as_it_goes(tmp_path: Path) -> None:
-    trouble = Trouble("write", 4, errno.ENOSPC)
-    with _failing(trouble, tmp_path / "spool"):
+async def test_a_recording_that_breaks_off_is_kept_as_far_as_it_goes(tmp_path: Path) -> None:
+    with _failing(Trouble("write", 4, errno.ENOSPC), tmp_path / "spool"):
         _, failures = await _recorded(tmp_path)
     assert len(failures) == 1
-    assert cassettes(tmp_path) == []
-
-    [result] = recovering.recover(Library(tmp_path / "cassettes"), tmp_path / "spool")
-    assert isinstance(result, Recovered)
-    cassette = result.filed.cassette
-    assert cassette.end.ending is Ending.KILLED
+    [cassette] = cassettes(tmp_path)
+    assert cassette.end.ending is Ending.RECORDER_ERROR
     assert cassette.body
     assert b"".join(PIECES).startswith(cassette.body)
-    assert not result.filed.outcome.complete
+    assert not outcome(cassette).complete
+    assert list((tmp_path / "spool").iterdir()) == []
+
+
+async def test_a_disk_that_is_too_slow_costs_the_recording_and_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder, "SMALL", 0)  # or the event loop itself would hang, once
+    monkeypatch.setattr(recorder, "BACKLOG", 1024)
+    monkeypatch.setattr(recorder, "PATIENCE", 0.1)
+    hangs, append = threading.Event(), spooling.SpoolFile.append
+
+    def hang(file: spooling.SpoolFile, data: bytes) -> None:
+        assert hangs.wait(60)
+        append(file, data)
+
+    monkeypatch.setattr(spooling.SpoolFile, "append", hang)
+    pieces = [event("x" * 500) for _ in range(6)]
+    async with upstream(chunked([*pieces, WHOLE[-1]], gap=APART)) as live:
+        async with proxy("record", tmp_path, live.url) as it:
+            raw = await ask(it.url, chat())  # the whole answer, while the disk hangs
+            hangs.set()
+    assert (raw.body, raw.how) == (b"".join([*pieces, WHOLE[-1]]), "clean")
+    [failure] = it.journal.failures
+    assert "the disk takes longer than" in failure
+    [cassette] = cassettes(tmp_path)
+    assert cassette.end.ending is Ending.RECORDER_ERROR
+    assert cassette.body == b"".join(pieces[:2])  # what came until the backlog was full
+
+
+async def test_a_disk_that_turns_slow_holds_up_the_event_loop_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, threads = spooling.SpoolFile.append, list[bool]()
+
+    def slow(file: spooling.SpoolFile, data: bytes) -> None:
+        threads.append(threading.current_thread() is threading.main_thread())
+        if len(threads) <= 2:
+            time.sleep(2 * recorder.SLOW)
+        append(file, data)
+
+    monkeypatch.setattr(spooling.SpoolFile, "append", slow)
+    body, failures = await _recorded(tmp_path)
+    assert (body, failures) == (b"".join(WHOLE), [])
+    assert threads[:3] == [True, False, False]
+    [cassette] = cassettes(tmp_path)
+    assert cassette.body == body
+
+
+async def test_a_large_request_is_written_where_it_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, threads = spool_writer.SpoolWriter.write, set[bool]()
+
+    def seen(writer: spool_writer.SpoolWriter, items: list[spool_writer.Item]) -> None:
+        if any(isinstance(item, spool_writer.StartItem) for item in items):
+            threads.add(threading.current_thread() is threading.main_thread())
+        write(writer, items)
+
+    monkeypatch.setattr(spool_writer.SpoolWriter, "write", seen)
+    async with upstream(chunked(WHOLE), chunked(WHOLE)) as live:
+        async with proxy("record", tmp_path, live.url) as it:
+            await ask(it.url, chat("x" * 1_000_000))
+            await until(lambda: threads == {False})
+            await until(lambda: len(it.journal.recorded) == 1)
+            await ask(it.url, chat("x"))
+    assert threads == {False, True}
+    assert len(cassettes(tmp_path)) == 2
+
+
+async def test_an_answer_that_no_cassette_has_room_for_is_kept_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool_writer, "LARGEST", 300)
+    body, [failure] = await _recorded(tmp_path)
+    assert body == b"".join(WHOLE)
+    assert "larger than 300 bytes" in failure
+    [cassette] = cassettes(tmp_path)
+    assert cassette.end.ending is Ending.RECORDER_ERROR
+    assert len(cassette.body) <= 300
+    assert body.startswith(cassette.body)
 
 
 async def test_a_recording_that_could_not_be_filed_is_kept_whole_for_later(tmp_path: Path) -> None:
@@ -189,19 +269,15 @@ async def test_a_fault_of_ours_leaves_no_recording_with_a_gap(
     body, [failure] = await _recorded(tmp_path)
     assert body == b"".join(WHOLE)
     assert "please report it" in failure
-    assert cassettes(tmp_path) == []
+    [cassette] = cassettes(tmp_path)
+    assert cassette.end.ending is Ending.RECORDER_ERROR
+    assert cassette.body
+    assert b"".join(PIECES).startswith(cassette.body)
 
 
 @pytest.mark.parametrize("what", ["spool", "cassettes"])
 async def test_a_folder_that_is_a_file_costs_the_recording_alone(tmp_path: Path, what: str) -> None:
-    (tmp_path / "spool").mkdir()
-    if what == "spool":
-        (tmp_path / "spool").rmdir()
-        (tmp_path / "spool").write_text("a file")
-    else:
-        (tmp_path / "cassettes").mkdir()
-        (tmp_path / "cassettes" / "openai-chat").write_text("a file")
-    body, [failure] = await _recorded(tmp_path)
+    body, [failure] = await _recorded(tmp_path, lambda: (tmp_path / what).write_text("a file"))
     assert body == b"".join(WHOLE)
     assert str(tmp_path / what) in failure
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llm_proxy import redaction
 from llm_proxy.exchange import Headers, Read, Request
-from llm_proxy.redaction import PLACEHOLDER, REQUEST_IDS, Redactor, credentials
+from llm_proxy.redaction import PLACEHOLDER, REQUEST_IDS, Piece, Redactor, credentials
 from tapes import cut, cuts
 
 KEY = "sk-canary-0123456789"
@@ -196,7 +196,7 @@ def test_secrets_are_replaced(
 def stream(redactor: Redactor, pieces: Sequence[bytes]) -> list[Read]:
     """What comes out for these pieces, one of which arrives every ms."""
     out = [it for at, piece in enumerate(pieces) for it in redactor.feed(Read(float(at), piece))]
-    return out + redactor.close()
+    return [it.read for it in out + redactor.close()]
 
 
 def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> None:
@@ -212,18 +212,24 @@ def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> Non
 
 def test_a_placeholder_comes_with_the_read_that_the_secret_began_in() -> None:
     redactor = Redactor([b"secret"])
-    assert redactor.feed(Read(1.0, b"a sec")) == [Read(1.0, b"a ")]
+    assert redactor.feed(Read(1.0, b"a sec")) == [Piece(Read(1.0, b"a "))]
     assert redactor.feed(Read(2.0, b"re")) == []
-    assert redactor.feed(Read(3.0, b"t b")) == [Read(1.0, MARK), Read(3.0, b" b")]
+    assert redactor.feed(Read(3.0, b"t b")) == [
+        Piece(Read(1.0, MARK), rest=True),
+        Piece(Read(3.0, b" b")),
+    ]
     assert redactor.count == 1
 
 
 def test_what_only_began_like_a_secret_is_given_back_at_its_time() -> None:
     redactor = Redactor([b"secret"])
-    assert redactor.feed(Read(1.0, b"a sec")) == [Read(1.0, b"a ")]
-    assert redactor.feed(Read(2.0, b"ond")) == [Read(1.0, b"sec"), Read(2.0, b"ond")]
+    assert redactor.feed(Read(1.0, b"a sec")) == [Piece(Read(1.0, b"a "))]
+    assert redactor.feed(Read(2.0, b"ond")) == [
+        Piece(Read(1.0, b"sec"), rest=True),
+        Piece(Read(2.0, b"ond")),
+    ]
     assert redactor.feed(Read(3.0, b"sec")) == []
-    assert redactor.close() == [Read(3.0, b"sec")]
+    assert redactor.close() == [Piece(Read(3.0, b"sec"))]
     assert redactor.close() == []
     assert redactor.count == 0
 
@@ -231,7 +237,7 @@ def test_what_only_began_like_a_secret_is_given_back_at_its_time() -> None:
 def test_without_secrets_reads_go_through() -> None:
     redactor = Redactor([])
     read = Read(1.0, b"abc")
-    assert redactor.feed(read) == [read]
+    assert redactor.feed(read) == [Piece(read)]
     assert redactor.close() == []
 
 
@@ -283,5 +289,5 @@ def test_only_what_may_become_a_secret_is_held_back(secrets: list[bytes], text: 
     redactor = Redactor(secrets)
     for at in range(len(text)):
         redactor.feed(Read(float(at), text[at : at + 1]))
-        held = b"".join(it.data for it in redactor._held)
+        held = b"".join(it.read.data for it in redactor._held)
         assert not held or any(secret.startswith(held) and secret != held for secret in secrets)

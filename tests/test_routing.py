@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,14 +90,28 @@ def test_headers_for_us_go_no_further() -> None:
     )  # fmt: skip
 
 
-@given(st.from_regex(r"/[\x21-\x7e]{0,40}", fullmatch=True))
-def test_any_path_is_routed_or_refused(path: str) -> None:
-    try:
-        rest = routed(path).request.path
-    except RequestRefused:
-        rest = ""
-    assert rest == path or path.startswith(("/@", "/~"))
-    assert path.endswith(rest) or rest == "/"
+names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,9}", fullmatch=True)
+paths = st.from_regex(r"/([!-?A-}][!-~]{0,30})?", fullmatch=True)  # no prefix of ours in front
+
+
+@given(session=st.none() | names, provider=st.none() | names, path=paths)
+def test_any_path_is_routed_as_it_is_behind_any_prefixes(
+    session: str | None, provider: str | None, path: str
+) -> None:
+    prefix = "".join((f"/@{session}" if session else "", f"/~{provider}" if provider else ""))
+    call = routed(prefix + path)
+    assert (call.request.path, call.session) == (path, session or "default")
+    assert call.provider == (provider or routed(path).provider)
+
+
+@given(mark=st.sampled_from("@~"), name=st.text("".join(map(chr, range(0x21, 0x7F)))), path=paths)
+def test_a_prefix_whose_name_is_none_is_refused(mark: str, name: str, path: str) -> None:
+    name = name.replace("/", "")
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+        assert routed(f"/{mark}{name}{path}").request.path == path
+    else:
+        with pytest.raises(RequestRefused, match=r"is no (session|provider) name"):
+            routed(f"/{mark}{name}{path}")
 
 
 def test_a_call_knows_how_long_ago_the_request_was_read() -> None:

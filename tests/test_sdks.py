@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,14 +128,6 @@ async def test_an_empty_library_says_to_record(case: Case, tmp_path: Path) -> No
             await case.ask(replaying.url, "hello", 2)
 
     assert replaying.journal.requests == 1
-
-
-@pytest.fixture
-def nobody() -> Iterator[str]:
-    """A URL at which nobody listens, and nobody can begin to."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
 @each_case()

@@ -156,6 +156,6 @@ def test_a_spool_belongs_to_its_library_however_the_folder_is_spelled(
 
 def test_a_spool_of_a_newer_form_is_refused(tmp_path: Path) -> None:
     path = left(tmp_path, opening(tmp_path).replace(b'"spool":1', b'"spool":2') + body(*PIECES))
-    with pytest.raises(CassetteError, match="not a spool: "):
+    with pytest.raises(CassetteError, match="not a spool's line: "):
         with opened(path):
             pass

@@ -126,6 +126,8 @@ class Take:
     number: int
     complete: bool
     old: bool = False
+    foreign: bool = False
+    """Whether another run put it there while this one ran."""
 
 
 class ShelfAgainstADisk(RuleBasedStateMachine):
@@ -143,7 +145,8 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
         }
         self.old = set(self.disk.values())
         self.renew = renew
-        self.shelf = Shelf(self.disk, renew=renew)
+        self.shelf = Shelf(self.disk, renew=renew, foreign=self.is_foreign)
+        self.strangers: set[Take] = set()
         self.ordinals = Ordinals()
         self.running: list[Take] = []
         self.finished: list[Take] = []
@@ -172,6 +175,19 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
             self.nothing_is_lost()
         assert self.disk[placement.final] == take
 
+    def is_foreign(self, number: int) -> bool:
+        return number in self.disk and self.disk[number].foreign
+
+    @rule(number=st.integers(1, 12))
+    def another_run_puts_a_take_down(self, number: int) -> None:
+        there = self.disk.get(number)
+        if there is None or (there.old and self.renew):
+            self.serial += 1
+            stranger = Take(self.serial, number, complete=True, foreign=True)
+            self.disk[number] = stranger
+            self.strangers.add(stranger)
+            self.old.discard(there or stranger)
+
     @rule()
     def the_session_is_reset(self) -> None:
         self.ordinals.reset("s")
@@ -185,16 +201,16 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
 
     def nothing_is_lost(self) -> None:
         there = set(self.disk.values())
-        assert there >= set(self.finished)
+        assert there >= set(self.finished) | self.strangers
         if not self.renew or not any(it.complete for it in self.finished):
             assert there >= self.old
 
     @invariant()
     def what_is_on_disk_is_what_should_be(self) -> None:
         renewed = self.renew and any(it.complete for it in self.finished)
-        expected = set(self.finished) | (set() if renewed else self.old)
+        expected = set(self.finished) | self.strangers | (set() if renewed else self.old)
         assert set(self.disk.values()) == expected
-        if self.was_reset:
+        if self.was_reset or self.strangers:
             return
         for number, take in self.disk.items():
             if renewed:

@@ -19,12 +19,18 @@ from pathlib import Path
 import brotli  # type: ignore[import-untyped] # it comes without types
 import pytest
 
-from llm_proxy.exchange import Ending
+from llm_proxy.exchange import Ending, Head
 from llm_proxy.outcomes import outcome
+from llm_proxy.shell.recording.recorder import SpooledRecording
 from llm_proxy.shell.upstream import live
+from llm_proxy.shell.upstream.connection import UpstreamResponse
+from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.upstream.pump import Pump
 from proxying import cassettes, proxy
-from raw import Raw, ask, post
+from raw import Raw, ask, line, post
+from shelf import call
 from stub import Connection, Script, Upstream, chunked, upstream, whole
+from waiting import until
 
 STREAM = b'data: {"choices":[{"index":0,"delta":{"content":"Gr\xc3\xbc\xc3\x9fe"}}]}\n\n' * 20
 DONE = b"data: [DONE]\n\n"
@@ -485,6 +491,106 @@ async def test_a_fault_of_ours_is_no_answer_and_is_said(
     assert (raw.status, raw.how) == (0, "rst")
     assert "please report it" in caplog.text
     assert cassettes(tmp_path) == []
+
+
+@pytest.mark.parametrize("place", ["head", "read", "end"])
+async def test_a_fault_of_ours_within_an_answer_is_a_reset_and_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    def stumble(*_: object) -> None:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(SpooledRecording, place, stumble)
+    async with upstream(chunked([STREAM, DONE])) as live:
+        async with proxy("record", tmp_path, live.url) as recording:
+            raw = await ask(recording.url, CHAT, within=5)
+            assert recording.busy() == 0
+    assert raw.how == "rst"
+    assert caplog.text.count("a fault in llm-proxy; please report it") == 1
+    assert "a fault of ours" in caplog.text
+    assert not any(outcome(it).complete for it in cassettes(tmp_path))
+
+
+async def test_a_fault_of_ours_is_said_also_when_the_client_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = asyncio.Event()
+    real = Pump._arrived
+
+    def stumble(it: Pump, data: bytes) -> None:
+        if data == DONE:
+            raise RuntimeError("a fault of ours")
+        real(it, data)
+
+    async def script(connection: Connection) -> None:
+        await connection.begin()
+        await connection.chunk(STREAM)
+        await left.wait()
+        await connection.chunk(DONE)
+        await connection.finish()
+
+    monkeypatch.setattr(Pump, "_arrived", stumble)
+    settings = {"finish_on_disconnect": True}
+    async with upstream(script) as live, proxy("record", tmp_path, live.url, **settings) as it:
+        async with line(it.url) as client:
+            await client.send(CHAT.replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
+            await client.reader.readuntil(b"\n\n")
+        await until(lambda: it.server.active == 0)
+        left.set()
+        await until(lambda: not it.busy())
+        await until(lambda: "please report it" in caplog.text)
+    [cassette] = cassettes(tmp_path)
+    assert cassette.end.ending is Ending.RECORDER_ERROR
+    assert cassette.body == STREAM
+
+
+# --- what waits, and can be told to stop ----------------------------------------------------------
+
+
+async def _no_head() -> tuple[UpstreamResponse, Head]:
+    """An upstream that takes its time to be let go."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0.05)
+    raise AssertionError("it was cancelled")
+
+
+async def test_the_one_who_stops_an_answer_can_be_cancelled_while_he_waits() -> None:
+    pump = Pump(call(CHAT), _no_head, 30.0)
+    await asyncio.sleep(0)
+    stopping = asyncio.ensure_future(pump.stop(Ending.KILLED))
+    await asyncio.sleep(0)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping
+    await asyncio.wait([pump.task])
+    assert pump.task.cancelled()
+
+
+async def test_what_is_read_is_let_go_together_with_the_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed = False
+    real = Pump.bursts
+
+    async def bursts(pump: Pump) -> AsyncIterator[list[bytes]]:
+        nonlocal closed
+        try:
+            async for pieces in real(pump):
+                yield pieces
+        finally:
+            closed = True
+
+    monkeypatch.setattr(Pump, "bursts", bursts)
+    async with upstream(chunked([STREAM])) as live:
+        async with LiveUpstream(UpstreamSettings({"default": live.url})) as provider:
+            source = provider.stream(call(CHAT), None)
+            for _ in range(2):  # the head, and the first burst
+                await anext(source)
+            await until(lambda: not provider.running)
+            await source.aclose()
+            assert closed
 
 
 # --- connections that are kept, and dropped ------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-import struct
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,10 +15,9 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from breaking import Case, Trial, parse, pieces
-from llm_proxy.shell.server.wire import unsent
 from proxying import proxy
 from stub import Connection, upstream
-from waiting import until
+from stub import reset as reset  # noqa: PLC0414 # tests of endings take it from here
 
 IDLE: Final = 1.2
 """Seconds that an upstream may be silent whose case is to stall."""
@@ -125,10 +123,10 @@ async def _break_off(connection: Connection, trial: Trial, moments: Moments) -> 
     sock = connection.writer.get_extra_info("socket")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        for piece in pieces(wire, roll):
-            await connection.send(piece)
-            if not hurry:
+        for number, piece in enumerate(pieces(wire, roll)):
+            if number and not hurry:
                 await asyncio.sleep(roll.choice([0, 0, 0, 0.001, 0.003]))
+            await connection.send(piece)
         await _end(connection, trial.case, moments)
     except ConnectionError:
         moments.broke = moments.broke or loop.time()
@@ -145,24 +143,12 @@ async def _end(connection: Connection, case: Case, moments: Moments) -> None:
         case "clean" | "fin" | "mid-chunk":
             connection.fin()
         case "rst":
-            await reset(connection.writer)
+            await connection.rst()
         case _:
             with suppress(ConnectionError):
                 await connection.reader.read(1)
             moments.released = loop.time()
             connection.fin()
-
-
-async def reset(writer: asyncio.StreamWriter) -> None:
-    """Reset a connection once the peer's kernel has everything."""
-    sock, transport = writer.get_extra_info("socket"), writer.transport
-    await until(
-        lambda: transport.is_closing() or not (transport.get_write_buffer_size() or unsent(sock))
-    )
-    if transport.is_closing():
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
 
 
 async def _converse(url: str, trial: Trial, moments: Moments) -> Seen:

@@ -7,9 +7,12 @@ the writing direction around.  Here they become visible text: `\x1b`, `\u202e`.
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from pathlib import PurePath
 from typing import Final
+
+from llm_proxy.errors import spelled_out
 
 _CONTROLS: Final = (
     r"\x00-\x1f\x7f-\x9f"  # C0, DEL and C1, which terminals obey
@@ -20,7 +23,6 @@ _CONTROLS: Final = (
 _UNSAFE: Final = re.compile(f"[{_CONTROLS}]")
 _UNSAFE_IN_BLOCK: Final = re.compile(f"(?![\\n\\t])[{_CONTROLS}]")
 _UNSAFE_IN_JSON: Final = re.compile(f"(?![\\n])[{_CONTROLS}]")
-_NAMED: Final = {"\r": "\\r", "\t": "\\t", "\n": "⏎"}
 _WIDE: Final = frozenset("WF")
 _WIDTHLESS: Final = frozenset(("Mn", "Me", "Cf"))
 
@@ -43,6 +45,11 @@ def json_text(document: str) -> str:
 def path_text(path: PurePath | str) -> str:
     """A path as JSON and terminals can have it, whatever bytes a file is named with."""
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def shell_word(path: PurePath | str) -> str:
+    """A path as one word of a shell command that somebody may copy."""
+    return shlex.quote(one_line(path_text(path)))
 
 
 def cells(text: str) -> int:
@@ -81,14 +88,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def _escaped(match: re.Match[str]) -> str:
-    return _NAMED.get(match[0]) or _code(match[0])
-
-
-def _code(character: str) -> str:
-    number = ord(character)
-    if number < 0x100:
-        return f"\\x{number:02x}"
-    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+    return "⏎" if match[0] == "\n" else spelled_out(match[0])
 
 
 def _escaped_in_json(match: re.Match[str]) -> str:

@@ -17,13 +17,19 @@ command line into one sentence and an exit code.
 from __future__ import annotations
 
 
+def spelled_out(character: str) -> str:
+    r"""What stands for a character that is not shown as it is: `\n`, `\x1b`, `\u202e`."""
+    return ascii(character)[1:-1]
+
+
 def printable(text: str, limit: int) -> str:
-    """`text` fit for one line of a terminal or a log, of at most `limit` characters.
+    """`text` fit for a message: of printable characters alone, and at most `limit` of them.
 
     What comes from files and requests may hold line ends, escape sequences and marks that turn
-    the direction of writing: they are spelled out.
+    the direction of writing: they are spelled out.  `display` shows what was recorded instead,
+    whose lines, joined emoji and columns count.
     """
-    shown = "".join(it if it.isprintable() else ascii(it)[1:-1] for it in text[: limit + 1])
+    shown = "".join(it if it.isprintable() else spelled_out(it) for it in text[: limit + 1])
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 

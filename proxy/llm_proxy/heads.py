@@ -66,8 +66,10 @@ def _framing(headers: Headers, status: int, method: str) -> tuple[Framing, int |
     length = int(declared) if declared is not None and declared.isdecimal() else None
     if method == "HEAD" or status in _BODILESS:
         return "none", length
-    if header(headers, "transfer-encoding") is not None:
-        return "chunked", None
+    codings = ",".join(value for name, value in headers if name.lower() == "transfer-encoding")
+    if codings:  # a length beside it does not count
+        last = codings.rpartition(",")[2].strip().lower()
+        return ("chunked" if last == "chunked" else "close"), None
     return ("close", None) if length is None else ("length", length)
 
 

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from llm_proxy import dialects, matching
 from llm_proxy.cassette import Cassette
+from llm_proxy.errors import printable
 from llm_proxy.matching import KEY_RULES
+from llm_proxy.routing import is_name
+
+_EDITED: Final = "was edited by hand; record it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,8 @@ def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
     meta = cassette.meta
     known = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
     if meta.dialect not in known:
-        yield f"dialect {meta.dialect!r} is not one that this version knows: {', '.join(known)}"
+        named = printable(repr(meta.dialect), 60)
+        yield f"dialect {named} is not one that this version knows: {', '.join(known)}"
     if place.key16 is not None and place.key16 != meta.key[:16]:
         yield (
             f"the key begins {meta.key[:16]}, the file's name says {place.key16}: "
@@ -39,11 +45,14 @@ def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
     ):
         yield (
             f"the stored request has key {key[:16]}…, line 1 says {meta.key[:16]}…: "
-            "one of them was edited by hand; record it again"
+            f"one of them {_EDITED}"
         )
     if meta.key_rules > KEY_RULES:
         yield f"key rules {meta.key_rules} are newer than ours ({KEY_RULES}): upgrade llm-proxy"
-    if place.session is not None and place.session != meta.session:
+    for what, name in (("session", meta.session), ("provider", meta.provider)):
+        if not is_name(name):
+            yield f"no {what} can be called {printable(repr(name), 60)}: line 1 {_EDITED}"
+    if is_name(meta.session) and place.session not in {None, meta.session}:
         yield (
             f"session {meta.session} lies in the folder of session {place.session}: "
             f"move it below {_folder(meta.session)}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy import matching
 from llm_proxy.cassette import Meta, StoredRequest
+from llm_proxy.display import counted
 from llm_proxy.errors import Miss, printable
 from llm_proxy.matching import Difference
 from llm_proxy.routing import Call
@@ -20,6 +21,10 @@ _VALUE: Final = 60
 """Characters of a value that are shown."""
 _NAME: Final = 100
 """Characters of a path or a model that are shown."""
+_HEAD: Final = frozenset(("method", "provider", "path", "query"))
+"""What `matching.leaves` has of a request beside its body."""
+_EMPTY: Final = ("", "{}", "[]", "null")
+"""Bodies, and values in them, that say nothing."""
 _FILE: Final = 250
 """Characters of a file's path that are shown."""
 
@@ -34,7 +39,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Nearest:
+class Near:
     """The cassette that is most like a request, and how it differs."""
 
     candidate: Candidate
@@ -42,30 +47,71 @@ class Nearest:
     differences: tuple[Difference, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """What a look through the library for something like a request gave."""
+
+    looked_at: int
+    """How many cassettes there are."""
+    near: Near | None
+    """None where nothing is like it."""
+
+
 def nearest(call: Call, candidates: Iterable[Candidate]) -> Nearest | None:
-    """The candidate that shares most with this call; None where there is none at all."""
+    """The candidate that shares most with this call; None where there is none at all.
+
+    Near is a request of the same method and path, whatever its body says, or one that says the
+    very same in its body to another path (a model that stands in the path, another version of an
+    API).  Anything else is another kind of request, and its name would mislead.
+    """
     asked = matching.leaves(call.provider, call.stored)
     best: tuple[float, Candidate, dict[str, str]] | None = None
+    looked_at = 0
     for candidate in candidates:
+        looked_at += 1
         stored = matching.leaves(candidate.meta.provider, candidate.request)
         score = matching.nearness(asked, stored)
-        if best is None or score > best[0]:
+        if _alike(asked, stored) and (best is None or score > best[0]):
             best = (score, candidate, stored)
     if best is None:
-        return None
+        return Nearest(looked_at, None) if looked_at else None
     score, candidate, stored = best
-    return Nearest(candidate, score, tuple(matching.differences(asked, stored)))
+    differences = tuple(matching.differences(asked, stored))
+    return Nearest(looked_at, Near(candidate, score, differences))
 
 
-def no_cassette(call: Call, near: Nearest | None, library: str) -> Miss:
+def _alike(asked: Mapping[str, str], stored: Mapping[str, str]) -> bool:
+    """Whether two requests are of one kind."""
+    if asked["method"] != stored["method"]:
+        return False
+    return asked["path"] == stored["path"] or _said(asked) == _said(stored) != {}
+
+
+def _said(leaves: Mapping[str, str]) -> dict[str, str]:
+    """What a request says in its body; nothing where that is empty."""
+    return {path: it for path, it in leaves.items() if path not in _HEAD and it not in _EMPTY}
+
+
+def no_cassette(call: Call, found: Nearest | None, library: str) -> Miss:
     """The miss of a request that has no cassette."""
     asked = _asked(call)
-    file = printable(near.candidate.file, _FILE) if near is not None else ""
-    if near is None:
+    library = printable(library, _FILE)
+    if found is None:
         return Miss(
             f"no cassette for {asked}: {library} holds none. Record it with llm-proxy record.",
             f"no cassette for {asked}: the library {library} is empty",
         )
+    if found.near is None:
+        nothing = f"nothing like it in {library} ({counted(found.looked_at, 'cassette')})"
+        return Miss(
+            f"no cassette for {asked}: {nothing}. Record it with llm-proxy record.",
+            f"no cassette for {asked} (key {call.key[:16]}, session {call.session}): {nothing}",
+        )
+    return _near_miss(call, asked, found.near)
+
+
+def _near_miss(call: Call, asked: str, near: Near) -> Miss:
+    file = printable(near.candidate.file, _FILE)
     if not near.differences:
         return Miss(
             f"no playable cassette for {asked}: {file} answers this very request "

@@ -69,16 +69,15 @@ def play(cassette: Cassette, pace: Pace) -> Burst:
 
     Headers that say how long to wait are scaled with the pace, never beyond what was recorded.
     """
-    actions: list[Action] = [
-        Wait(due(pace, cassette.head_at)),
-        Begin(_head(cassette, pace)),
-    ]
+    begin = Begin(_head(cassette, pace))
+    abort = ending_action(cassette.end.ending)
+    last: Burst = () if abort is None else (abort,)
+    if isinstance(pace, Instant):
+        return (begin, *[Send(read.data) for read in cassette.reads], *last)
+    actions: list[Action] = [Wait(due(pace, cassette.head_at)), begin]
     for read in cassette.reads:
         actions += [Wait(due(pace, read.at)), Send(read.data)]
-    actions.append(Wait(due(pace, cassette.end.at)))
-    if (abort := ending_action(cassette.end.ending)) is not None:
-        actions.append(abort)
-    return tuple(actions)
+    return (*actions, Wait(due(pace, cassette.end.at)), *last)
 
 
 def ending_action(ending: Ending) -> Abort | None:

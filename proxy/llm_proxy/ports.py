@@ -13,13 +13,20 @@ from llm_proxy.routing import Call
 
 
 class Recording(Protocol):
-    """Takes down one exchange while it runs.  Nothing here waits, and nothing raises."""
+    """Takes down one exchange while it runs.  Nothing here raises."""
 
     def head(self, at: float, head: Head) -> None:
         """The head arrived, at `at` ms."""
 
     def read(self, read: Read) -> None:
         """Bytes arrived."""
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether more may come; where not, `catch_up` is called for."""
+
+    async def catch_up(self) -> None:
+        """Wait until it keeps up again, within a limit."""
 
     def end(self, at: float, ending: Ending) -> None:
         """Nothing more will come: write the cassette."""
@@ -33,15 +40,26 @@ class Upstream(Protocol):
     ) -> AsyncGenerator[Burst, None]:
         """Ask the provider, and give its answer as it arrives.
 
-        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
+        `record` is called at once.  Raises `UpstreamFailed` before the
         first burst when there is no answer.
         """
+
+
+class Take(Protocol):
+    """A take that is on disk."""
+
+    @property
+    def file(self) -> str:
+        """Its file."""
+
+    async def cassette(self) -> Cassette:
+        """What it holds.  Raises `CassetteError` when it cannot be trusted."""
 
 
 class Takes(Protocol):
     """The takes that are on disk, as a run sees them: what was there when it started."""
 
-    async def of(self, session: str, key: str) -> Sequence[Cassette]:
+    async def of(self, session: str, key: str) -> Sequence[Take]:
         """The playable takes of a session for a key, in order.
 
         Raises `CassetteError` when one of them cannot be trusted.

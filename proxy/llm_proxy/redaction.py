@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, unquote, unquote_to_bytes
 
@@ -138,6 +139,15 @@ def _spellings(secret: bytes) -> frozenset[bytes]:
     return frozenset((secret, escaped, escaped.replace(b"/", b"\\/"), percent))
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A read without secrets, or a part of one."""
+
+    read: Read
+    rest: bool = False
+    """Whether it goes on with the read of the piece before, of which it was held back."""
+
+
 class Redactor:
     """Replaces secrets in bytes: in one piece, or in reads as they arrive.
 
@@ -149,7 +159,7 @@ class Redactor:
         ordered = sorted(set(secrets), key=len, reverse=True)
         self._secrets = ordered
         self._pattern = re.compile(b"|".join(map(re.escape, ordered))) if ordered else None
-        self._held: list[Read] = []
+        self._held: list[Piece] = []
         self.count = 0
         """How many secrets were replaced so far."""
 
@@ -165,21 +175,18 @@ class Redactor:
         """A header's value with its secrets replaced."""
         return self.whole(value.encode("latin-1", "replace")).decode("latin-1")
 
-    def feed(self, read: Read) -> list[Read]:
-        """The reads that are settled after this one, in order, without secrets."""
+    def feed(self, read: Read) -> list[Piece]:
+        """What is settled after this read, in order, without secrets."""
         if self._pattern is None:
-            return [read]
-        self._held.append(read)
-        data = b"".join(held.data for held in self._held)
-        open_at = self._open_at(data)
-        return self._release(data, open_at)
+            return [Piece(read)]
+        self._held.append(Piece(read))
+        data = b"".join(held.read.data for held in self._held)
+        return self._release(data, self._open_at(data))
 
-    def close(self) -> list[Read]:
-        """The reads that were held back."""
-        if not self._held:
-            return []
-        data = b"".join(held.data for held in self._held)
-        return self._release(data, len(data))
+    def close(self) -> list[Piece]:
+        """What was held back."""
+        data = b"".join(held.read.data for held in self._held)
+        return self._release(data, len(data)) if data else []
 
     def _open_at(self, data: bytes) -> int:
         """Where a secret may have begun that has not ended; the length of `data` if nowhere."""
@@ -192,24 +199,27 @@ class Redactor:
                 start = data.find(secret[:1], start + 1)
         return first
 
-    def _release(self, data: bytes, until: int) -> list[Read]:
+    def _release(self, data: bytes, until: int) -> list[Piece]:
         """Give the reads up to `until`; a placeholder goes to the read in which it began."""
         assert self._pattern is not None  # noqa: S101 # only called with secrets
         spans = [match.span() for match in self._pattern.finditer(data, 0, len(data))]
         spans = [(begin, end) for begin, end in spans if begin < until]
         until = max([until, *(end for _, end in spans)])
         self.count += len(spans)
-        settled: list[Read] = []
-        kept: list[Read] = []
+        settled: list[Piece] = []
+        kept: list[Piece] = []
         position = 0
-        for read in self._held:
-            begin, position = position, position + len(read.data)
+        for held in self._held:
+            begin, position = position, position + len(held.read.data)
+            rest = held.rest
             if begin < until:
                 piece = _without(data, begin, min(position, until), spans)
                 if piece:
-                    settled.append(Read(read.at, piece))
+                    settled.append(Piece(Read(held.read.at, piece), rest))
+                    rest = True
             if position > until:
-                kept.append(Read(read.at, data[max(begin, until) : position]))
+                left = Read(held.read.at, data[max(begin, until) : position])
+                kept.append(Piece(left, rest))
         self._held = kept
         return settled
 

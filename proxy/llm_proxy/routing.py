@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
@@ -20,12 +19,33 @@ from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Request, header
 from llm_proxy.providers import provider_of
 
+T = TypeVar("T")
+
 SESSION_HEADER: Final = "x-llm-proxy-session"
 OUR_HEADERS: Final = "x-llm-proxy-"
 """Headers with this prefix are for us and go no further."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PREFIX: Final = re.compile(r"(?:/@(?P<session>[^/]*))?(?:/~(?P<provider>[^/]*))?(?P<path>/.*|)")
+
+
+class _Once(Generic[T]):
+    """A property that is computed when it is first asked for.
+
+    Two threads that ask at once may both compute it, and neither waits for the other: that of
+    `functools` has one lock for all calls before Python 3.12, and the recorder's thread, busy with
+    a large request, would hold up the event loop.
+    """
+
+    def __init__(self, compute: Callable[[Call], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, call: Call, _owner: type[Call]) -> T:
+        value = self._compute(call)
+        call.__dict__[self._name] = value  # which is found before this descriptor from then on
+        return value
 
 
 @dataclass(frozen=True)
@@ -45,12 +65,12 @@ class Call:
         """ms since the request was read in full."""
         return (self.now() - self.arrived) * 1000
 
-    @cached_property
+    @_Once
     def credentials(self) -> frozenset[bytes]:
         """What must not be stored of this request, wherever it turns up."""
         return redaction.credentials(self.request)
 
-    @cached_property
+    @_Once
     def stored(self) -> StoredRequest:
         """The request as it may be stored."""
         redactor = redaction.Redactor(self.credentials)
@@ -67,7 +87,7 @@ class Call:
             redacted=redactor.count + count,
         )
 
-    @cached_property
+    @_Once
     def model(self) -> str:
         """The model that is asked for, of the stored request: a client may put anything there."""
         stored = self.stored
@@ -75,7 +95,7 @@ class Call:
             Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
         )
 
-    @cached_property
+    @_Once
     def key(self) -> str:
         """The key of the stored request."""
         return matching.key(self.provider, self.stored)
@@ -104,8 +124,13 @@ def _first(*names: str | None) -> str:
     return next(name for name in names if name is not None)
 
 
+def is_name(text: str) -> bool:
+    """Whether a session or a provider can be called so: one safe segment of a path."""
+    return _NAME.fullmatch(text) is not None
+
+
 def _checked(what: str, name: str) -> str:
-    if _NAME.fullmatch(name) is None:
+    if not is_name(name):
         raise RequestRefused(
             400, f"{name!r} is no {what} name: use letters, digits, dot, dash and underscore"
         )

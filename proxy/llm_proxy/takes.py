@@ -6,7 +6,8 @@ Requests of one key are counted in each session on its own, in the order of thei
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -82,47 +83,71 @@ class Shelf:
 
     With `renew` (mode record), takes of this run replace the older ones as soon as the first
     of them is complete.  Until then they are parked behind the older ones, so that a run that
-    fails destroys nothing.  Apart from that, no take ever takes the place of another.
+    fails destroys nothing.  Apart from that, no take ever takes the place of another; those
+    that another run puts there at the same time keep theirs.
     """
 
-    def __init__(self, on_disk: Iterable[int], *, renew: bool) -> None:
+    def __init__(
+        self,
+        on_disk: Iterable[int],
+        *,
+        renew: bool,
+        foreign: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        """`foreign` tells whether another run has put down a take of that number meanwhile."""
         self._old = set(on_disk)
-        self._taken = set(self._old)
+        self._mine: set[int] = set()
         self._parked: list[tuple[int, int]] = []
         """Incomplete takes of this run: their own numbers, and those that they have meanwhile."""
         self._renewing = renew
+        self._foreign = foreign
 
     def place(self, number: int, *, complete: bool) -> Placement:
         """The place of the run's take `number`, which is used again after a reset."""
         if self._renewing and complete:
             return self._renew(number)
+        spot = max(self._old, default=0) + number if self._renewing else number
+        spot = self._free(spot, self._old | self._mine)
         if self._renewing:
-            spot = self._free(max(self._old, default=0) + number)
             self._parked.append((number, spot))
-        else:
-            spot = self._free(number)
-        self._taken.add(spot)
+        self._mine.add(spot)
         return Placement(spot)
 
-    def _free(self, number: int) -> int:
-        return number if number not in self._taken else max(self._taken) + 1
+    def _elsewhere(self, number: int) -> bool:
+        """Whether a number that we know nothing of is another run's."""
+        return number not in self._mine | self._old and self._foreign(number)
+
+    def _free(self, number: int, taken: AbstractSet[int]) -> int:
+        """`number`, if no take has it; else one behind all of them."""
+        if number in taken or self._elsewhere(number):
+            number = max(taken | {number}) + 1
+            while self._elsewhere(number):
+                number += 1
+        return number
 
     def _renew(self, number: int) -> Placement:
         """Put the first complete take down, then everything of this run in its own place.
 
         It is put down first, and never on a parked one: at no moment is there none.
         """
-        beyond = max(self._taken | {number})
-        final = {number}
+        kept = {old for old in self._old if self._foreign(old)}
+        there = self._old | self._mine | {number}
+        homes = set(kept)
         moves: list[tuple[int, int]] = []
+        final = self._home(number, homes, there)
         for own, spot in sorted(self._parked):
-            if own in final:
-                beyond += 1
-            home = own if own not in final else beyond
-            final.add(home)
-            moves.append((spot, home))
-        first = beyond + 1 if number in dict(moves) else number
-        moves.append((first, number))
-        gone = tuple(sorted(self._old - final))
-        self._taken, self._renewing = final, False
+            moves.append((spot, self._home(own, homes, there)))
+        aside = final in dict(moves)
+        first = self._free(final, there | homes) if aside else final
+        moves.append((first, final))
+        gone = tuple(sorted(self._old - homes))
+        self._old, self._mine, self._renewing = kept, homes - kept, False
         return Placement(first, tuple(it for it in moves if it[0] != it[1]), gone)
+
+    def _home(self, own: int, homes: set[int], there: AbstractSet[int]) -> int:
+        """The final place of the run's take `own`: its own number, or one behind everything."""
+        home = own
+        if own in homes or self._elsewhere(own):
+            home = self._free(own, there | homes | {own})
+        homes.add(home)
+        return home

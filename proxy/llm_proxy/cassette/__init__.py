@@ -7,8 +7,9 @@
     last line   how it ended, when, how many bytes, their SHA-256
 
 `model` holds the values, `spelling` turns a message into JSON and back, `writer` and `reader`
-make and check files, `spool` is the crash-safe form that a running recording appends to, and
-`migrations` brings older formats up to date.
+make and check files, `schema` says what a line may hold and `refusals` why one is refused,
+`spool` is the crash-safe form that a running recording appends to, and `migrations` brings older
+formats up to date.
 """
 
 from llm_proxy.cassette.model import FORMAT, Cassette, End, Meta, StoredRequest

@@ -6,6 +6,7 @@ nothing is served in part.
 
 from __future__ import annotations
 
+import binascii
 import hashlib
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -24,6 +25,7 @@ from llm_proxy.cassette.schema import (
     Marks,
     MetaLine,
     RequestLine,
+    refusal,
 )
 from llm_proxy.cassette.spelling import unspell
 from llm_proxy.errors import CassetteError
@@ -102,8 +104,9 @@ def _parsed(file: str, content: bytes) -> list[dict[str, Any]]:
     for number, line in enumerate(raw, 1):
         try:
             fields = orjson.loads(line)
-        except ValueError as error:
-            raise CassetteError(file, number, f"not JSON: {error}") from None
+        except orjson.JSONDecodeError as error:
+            why = f"not JSON: {error.msg} at column {error.colno}"
+            raise CassetteError(file, number, why) from None
         if not isinstance(fields, dict):
             raise CassetteError(file, number, "a line must be a JSON object")
         lines.append(fields)
@@ -122,12 +125,15 @@ def _convert(file: str, number: int, kind: type[T], fields: dict[str, Any]) -> T
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        raise CassetteError(file, number, str(error)) from None
+        raise CassetteError(file, number, refusal(error)) from None
 
 
 def _at_line(file: str, number: int, make: Callable[[], T]) -> T:
     try:
         return make()
+    except binascii.Error as error:
+        why = f"what stands in base64 is none: {str(error).lower()}"
+        raise CassetteError(file, number, why) from None
     except ValueError as error:
         raise CassetteError(file, number, str(error)) from None
 
@@ -175,7 +181,9 @@ def _marks(
         spelled: Marks = msgspec.convert(at, Marks)
     except msgspec.ValidationError as error:
         raise CassetteError(
-            file, number, f"at must be a number of ms, or a list of [bytes, ms]: {error}"
+            file,
+            number,
+            f"at must be a number of ms, or a list of [bytes, ms]: {refusal(error, 'at')}",
         ) from None
     marks = [(0, spelled)] if isinstance(spelled, float) else spelled
     before = -1

@@ -1,17 +1,20 @@
 """The lines of a cassette that are not messages: their exact shape, checked when read.
 
-`msgspec` refuses unknown fields and wrong types, and names the path of the mistake.
+`msgspec` refuses unknown fields and wrong types, and names the path of the mistake; `refusal`
+says it in words.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from types import MappingProxyType
+from typing import Annotated, Any, Final, get_args
 
 import msgspec
 import orjson
 from msgspec import UNSET, UnsetType
 from msgspec import Meta as Is
 
+from llm_proxy.cassette import refusals
 from llm_proxy.cassette.model import End, Meta, StoredRequest
 from llm_proxy.cassette.spelling import spell, unspell
 from llm_proxy.errors import printable
@@ -22,19 +25,42 @@ LONGEST_MS = 6 * 60 * 60 * 1000.0
 
 Offset = Annotated[float, Is(ge=0, le=LONGEST_MS)]
 Count = Annotated[int, Is(ge=0)]
-Name = Annotated[str, Is(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")]
-Value = Annotated[str, Is(pattern="^[\\t\\x20-\\x7e\\x80-\\xff]*\\Z")]
+_HTTP_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z"
+_VALUE: Final = "^[\\t\\x20-\\x7e\\x80-\\xff]*\\Z"
+_HEX64: Final = r"^[0-9a-f]{64}\Z"
+_WORD: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z"
+_TARGET: Final = r"^[\x21-\x7e]*\Z"
+
+Name = Annotated[str, Is(pattern=_HTTP_NAME)]
+Value = Annotated[str, Is(pattern=_VALUE)]
 Pair = tuple[Name, Value]
-Hex64 = Annotated[str, Is(pattern=r"^[0-9a-f]{64}\Z")]
-Word = Annotated[
-    str,
-    Is(pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z", max_length=1000),
-]
+Hex64 = Annotated[str, Is(pattern=_HEX64)]
+Word = Annotated[str, Is(pattern=_WORD, max_length=1000)]
 """Text that goes to a terminal: no control characters, no marks that turn its direction."""
 Marks = float | list[tuple[int, float]]
 """The reads that begin in a message: the ms of one at its first byte, or [bytes, ms] of each."""
-Target = Annotated[str, Is(pattern=r"^[\x21-\x7e]*\Z")]
+Target = Annotated[str, Is(pattern=_TARGET)]
 """What stands in a request line: printable, and without a space."""
+
+_WORDS: Final = MappingProxyType(
+    {
+        repr(_HTTP_NAME): "an HTTP token: letters, digits and marks, without a space",
+        repr(_VALUE): "text that HTTP can have in a head: Latin-1, without control characters",
+        repr(_HEX64): "64 hexadecimal digits in lower case",
+        repr(_WORD): "text without control characters and marks that turn its direction",
+        repr(_TARGET): "printable ASCII without a space",
+    }
+)
+"""What a pattern means."""
+_KNOWN: Final = MappingProxyType(
+    {"framing": ", ".join(get_args(Framing)), "ending": ", ".join(Ending)}
+)
+"""What a field with few possible values may be."""
+
+
+def refusal(error: msgspec.ValidationError, root: str = "") -> str:
+    """Why a line is refused, in one sentence; `root` is what the checked value is called."""
+    return refusals.sentence(str(error), _KNOWN, _WORDS, root)
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

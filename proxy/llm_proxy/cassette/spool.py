@@ -2,7 +2,8 @@
 
 A spool is appended to as the stream runs, read by read, and made into a cassette when it ends:
 by the recorder, or by `llm-proxy recover` after a crash.  Both take the same path.  A last line
-that the crash cut short is dropped, everything before it counts.
+that the crash cut short is dropped, everything before it counts; any other line that is none is
+damage, and refused.
 
     line 1      the library that the cassette is for, and its take
     line 2, 3   lines 1 and 2 of the cassette
@@ -16,7 +17,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import orjson
@@ -27,6 +28,10 @@ from llm_proxy.cassette.writer import CassetteWriter
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.framing import CODECS
+
+_Numbered = tuple[int, Any]
+"""The number of a line, and what it holds."""
+T = TypeVar("T")
 
 
 class SpoolLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,23 +83,26 @@ def read(it: Read, *, rest: bool = False) -> bytes:
 def parse(file: str, lines: Iterable[bytes]) -> Spooled:
     """Read a spool; `lines` keep their LF.
 
-    Raises `CassetteError` when not even its opening is whole.
+    Raises `CassetteError` when not even its opening is whole, and for a line that is no line of
+    a spool: a crash tears the last one and no other.  So does taking the reads.
     """
-    whole = _whole(lines)
+    whole = _whole(file, lines)
     try:
-        target = msgspec.convert(next(whole), SpoolLine)
-        meta = msgspec.convert(next(whole), MetaLine).value()
-        request = msgspec.convert(next(whole), RequestLine).value()
-    except (StopIteration, ValueError) as error:
-        raise CassetteError(file, None, f"not a spool: {error}") from None
+        target = _convert(file, next(whole), SpoolLine)
+        meta = _convert(file, next(whole), MetaLine).value()
+        number, fields = next(whole)
+        request_line = _convert(file, (number, fields), RequestLine)
+    except StopIteration:
+        raise CassetteError(file, None, "it is torn before its request ends") from None
     try:
-        head_line = msgspec.convert(next(whole), HeadLine)
-    except (StopIteration, msgspec.ValidationError):
-        head_line = None
+        request = request_line.value()
+    except ValueError as error:
+        raise CassetteError(file, number, str(error)) from None
+    head_line = next((_convert(file, line, HeadLine) for line in whole), None)
     if head_line is not None and head_line.response.codec not in CODECS:
         codec = head_line.response.codec
         raise CassetteError(file, 4, f"codec is {codec!r}, which this tool cannot cut")
-    return Spooled(target, meta, request, head_line, _reads(whole))
+    return Spooled(target, meta, request, head_line, _reads(file, whole))
 
 
 def assemble(spooled: Spooled, ending: Ending, at: float | None, redacted: int) -> Iterator[bytes]:
@@ -111,26 +119,34 @@ def assemble(spooled: Spooled, ending: Ending, at: float | None, redacted: int) 
     yield writer.ending(ending, last if at is None else max(at, last), redacted)
 
 
-def _whole(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The parsed lines up to the first that is torn."""
-    for line in lines:
+def _whole(file: str, lines: Iterable[bytes]) -> Iterator[_Numbered]:
+    """The parsed lines with their numbers, up to a last one that is torn."""
+    for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
             return
         try:
-            yield orjson.loads(line)
+            yield number, orjson.loads(line)
         except ValueError:
-            return
+            raise CassetteError(file, number, "the line is no JSON: no crash does that") from None
 
 
-def _reads(lines: Iterable[dict[str, Any]]) -> Iterator[Read]:
+def _convert(file: str, line: _Numbered, kind: type[T]) -> T:
+    number, fields = line
+    try:
+        return msgspec.convert(fields, kind)
+    except msgspec.ValidationError as error:
+        raise CassetteError(file, number, f"not a spool's line: {error}") from None
+
+
+def _reads(file: str, lines: Iterable[_Numbered]) -> Iterator[Read]:
     """The reads, each in one piece again."""
     at, data = 0.0, b""
-    for fields in lines:
+    for line in lines:
+        it = _convert(file, line, _ReadLine)
         try:
-            it = msgspec.convert(fields, _ReadLine)
             piece = b64decode(it.base64, validate=True)
         except ValueError:
-            break
+            raise CassetteError(file, line[0], "not a spool's line: no base64") from None
         if data and not it.rest:
             yield Read(at, data)
             data = b""

@@ -1,17 +1,19 @@
 """The command line.  Commands are imported when they run, and heavy libraries when they are used.
 
-Exit codes: 0 fine; 1 a check failed; 2 usage or configuration; else the child's own.
+Exit codes: 0 fine; 1 a check failed; 2 usage or configuration; 130 Ctrl-C; 141 nobody reads what
+is printed; else the child's own.
 """
 
 from __future__ import annotations
 
-import difflib
+import signal
 import sys
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
+from llm_proxy.cli.mistakes import no_such_command, sentence
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.version import __version__
 
@@ -65,20 +67,24 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _COMMANDS and args[0] not in _ALIASES and args[0][:1] != "-":
-            raise click.UsageError(_no_such_command(args[0]), ctx)
+            raise UsageError(no_such_command(args[0], _COMMANDS, _ALIASES))
         name, command, rest = super().resolve_command(ctx, args)
         return command.name if command is not None else name, command, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            if error.ctx is None and (name := ctx.invoked_subcommand):
+                # click's parser does not say whose options it read
+                command = self.get_command(ctx, name) or self
+                error.ctx = click.Context(command, parent=ctx, info_name=name)
+            raise
 
 
 def _verbatim(text: str | None) -> str | None:
     r"""`text` with click's mark for a paragraph to be left as it is; docstrings spell it `\b`."""
     return text and text.replace("\\b\n", "\b\n")
-
-
-def _no_such_command(name: str) -> str:
-    near = difflib.get_close_matches(name, [*_COMMANDS, *_ALIASES], 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_COMMANDS)}."
-    return f"there is no command {name!r}: {hint}"
 
 
 @click.group(
@@ -111,16 +117,15 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except click.ClickException as error:
-        code = _complain(_sentence(error), error.exit_code)
+        code = _complain(sentence(error), error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = 130
     except UsageError as error:
         code = _complain(str(error), getattr(error, "code", 2))
     except LlmProxyError as error:
         code = _complain(str(error), 1)
-    except BrokenPipeError:
-        sys.stderr.close()
-        code = 0
+    except SystemExit:  # click's answer when nobody reads stdout any more
+        code = 128 + signal.SIGPIPE
     sys.exit(code or 0)
 
 
@@ -134,10 +139,3 @@ def _complain(message: str, code: int) -> int:
     else:
         click.echo(f"llm-proxy: {message}", err=True)
     return code
-
-
-def _sentence(error: click.ClickException) -> str:
-    """One line for a mistake on the command line, and where to read on."""
-    message = " ".join(error.format_message().split())
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    return f"{message} See {context.command_path if context else 'llm-proxy'} --help."

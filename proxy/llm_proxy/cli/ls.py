@@ -23,7 +23,7 @@ from llm_proxy.cli.output.printing import (
     print_note,
 )
 from llm_proxy.cli.output.tables import Column, print_table
-from llm_proxy.cli.reading import loaded, short
+from llm_proxy.cli.reading import name_within, read_all
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcomes import outcome
@@ -120,10 +120,10 @@ def ls(cassettes: Path, *, as_json: bool, **filters: Any) -> None:
 def _read(library: Library) -> tuple[list[Row], list[CassetteError]]:
     rows: list[Row] = []
     refused: list[CassetteError] = []
-    for path, it in loaded(library, list(files_below(library.root))):
+    for path, it in read_all(library, list(files_below(library.root))):
         match it:
             case Cassette():
-                rows.append(Row.of(short(library, path), it))
+                rows.append(Row.of(name_within(library, path), it))
             case CassetteError():
                 refused.append(it)
     return rows, refused

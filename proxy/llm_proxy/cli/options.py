@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from llm_proxy.cli.option_types import Checked, Count, OneOf, Seconds, Truth
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import parse_pace
 from llm_proxy.shell.running.settings import (
@@ -26,9 +26,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 PORT: Final = 4777
 
 
+def _upstream(pair: str) -> None:
+    """Raises `UsageError` for a pair that is no `NAME=URL`."""
+    try:
+        parse_upstreams((pair,))
+    except UsageError as error:
+        raise UsageError(str(error).removeprefix("--upstream ")) from None
+
+
+def _url(url: str) -> None:
+    """Raises `UsageError` for what is no plain http or https URL; an empty text stands for none."""
+    try:
+        if url:
+            checked_url("", url)
+    except UsageError as error:
+        raise UsageError(str(error).removeprefix(": ")) from None
+
+
 def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
     """An option that the environment sets too, as LLM_PROXY_NAME."""
     name = names[0].lstrip("-").partition("/")[0].replace("-", "_").upper()
+    if attributes.get("is_flag"):
+        attributes["type"] = Truth()
     return click.option(
         *names, envvar=f"LLM_PROXY_{name}", show_default=True, show_envvar=True, **attributes
     )
@@ -48,31 +67,32 @@ spool = _option(
 SERVER: Final[tuple[Callable[[Any], Any], ...]] = (
     cassettes,
     _option("--host", default="127.0.0.1", help="The address to listen on."),
-    _option("--port", type=click.IntRange(0, 65535),
+    _option("--port", type=Count(0, 65535),
             help=f"The port to listen on; 0 takes any free one.  [default: {PORT}, or 0 with a "
                  "COMMAND]"),
     _option("--port-file", type=_FOLDER, help="Write the port to this file once we listen."),
-    _option("--pace", default="recorded",
+    _option("--pace", default="recorded", type=Checked("pace", parse_pace),
             help="When replayed bytes go out: recorded, instant, or a speed such as 4x or 0.5x."),
     _option("--allow-partial", is_flag=True,
             help="Replay takes that are not complete too, ended as they ended."),
     _option("--strict", is_flag=True, help="Exit with 1 when any request was a miss."),
-    _option("--max-body", type=click.IntRange(1), default=64 * 1024 * 1024,
+    _option("--max-body", type=Count(1), default=64 * 1024 * 1024,
             help="The largest request body, in bytes."),
     _option("--allow-host", multiple=True, metavar="NAME",
             help="A further Host name that we answer for, such as a container's."),
     _option("--allow-origin", multiple=True, metavar="ORIGIN",
             help="A web origin whose pages may use the proxy."),
-    _option("--log-format", type=click.Choice(["text", "json"]), default="text",
+    _option("--log-format", type=OneOf(["text", "json"]), default="text",
             help="How the log on stderr is written."),
 )  # fmt: skip
 """Options of all modes."""
 
 LIVE: Final[tuple[Callable[[Any], Any], ...]] = (
-    _option("--upstream", multiple=True, metavar="NAME=URL",
+    _option("--upstream", multiple=True, metavar="NAME=URL", type=Checked("upstream", _upstream),
             help="Where a provider is; `default` stands for all of them. Repeatable."),
-    _option("--upstream-proxy", metavar="URL", help="An HTTP proxy on the way to the providers."),
-    _option("--idle-timeout", type=click.FloatRange(min=0, min_open=True), default=300.0,
+    _option("--upstream-proxy", metavar="URL", type=Checked("URL", _url),
+            help="An HTTP proxy on the way to the providers."),
+    _option("--idle-timeout", type=Seconds(), default=300.0,
             help="The longest silence of a provider, in seconds."),
     _option("--finish-on-disconnect", is_flag=True,
             help="Read an answer to its end for the recording, also when the client has left."),
@@ -81,11 +101,11 @@ LIVE: Final[tuple[Callable[[Any], Any], ...]] = (
 """Options of the modes that talk to a provider; without effect in the others."""
 
 AFTER_LAST: Final = _option(
-    "--after-last", type=click.Choice(["repeat", "cycle", "fail"]), default="repeat",
+    "--after-last", type=OneOf(["repeat", "cycle", "fail"]), default="repeat",
     help="In replay: what answers a request that comes more often than it was recorded.",
 )  # fmt: skip
 ON_MISS: Final = _option(
-    "--on-miss", type=click.Choice(["record", "passthrough", "fail"]), default="record",
+    "--on-miss", type=OneOf(["record", "passthrough", "fail"]), default="record",
     help="In auto: what happens to a request that is not on disk.",
 )  # fmt: skip
 
@@ -128,7 +148,7 @@ def _from_file(path: Path, ctx: click.Context, option: click.Parameter, setting:
     try:
         option.type_cast_value(ctx, typed if many else typed[0])
     except click.BadParameter as error:
-        raise UsageError(f"{path}: {option.name}: {error.message}") from None
+        raise UsageError(f"{path}: {option.name}: {error.message.rstrip('.')}") from None
     return typed if many else typed[0]
 
 
@@ -150,16 +170,13 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...]) -> Settings:
     """The frozen settings for option values.  Raises `UsageError` for values that make none."""
     environ = os.environ
     port = values["port"]
-    if not math.isfinite(values["idle_timeout"]):
-        raise UsageError("--idle-timeout: give a number of seconds")
-    proxy = values.get("upstream_proxy")
     return Settings(
         cassettes=values["cassettes"],
         host=values["host"],
         port=(0 if command else PORT) if port is None else port,
         port_file=values["port_file"],
         upstreams=_upstreams(values.get("upstream", ()), command),
-        upstream_proxy=checked_url("--upstream-proxy", proxy) if proxy else None,
+        upstream_proxy=values.get("upstream_proxy") or None,
         idle_timeout=values.get("idle_timeout", 300.0),
         finish_on_disconnect=values.get("finish_on_disconnect", False),
         max_body=values["max_body"],

@@ -15,28 +15,28 @@ _MANY: Final = 200
 """Files that take long enough to be watched."""
 
 
-def loaded(
+def read_all(
     library: Library, paths: Sequence[Path]
 ) -> Iterator[tuple[Path, Cassette | CassetteError]]:
     """Each file with its cassette, or with the reason why it is none."""
-    for path in _watched(paths):
+    for path in _with_progress(paths):
         try:
             yield path, library.load(path)
         except CassetteError as error:
             yield path, error
 
 
-def short(library: Library, path: Path) -> str:
+def name_within(library: Library, path: Path) -> str:
     """The name of a file within its library; its path where it lies elsewhere."""
     return str(path.relative_to(library.root)) if path.is_relative_to(library.root) else str(path)
 
 
-def _watched(paths: Sequence[Path]) -> Iterator[Path]:
+def _with_progress(paths: Sequence[Path]) -> Iterator[Path]:
     """The paths; on a terminal with a bar on stderr, where there are many."""
     if len(paths) < _MANY or not sys.stderr.isatty():
         yield from paths
         return
     from rich.console import Console  # noqa: PLC0415 # only for a terminal
-    from rich.progress import track  # noqa: PLC0415
+    from rich.progress import track  # noqa: PLC0415 # only for a terminal
 
     yield from track(paths, "reading", console=Console(stderr=True), transient=True)

@@ -42,16 +42,16 @@ def recover(cassettes: Path, spool: Path | None) -> None:
         results.append(result)
         match result:
             case Recovered() | Deleted():
-                print_lines([_told(result)])
+                print_lines([_result_line(result)])
             case Kept(why=why):
                 print_note(why)
             case Foreign():
                 pass
-    _conclude(results, cassettes, folder)
+    _print_summary(results, cassettes, folder)
     raise click.exceptions.Exit(1 if any(isinstance(it, Kept) for it in results) else 0)
 
 
-def _told(it: Recovered | Deleted) -> Line:
+def _result_line(it: Recovered | Deleted) -> Line:
     match it:
         case Recovered(filed=filed):
             cassette = filed.cassette
@@ -65,7 +65,7 @@ def _told(it: Recovered | Deleted) -> Line:
             return line(Span(f"deleted {display.path_text(path)}: {why}", "dim"))
 
 
-def _conclude(results: list[Result], cassettes: Path, folder: Path) -> None:
+def _print_summary(results: list[Result], cassettes: Path, folder: Path) -> None:
     """Say what there was to do, and what is left for others."""
     ours = [it for it in results if not isinstance(it, Foreign)]
     if not ours:
@@ -79,5 +79,5 @@ def _conclude(results: list[Result], cassettes: Path, folder: Path) -> None:
     for library, count in sorted(others.items()):
         print_note(
             f"{display.counted(count, 'recording')} of another library: "
-            f"llm-proxy recover --cassettes {library}"
+            f"llm-proxy recover --cassettes {display.shell_word(library)}"
         )

@@ -13,8 +13,8 @@ from llm_proxy import display
 from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import line, print_json, print_lines, print_note
-from llm_proxy.cli.reading import loaded
-from llm_proxy.errors import CassetteError
+from llm_proxy.cli.reading import read_all
+from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.integrity import Place, complaints
 from llm_proxy.shell.library.library import Library, files_below, named_take, session_of
 
@@ -38,7 +38,7 @@ class Subject:
 
 
 @click.command
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path, exists=True))
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @cassettes
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -64,16 +64,21 @@ def verify(paths: tuple[Path, ...], cassettes: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(_document(subjects, problems))
     else:
-        print_lines(line(display.one_line(str(problem))) for problem in problems)
+        print_lines(line(str(problem)) for problem in problems)
         print_note(_summary(subjects, problems, paths or (cassettes,)))
     raise click.exceptions.Exit(1 if problems else 0)
 
 
 def _subjects(paths: Sequence[Path], cassettes: Path) -> list[Subject]:
-    """Every file that the paths stand for, once."""
+    """Every file that the paths stand for, once.  Raises `UsageError` for a path to nothing."""
     found: dict[Path, Subject] = {}
     for path in paths:
         inside = path.resolve().is_relative_to(cassettes.resolve())
+        if not path.exists() and path != cassettes:
+            raise UsageError(
+                f"there is no file or folder {display.path_text(path)}: give paths of cassettes, "
+                "or none to check the whole library"
+            )
         if path.is_file():
             found.setdefault(path.resolve(), Subject(path, cassettes if inside else None))
             continue
@@ -88,9 +93,9 @@ def _problems(subjects: Sequence[Subject]) -> Iterator[CassetteError]:
     library = Library(Path())
     seen: dict[tuple[Path, str, str, int], Path] = {}
     places = {subject.path: subject for subject in subjects}
-    for path, it in loaded(library, list(places)):
+    for path, it in read_all(library, list(places)):
         subject = places[path]
-        if (twin := _twin(subject, seen)) is not None:
+        if (twin := _same_take(subject, seen)) is not None:
             yield CassetteError(str(path), None, f"the same take as {twin}: delete one of them")
         if isinstance(it, CassetteError):
             yield it
@@ -99,7 +104,7 @@ def _problems(subjects: Sequence[Subject]) -> Iterator[CassetteError]:
             yield CassetteError(str(path), 1, why)
 
 
-def _twin(subject: Subject, seen: dict[tuple[Path, str, str, int], Path]) -> Path | None:
+def _same_take(subject: Subject, seen: dict[tuple[Path, str, str, int], Path]) -> Path | None:
     """Another file of the same library, session, key and number."""
     if subject.root is None:
         return None

@@ -38,8 +38,7 @@ class Auto:
         ordinal = self._ordinals.next(call.session, call.key)
         takes = await self._takes.of(call.session, call.key)
         if ordinal <= len(takes):
-            cassette = takes[ordinal - 1]
-            return Answer(played(cassette, self._pace), cassette.file)
+            return await played(takes[ordinal - 1], self._pace)
         match self._on_miss:
             case "record":
                 source = self._upstream.stream(call, lambda: self._recorder.start(call, ordinal))

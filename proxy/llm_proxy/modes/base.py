@@ -9,6 +9,7 @@ from typing import Protocol
 from llm_proxy.actions import Burst
 from llm_proxy.cassette import Cassette
 from llm_proxy.pacing import Pace, play
+from llm_proxy.ports import Take
 from llm_proxy.routing import Call
 
 
@@ -39,6 +40,10 @@ class Mode(Protocol):
         """Begin this session again: its next request of any key is the first."""
 
 
-async def played(cassette: Cassette, pace: Pace) -> AsyncGenerator[Burst, None]:
-    """A source that plays one cassette."""
+async def played(take: Take, pace: Pace) -> Answer:
+    """The answer that plays a take.  Raises `CassetteError` when it cannot be trusted."""
+    return Answer(_playing(await take.cassette(), pace), take.file)
+
+
+async def _playing(cassette: Cassette, pace: Pace) -> AsyncGenerator[Burst, None]:
     yield play(cassette, pace)

@@ -24,10 +24,10 @@ class Replay:
         """The next take of this call's key."""
         ordinal = self._ordinals.next(call.session, call.key)
         takes = await self._takes.of(call.session, call.key)
-        cassette = pick(takes, ordinal, self._after_last)
-        if cassette is None:
+        take = pick(takes, ordinal, self._after_last)
+        if take is None:
             raise await self._takes.miss(call, ordinal)
-        return Answer(played(cassette, self._pace), cassette.file)
+        return await played(take, self._pace)
 
     def reset(self, session: str) -> None:
         """Play the session's takes from the first again."""

@@ -6,12 +6,14 @@ Nothing outside this folder and the entry points touches them.
         proxy        its parts put together, up and listening
         serving      at the command line: child process, signals, last word, exit code
         settings     flags, environment and file, as one frozen value
+        advice       what an operator is told at the start
         environment  what a child process needs to find us
         logs         the log on stderr
     server       requests in, responses out
-        server       guards, routing, the mode, the journal, errors in the dialect's shape
+        server       guards, routing, the mode, the journal
         intake       a request on its way in: connection, expectation, body
         guards       requests that are refused before anything else
+        failing      answers that say what went wrong
         perform      actions on a wire, each at its time
         wire         one response on a socket, byte for byte
         control      our own pages

@@ -32,7 +32,7 @@ _QUOTE: Final = "| "
 @click.command
 @click.option(
     "--keep",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=click.Path(path_type=Path),
     help="Record into this folder, and leave the cassette there.",
 )
 def demo(keep: Path | None) -> None:
@@ -47,9 +47,10 @@ def demo(keep: Path | None) -> None:
       llm-proxy demo
       llm-proxy demo --keep cassettes     then: llm-proxy show, llm-proxy replay
     """
+    folder = None if keep is None else _usable(keep)
     printing.print_lines([printing.line(report.TITLE)])
     screen = Screen()
-    done = _play(screen, None if keep is None else _usable(keep))
+    done = _play(screen, folder)
     screen.show(report.comparison(done, screen.inner, ascii_only=printing.is_ascii()))
     screen.show(report.cassette(done, screen.inner, keep))
     differences = report.differences(done)
@@ -133,6 +134,8 @@ def _labelled(name: str, text: str) -> Line:
 
 def _usable(keep: Path) -> Path:
     """The folder to record into.  Raises `UsageError` where it cannot be made."""
+    if keep.exists() and not keep.is_dir():
+        raise UsageError(f"--keep: {str(keep)!r} is a file: give a folder")
     try:
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -110,7 +110,7 @@ def next_steps(demo: Demo, keep: Path | None) -> list[Row]:
         ("llm-proxy replay -- python app.py", "the same answers: no key, no network"),
     ]
     if keep is not None:
-        steps[1] = (f"llm-proxy show {keep / demo.file}", "see what was kept")
+        steps[1] = (f"llm-proxy show {display.shell_word(keep / demo.file)}", "see what was kept")
     width = max(len(command) for command, _ in steps) + 2
     lines = [f"{command:<{width}}{what}" for command, what in steps]
     return [("next", lines[0]), *(("", line) for line in lines[1:])]

@@ -48,12 +48,12 @@ def doctor(cassettes: Path, spool: Path | None, *, as_json: bool) -> None:
     if as_json:
         print_json(_document(verdicts))
     else:
-        print_lines(_told(verdict) for verdict in verdicts)
+        print_lines(_verdict_line(verdict) for verdict in verdicts)
         print_note(_summary(verdicts))
     raise click.exceptions.Exit(1 if _count(verdicts, Level.PROBLEM) else 0)
 
 
-def _told(it: Verdict) -> Line:
+def _verdict_line(it: Verdict) -> Line:
     level = Span(f"{it.level:<{_LEVEL}}", _STYLES[it.level])
     return line(level, "  ", Span(f"{it.name:<{_NAME}}", "bold"), display.one_line(it.text))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from llm_proxy import display
 from llm_proxy.cli.doctor.verdicts import Level, Verdict
-from llm_proxy.cli.reading import loaded, short
+from llm_proxy.cli.reading import name_within, read_all
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library.library import Library
@@ -44,12 +44,13 @@ def _library(root: Path) -> Iterator[Verdict]:
         text = f"{root} holds no cassettes yet: llm-proxy record -- COMMAND makes some"
         yield Verdict(_LIBRARY, Level.OK, text)
         return
-    complete, partial, refused = _sorted(library)
+    complete, partial, refused = _judged(library)
     if complete or partial:
         count = display.counted(complete + len(partial), "cassette")
         yield Verdict(_LIBRARY, Level.OK, f"{count} in {root}, each of them whole")
     if partial:
-        text = f"{len(partial)} partial, which only replay --allow-partial plays: {_some(partial)}"
+        names = _first_few(partial)
+        text = f"{len(partial)} partial, which only replay --allow-partial plays: {names}"
         yield Verdict(_LIBRARY, Level.WARNING, text)
     for refusal in refused[:_SHOWN]:
         yield Verdict(_LIBRARY, Level.PROBLEM, f"{refusal}; delete it, or record it again")
@@ -58,22 +59,22 @@ def _library(root: Path) -> Iterator[Verdict]:
         yield Verdict(_LIBRARY, Level.PROBLEM, f"{more} more are unreadable: llm-proxy verify")
 
 
-def _sorted(library: Library) -> tuple[int, list[str], list[CassetteError]]:
+def _judged(library: Library) -> tuple[int, list[str], list[CassetteError]]:
     """How many cassettes are complete, the names of those that are not, and what is unreadable."""
     complete = 0
     partial: list[str] = []
     refused: list[CassetteError] = []
-    for path, it in loaded(library, library.files()):
+    for path, it in read_all(library, library.files()):
         if isinstance(it, CassetteError):
             refused.append(it)
         elif outcome(it).complete:
             complete += 1
         else:
-            partial.append(short(library, path))
+            partial.append(name_within(library, path))
     return complete, partial, refused
 
 
-def _some(names: list[str]) -> str:
+def _first_few(names: list[str]) -> str:
     more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
@@ -95,7 +96,10 @@ def _mode(spool: Path) -> Iterator[Verdict]:
         return
     mode = stat.S_IMODE(spool.stat().st_mode)
     if mode & _OTHERS:
-        text = f"{spool} has mode {mode:o}, so others see what is recorded: chmod 700 {spool}"
+        text = (
+            f"{spool} has mode {mode:o}, so others see what is recorded: "
+            f"chmod 700 {display.shell_word(spool)}"
+        )
         yield Verdict(_SPOOL, Level.WARNING, text)
     else:
         yield Verdict(_SPOOL, Level.OK, f"mode {mode:o}: its owner's alone")
@@ -122,7 +126,7 @@ def _leftovers(cassettes: Path, spool: Path) -> Iterator[Verdict]:
 
 def _leftover(cassettes: Path, ours: int, others: int, unreadable: int) -> Verdict:
     parts = [
-        (ours, f"of {cassettes}: llm-proxy recover --cassettes {cassettes}"),
+        (ours, f"of {cassettes}: llm-proxy recover --cassettes {display.shell_word(cassettes)}"),
         (others, "of other libraries: llm-proxy recover names them"),
         (unreadable, "that cannot be read: llm-proxy recover names them"),
     ]

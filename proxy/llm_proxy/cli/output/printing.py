@@ -82,8 +82,8 @@ def print_lines(lines: Iterable[Line]) -> None:
     """Print lines on stdout."""
     coloured = is_coloured()
     for each in lines:
-        painted = "".join(_painted(span, coloured=coloured) for span in each)
-        _write(painted.rstrip(" ") + "\n")
+        text = "".join(_styled(span, coloured=coloured) for span in each)
+        _write(text.rstrip(" ") + "\n")
 
 
 def print_note(text: str) -> None:
@@ -104,10 +104,10 @@ def write_bytes(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _painted(span: Span, *, coloured: bool) -> str:
+def _styled(span: Span, *, coloured: bool) -> str:
     text = display.block(span.text)
-    styled = coloured and span.style and not text.isspace()
-    return click.style(text, **_STYLES[span.style]) if styled else text
+    wanted = coloured and span.style and not text.isspace()
+    return click.style(text, **_STYLES[span.style]) if wanted else text
 
 
 def _write(text: str) -> None:

@@ -29,13 +29,13 @@ class Column(NamedTuple):
 def print_table(heads: Sequence[Column], rows: Sequence[Line]) -> None:
     """Print a table on stdout; each row has one span for each column."""
     if is_terminal() and not is_ascii():
-        kept = fitting(heads, rows, columns())
-        _draw([heads[i] for i in kept], [tuple(row[i] for i in kept) for row in rows])
+        kept = columns_that_fit(heads, rows, columns())
+        _print_with_rich([heads[i] for i in kept], [tuple(row[i] for i in kept) for row in rows])
     else:
-        print_lines(plain(heads, rows))
+        print_lines(plain_table(heads, rows))
 
 
-def fitting(heads: Sequence[Column], rows: Sequence[Line], width: int) -> list[int]:
+def columns_that_fit(heads: Sequence[Column], rows: Sequence[Line], width: int) -> list[int]:
     """Which columns are shown on a terminal of this width, by their numbers."""
     widths = _widths(heads, rows)
     kept = list(range(len(heads)))
@@ -47,7 +47,7 @@ def fitting(heads: Sequence[Column], rows: Sequence[Line], width: int) -> list[i
     return kept
 
 
-def plain(heads: Sequence[Column], rows: Sequence[Line]) -> list[Line]:
+def plain_table(heads: Sequence[Column], rows: Sequence[Line]) -> list[Line]:
     """The table as lines of aligned text."""
     widths = _widths(heads, rows)
     titles = tuple(Span(head.title.upper()) for head in heads)
@@ -70,11 +70,11 @@ def _widths(heads: Sequence[Column], rows: Sequence[Line]) -> list[int]:
     return widths
 
 
-def _draw(heads: Sequence[Column], rows: Sequence[Line]) -> None:
+def _print_with_rich(heads: Sequence[Column], rows: Sequence[Line]) -> None:
     """Draw it with rich, which is slow to import."""
     from rich.console import Console  # noqa: PLC0415 # only for a terminal
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415 # only for a terminal
+    from rich.text import Text  # noqa: PLC0415 # only for a terminal
 
     styles = {"good": "green", "doubtful": "yellow", "bad": "red", "bar": "cyan"}
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")

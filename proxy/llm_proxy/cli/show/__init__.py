@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +13,19 @@ import click
 from llm_proxy.cassette import Cassette
 from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.json_documents import cassette_document
-from llm_proxy.cli.output.printing import columns, is_ascii, print_json, print_lines, write_bytes
+from llm_proxy.cli.output.printing import (
+    Line,
+    columns,
+    is_ascii,
+    print_json,
+    print_lines,
+    write_bytes,
+)
 from llm_proxy.cli.show.finding import find
-from llm_proxy.cli.show.message_table import Look
-from llm_proxy.cli.show.page import messages, page
-from llm_proxy.errors import UsageError
+from llm_proxy.cli.show.message_table import Layout
+from llm_proxy.cli.show.page import page, raw_messages
+from llm_proxy.cli.show.review import review, unreadable
+from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.shell.library.library import Library
 
 _HARMLESS: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*")
@@ -29,6 +38,7 @@ _HARMLESS: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*")
 @click.option("--full", is_flag=True, help="Show every message and every text uncut.")
 @click.option("--messages", "only_messages", is_flag=True, help="Only the raw messages, uncut.")
 @click.option("--body", is_flag=True, help="Write the stored body to stdout, byte for byte.")
+@click.option("--review", is_flag=True, help="What a reviewer compares, without times: for git.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as one JSON document.")
 def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     r"""Show one cassette: what was asked and said, and when each byte came.
@@ -43,19 +53,34 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
       llm-proxy show cassettes/openai-chat/gpt-5/dc8593ff1ee7bb84-1.jsonl --full
       llm-proxy show dc8593 --body | sha256sum
       llm-proxy show dc8593 --json | jq .turns
+      git config diff.llm-proxy.textconv 'llm-proxy show --review'
     """
     if sum(forms.values()) > 1:
-        raise UsageError("--messages, --body and --json exclude each other: give one of them")
+        raise UsageError(
+            "--messages, --body, --review and --json exclude each other: give one of them"
+        )
     library = Library(cassettes)
-    it = library.load(find(library, cassette))
+    path = find(library, cassette)
+    if forms["review"]:
+        print_lines(_reviewed(library, path))
+        return
+    it = library.load(path)
     if forms["as_json"]:
         print_json(cassette_document(it))
     elif forms["body"]:
         _write_body(it)
     elif forms["only_messages"]:
-        print_lines(messages(it))
+        print_lines(raw_messages(it))
     else:
-        print_lines(page(it, Look(columns(), full=full, ascii_only=is_ascii())))
+        print_lines(page(it, Layout(columns(), full=full, ascii_only=is_ascii())))
+
+
+def _reviewed(library: Library, path: Path) -> Iterator[Line]:
+    """A file for a reviewer; git gives up on a diff where one cannot be shown, so any is."""
+    try:
+        yield from review(library.load(path))
+    except CassetteError as error:
+        yield from unreadable(error, path.read_bytes())
 
 
 def _write_body(cassette: Cassette) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import display
-from llm_proxy.cli.reading import short
+from llm_proxy.cli.reading import name_within
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.shell.library.library import Library, files_below
 
@@ -32,7 +32,8 @@ def find(library: Library, name: str) -> Path:
         if path.is_file():
             return path
     if name and Path(name).is_dir():
-        raise UsageError(f"{name} is a folder: llm-proxy ls --cassettes {name} lists it")
+        shown = display.shell_word(name)
+        raise UsageError(f"{shown} is a folder: llm-proxy ls --cassettes {shown} lists it")
     files = list(files_below(library.root))
     if not files:
         raise UsageError(
@@ -54,7 +55,7 @@ def _beginning(library: Library, files: list[Path], name: str) -> Iterator[Path]
                 yield path
         return
     for path in files:
-        if name and (path.name.startswith(name) or short(library, path).startswith(name)):
+        if name and (path.name.startswith(name) or name_within(library, path).startswith(name)):
             yield path
 
 
@@ -67,7 +68,7 @@ def _key(library: Library, path: Path) -> str:
 
 
 def _ambiguous(library: Library, name: str, found: list[Path]) -> str:
-    names = [display.path_text(short(library, path)) for path in found]
+    names = [display.path_text(name_within(library, path)) for path in found]
     more = f", and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return (
         f"{name!r} is the beginning of {len(names)} cassettes: {', '.join(names[:_SHOWN])}{more}; "
@@ -76,9 +77,12 @@ def _ambiguous(library: Library, name: str, found: list[Path]) -> str:
 
 
 def _nearest(library: Library, files: list[Path], name: str) -> str:
-    names = {text: path for path in files for text in (path.stem, path.name, short(library, path))}
+    names: dict[str, str] = {}
+    for path in files:
+        full = name_within(library, path)
+        names |= {path.stem: full, path.name: full, full: full}
     near = difflib.get_close_matches(name, names, 1, cutoff=0.3)
-    hint = f"nearest is {display.path_text(short(library, names[near[0]]))}; " if near else ""
+    hint = f"nearest is {display.path_text(names[near[0]])}; " if near else ""
     return (
         f"no cassette {name!r} in {library.root}: {hint}llm-proxy ls lists what there is, and a "
         "path works too"

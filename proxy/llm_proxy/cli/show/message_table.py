@@ -28,7 +28,7 @@ _LEAST: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Layout:
     """How a cassette is drawn."""
 
     width: int
@@ -38,14 +38,14 @@ class Look:
     ascii_only: bool = False
 
 
-def rows(cassette: Cassette, look: Look) -> Iterator[Line]:
+def message_table(cassette: Cassette, layout: Layout) -> Iterator[Line]:
     """The table; nothing where there are no messages."""
     arrivals = timeline.arrivals(cassette.messages, cassette.reads)
     if not arrivals:
         return
-    shown = _shown(arrivals, look)
+    shown = _shown(arrivals, layout)
     additions = _additions(cassette, shown)
-    columns = _Columns(max(arrival.gap for arrival in arrivals), any(additions), look)
+    columns = _Columns(max(arrival.gap for arrival in arrivals), any(additions), layout)
     yield columns.title()
     before = 0
     for arrival, addition in zip(shown, additions, strict=True):
@@ -56,8 +56,8 @@ def rows(cassette: Cassette, look: Look) -> Iterator[Line]:
         before = arrival.number
 
 
-def _shown(arrivals: Sequence[Arrival], look: Look) -> Sequence[Arrival]:
-    if look.full or len(arrivals) <= _FIRST + _LAST + 1:
+def _shown(arrivals: Sequence[Arrival], layout: Layout) -> Sequence[Arrival]:
+    if layout.full or len(arrivals) <= _FIRST + _LAST + 1:
         return arrivals
     return [*arrivals[:_FIRST], *arrivals[-_LAST:]]
 
@@ -77,7 +77,7 @@ class _Columns:
     """ms: the gap that fills the bar."""
     tells: bool
     """Whether there is a column for what messages add."""
-    look: Look
+    layout: Layout
 
     def title(self) -> Line:
         """The line above the rows."""
@@ -88,10 +88,10 @@ class _Columns:
     def row(self, arrival: Arrival, addition: str) -> Line:
         """One message."""
         figures = f"{arrival.number:>6} {arrival.at:>10.2f} {arrival.gap:>9.2f} "
-        bar = timeline.bar(arrival.gap, self.longest, _BAR, ascii_only=self.look.ascii_only)
+        bar = timeline.bar(arrival.gap, self.longest, _BAR, ascii_only=self.layout.ascii_only)
         adds = display.padded(display.cut(addition, _ADDS), _ADDS) + " " if self.tells else ""
         taken = len(figures) + _BAR + 1 + (_ADDS + 1 if self.tells else 0)
         message = display.one_line(arrival.message.decode("utf-8", "backslashreplace"))
-        if not self.look.full:
-            message = display.cut(message, max(_LEAST, self.look.width - taken))
+        if not self.layout.full:
+            message = display.cut(message, max(_LEAST, self.layout.width - taken))
         return line(figures, Span(f"{bar:{_BAR}} ", "bar"), adds, Span(message, "dim"))

@@ -10,9 +10,8 @@ from llm_proxy import display, questions, timeline
 from llm_proxy.cassette import Cassette
 from llm_proxy.cli.output.json_documents import turns_of
 from llm_proxy.cli.output.printing import Line, Span, line, outcome_span
-from llm_proxy.cli.show import message_table
-from llm_proxy.cli.show.message_table import Look
-from llm_proxy.cli.show.turn_text import turn_rows
+from llm_proxy.cli.show.message_table import Layout, message_table
+from llm_proxy.cli.show.turn_text import turn_text
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
 
@@ -28,37 +27,39 @@ Row = tuple[str, Line]
 """A name, often empty, and a line."""
 
 
-def page(cassette: Cassette, look: Look) -> Iterator[Line]:
+def page(cassette: Cassette, layout: Layout) -> Iterator[Line]:
     """All of it."""
     found = outcome(cassette)
     yield line(Span(display.path_text(cassette.file), "bold"))
     for rows in (
-        _about(cassette, found),
-        _request(cassette, look),
+        about(cassette, found),
+        _request(cassette, layout),
         _response(cassette),
-        _said(cassette, look),
-        _times(cassette, look),
+        said(cassette, layout),
+        _times(cassette, layout),
     ):
-        yield from _named(rows)
+        yield from labelled(rows)
         yield line()
     if cassette.messages:
-        yield from message_table.rows(cassette, look)
+        yield from message_table(cassette, layout)
         yield line()
-    yield from _named(_end(cassette))
+    yield from labelled(_end(cassette))
 
 
-def messages(cassette: Cassette) -> Iterator[Line]:
+def raw_messages(cassette: Cassette) -> Iterator[Line]:
     """The raw messages, each as it is but for its control characters, and without its last LF."""
     for message in cassette.messages:
         yield line(message.decode("utf-8", "backslashreplace").removesuffix("\n"))
 
 
-def _named(rows: Iterator[Row]) -> Iterator[Line]:
+def labelled(rows: Iterator[Row]) -> Iterator[Line]:
+    """Rows as lines, their names in a column of their own."""
     for name, spans in rows:
         yield (Span(f"{name:<{_INDENT}}", "bold"), *spans)
 
 
-def _about(it: Cassette, found: Outcome) -> Iterator[Row]:
+def about(it: Cassette, found: Outcome) -> Iterator[Row]:
+    """What this file is."""
     meta = it.meta
     model = f", model {meta.model}" if meta.model else ""
     proof = f"  ({found.reason})" if found.complete and found.proven else ""
@@ -69,7 +70,7 @@ def _about(it: Cassette, found: Outcome) -> Iterator[Row]:
     yield "key", line(meta.key, Span(f"  (rules {meta.key_rules})", "dim"))
 
 
-def _request(it: Cassette, look: Look) -> Iterator[Row]:
+def _request(it: Cassette, layout: Layout) -> Iterator[Row]:
     request = it.request
     target = f"{request.path}?{request.query}" if request.query else request.path
     notes = [f"{len(request.body):,} bytes"] if request.body else ["no body"]
@@ -81,7 +82,7 @@ def _request(it: Cassette, look: Look) -> Iterator[Row]:
     if (asked := questions.question(request.body)) is not None:
         role = f"{asked.role}: " if asked.role else ""
         shown = role + display.one_line(asked.text)
-        yield "", line(shown if look.full else display.cut(shown, look.width - _INDENT))
+        yield "", line(shown if layout.full else display.cut(shown, layout.width - _INDENT))
 
 
 def _response(it: Cassette) -> Iterator[Row]:
@@ -97,7 +98,7 @@ def _response(it: Cassette) -> Iterator[Row]:
         yield "", line(Span(f"{name}: {value}", "dim"))
 
 
-def _said(it: Cassette, look: Look) -> Iterator[Row]:
+def said(it: Cassette, layout: Layout) -> Iterator[Row]:
     """The decoded turns."""
     turns = turns_of(it)
     if not turns:
@@ -105,13 +106,13 @@ def _said(it: Cassette, look: Look) -> Iterator[Row]:
     for number, turn in enumerate(turns, 1):
         if len(turns) > 1:
             yield "turn", line(f"{number} of {len(turns)}")
-        for name, text in turn_rows(turn):
-            yield from _paragraph(name, text, look)
+        for name, text in turn_text(turn):
+            yield from _paragraph(name, text, layout)
 
 
-def _paragraph(name: str, text: str, look: Look) -> Iterator[Row]:
+def _paragraph(name: str, text: str, layout: Layout) -> Iterator[Row]:
     """A text with its own lines, cut where it is long."""
-    shown = text if look.full else "\n".join(text[:_TEXT_LENGTH].split("\n")[:_TEXT_LINES])
+    shown = text if layout.full else "\n".join(text[:_TEXT_LENGTH].split("\n")[:_TEXT_LINES])
     for index, each in enumerate(shown.split("\n")):
         yield name if index == 0 else "", line(each)
     if missing := len(text) - len(shown):
@@ -119,15 +120,15 @@ def _paragraph(name: str, text: str, look: Look) -> Iterator[Row]:
         yield "", line(Span(f"… {more}: --full shows all", "dim"))
 
 
-def _times(it: Cassette, look: Look) -> Iterator[Row]:
+def _times(it: Cassette, layout: Layout) -> Iterator[Row]:
     reads = display.counted(len(it.reads), "read")
     count = display.counted(len(it.messages), "message")
     yield "timeline", line(f"{count} in {reads}, {it.end.size:,} bytes")
     if not it.reads:
         return
-    width = min(look.width - _INDENT, _WIDEST)
+    width = min(layout.width - _INDENT, _WIDEST)
     end = display.duration(it.end.at)
-    spark = timeline.sparkline(it.reads, it.end.at, width, ascii_only=look.ascii_only)
+    spark = timeline.sparkline(it.reads, it.end.at, width, ascii_only=layout.ascii_only)
     yield "", line(Span(spark, "bar"))
     yield "", line(Span(f"0{end:>{width - 1}}", "dim"))
 

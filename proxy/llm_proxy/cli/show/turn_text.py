@@ -25,7 +25,7 @@ Named = tuple[str, str]
 """What it is, and the text, which may have several lines."""
 
 
-def turn_rows(turn: Turn) -> Iterator[Named]:
+def turn_text(turn: Turn) -> Iterator[Named]:
     """Everything that a turn says, in its order."""
     for part in turn.parts:
         yield from _part(part)

@@ -14,9 +14,10 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, read_opening
 from llm_proxy.cassette.model import DEFAULT_SESSION
@@ -25,10 +26,10 @@ from llm_proxy.errors import CassetteError, UsageError
 
 _NAME: Final = re.compile(r"([0-9a-f]{16})-([1-9]\d{0,8})\.jsonl")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._+-]+")
-_OPENING: Final = 4 * 1024 * 1024
-"""Bytes read of a file when only its first two lines are wanted, at first."""
 _CACHE: Final = 64 * 1024 * 1024
-"""Bytes of bodies whose cassettes are kept in memory."""
+"""Bytes of memory that loaded cassettes may have, about."""
+_MESSAGE: Final = 200
+"""Bytes of memory that a message or a read has beyond its own, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +128,22 @@ class Library:
         with self._lock:
             self._forget(path)
             self._cache[path] = cassette
-            self._cached += cassette.end.size
+            self._cached += _weight(cassette)
             while self._cached > _CACHE and len(self._cache) > 1:
                 self._forget(next(iter(self._cache)))
         return cassette
+
+    def opening(self, path: Path) -> tuple[Meta, StoredRequest]:
+        """What a file answers: its first two lines, the rest unread.  Raises `CassetteError`."""
+        with _readable(path) as file:
+            lines = file.readline(MAX_FILE + 1) + file.readline(MAX_FILE + 1)
+        return read_opening(str(path), lines)
 
     def openings(self) -> Iterator[tuple[Path, Meta, StoredRequest]]:
         """What every readable cassette answers; what cannot be read is left out."""
         for path in self.files():
             try:
-                yield path, *read_opening(str(path), _content(path, _OPENING))
+                yield path, *self.opening(path)
             except CassetteError:
                 continue
 
@@ -150,7 +157,7 @@ class Library:
 
     def _forget(self, path: Path) -> None:
         if (kept := self._cache.pop(path, None)) is not None:
-            self._cached -= kept.end.size
+            self._cached -= _weight(kept)
 
 
 def named_take(root: Path, path: Path) -> TakeFile | None:
@@ -187,9 +194,22 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
 
 
-def _content(path: Path, at_most: int = MAX_FILE + 1) -> bytes:
+def _weight(cassette: Cassette) -> int:
+    """Bytes of memory that a cassette has, about: its body is there as messages and as reads."""
+    pieces = len(cassette.messages) + len(cassette.reads)
+    return 2 * cassette.end.size + len(cassette.request.body) + _MESSAGE * pieces
+
+
+def _content(path: Path) -> bytes:
+    with _readable(path) as file:
+        return file.read(MAX_FILE + 1)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[BinaryIO]:
+    """The file, open; trouble with it is a `CassetteError`."""
     try:
         with path.open("rb") as file:
-            return file.read(at_most)
+            yield file
     except OSError as error:
         raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None

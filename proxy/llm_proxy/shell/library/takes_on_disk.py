@@ -29,29 +29,51 @@ class _Stray:
     path: Path
 
 
+@dataclass(frozen=True, slots=True)
+class TakeOnDisk:
+    """One take, read when it is played."""
+
+    path: Path
+    library: Library
+
+    @property
+    def file(self) -> str:
+        """Its file."""
+        return str(self.path)
+
+    async def cassette(self) -> Cassette:
+        """What it holds, as it was when it was first read.
+
+        Raises `CassetteError` when it cannot be trusted.
+        """
+        kept = self.library.cached(self.path)
+        return kept if kept is not None else await asyncio.to_thread(self.library.load, self.path)
+
+
 class TakesOnDisk:
     """What was in a library when the run started.
 
-    A file is read when its key is first asked for, and kept as it was then.
+    All takes of a key are read when it is first asked for, to know which are playable.
     """
 
     def __init__(self, library: Library, *, allow_partial: bool) -> None:
         """`library` must be refreshed, and not be added to by a recorder."""
         self._library = library
         self._allow_partial = allow_partial
-        self._playable: dict[tuple[str, str], tuple[Path, ...]] = {}
+        self._playable: dict[tuple[str, str], tuple[TakeOnDisk, ...]] = {}
         self._strays: tuple[_Stray, ...] | None = None
 
-    async def of(self, session: str, key: str) -> Sequence[Cassette]:
+    async def of(self, session: str, key: str) -> Sequence[TakeOnDisk]:
         """The playable takes of a session for a key, in order.
 
         Raises `CassetteError` when one of them cannot be trusted.
         """
-        paths = self._playable.get((session, key))
-        if paths is None:
+        takes = self._playable.get((session, key))
+        if takes is None:
             paths = await asyncio.to_thread(self._find, session, key)
-            self._playable[session, key] = paths
-        return [await self._load(path) for path in paths]
+            takes = tuple(TakeOnDisk(path, self._library) for path in paths)
+            self._playable[session, key] = takes
+        return takes
 
     async def miss(self, call: Call, ordinal: int) -> Miss:
         """Why the request of that ordinal is not answered."""
@@ -60,12 +82,6 @@ class TakesOnDisk:
             return misses.used_up(call, len(takes), ordinal)
         near = await asyncio.to_thread(self._nearest, call)
         return misses.no_cassette(call, near, str(self._library.root))
-
-    async def _load(self, path: Path) -> Cassette:
-        cassette = self._library.cached(path)
-        if cassette is None:
-            cassette = await asyncio.to_thread(self._library.load, path)
-        return cassette
 
     def _find(self, session: str, key: str) -> tuple[Path, ...]:
         """What is playable, session by session; the names that say nothing come first."""

@@ -8,12 +8,14 @@ the spool until the new one is safe.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 from typing import Final
@@ -22,11 +24,13 @@ from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spo
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell.library.library import Library, files_below, named_take
+from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.spooling import opened
 from llm_proxy.takes import Placement, Shelf
 
-TEMPORARY: Final = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp")
+log: Final = logging.getLogger("llm_proxy")
+
+TEMPORARY: Final = re.compile(r"\.(\d+-\d+(?:\.\d+)?)\.[0-9a-f]{8}\.tmp")
 """The name of a cassette that is being written: the spool's, and something of its own."""
 
 
@@ -47,6 +51,8 @@ class Files:
         self._library = library
         self._renew = renew
         self._shelves: dict[tuple[str, str], Shelf] = {}
+        self._began = timestamp()
+        self._warned = False
         self._lock = threading.Lock()
 
     def file(self, path: Path, ending: Ending, at: float | None, redacted: int) -> Filed | None:
@@ -73,12 +79,13 @@ class Files:
         folder = self._library.place(meta, request, 1).parent
         _make_folder(folder)
         temporary = folder / f".{path.stem}.{token_hex(4)}.tmp"
+        temporary.open("xb").close()  # a file that is there is not ours, to write or to delete
         try:
             _write(temporary, spooled, ending, at, redacted)
             cassette = _read_back(temporary, meta)
             found = outcome(cassette)
             with self._lock, _alone(self._library.root):
-                shelf = self._shelf(folder, meta)
+                shelf = self._shelf(meta, request)
                 placement = shelf.place(spooled.target.take, complete=found.complete)
                 final = self._put(temporary, meta, request, placement)
         except CassetteError as error:
@@ -90,22 +97,37 @@ class Files:
                 temporary.unlink()
         return Filed(final, replace(cassette, file=str(final)), found)
 
-    def _shelf(self, folder: Path, meta: Meta) -> Shelf:
+    def _shelf(self, meta: Meta, request: StoredRequest) -> Shelf:
         """The numbers of this key and session: those of the run, or else those on disk by now."""
-        if not self._renew:
-            self._notice(folder)
-            return Shelf(self._library.numbers(meta.session, meta.key), renew=False)
         name = (meta.session, meta.key)
-        if name not in self._shelves:
-            self._shelves[name] = Shelf(self._library.numbers(*name), renew=True)
-        return self._shelves[name]
+        if name in self._shelves:
+            return self._shelves[name]
+        shelf = Shelf(
+            self._library.numbers(*name),
+            renew=self._renew,
+            foreign=lambda number: self._foreign(meta, request, number),
+        )
+        if self._renew:
+            self._shelves[name] = shelf
+        return shelf
 
-    def _notice(self, folder: Path) -> None:
-        """Know of the takes that another process put there since we looked."""
-        for path in files_below(folder):
-            take = named_take(self._library.root, path)
-            if take and take.number not in self._library.numbers(take.session, take.key16):
-                self._library.add(path, take.session, take.key16, take.number)
+    def _foreign(self, meta: Meta, request: StoredRequest, number: int) -> bool:
+        """Whether another process put down a take of that number since this run began."""
+        if number not in self._library.numbers(meta.session, meta.key):
+            return self._library.place(meta, request, number).exists()
+        path = self._library.take(meta.session, meta.key, number).path
+        try:
+            foreign = self._library.opening(path)[0].recorded >= self._began
+        except CassetteError:  # unreadable: an old one, whoever broke it
+            return False
+        if foreign and not self._warned:
+            self._warned = True
+            log.warning(
+                "another llm-proxy records into %s at the same time: where both record the same "
+                "request, the takes of both are kept; give each its own session or --cassettes",
+                self._library.root,
+            )
+        return foreign
 
     def _put(
         self, temporary: Path, meta: Meta, request: StoredRequest, placement: Placement
@@ -132,6 +154,11 @@ class Files:
         self._library.add(target, meta.session, meta.key, number)
 
 
+def timestamp() -> str:
+    """The present, as line 1 of a cassette has it: UTC, ISO 8601 with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """No other process files in this library meanwhile, where the file system has locks."""
@@ -155,7 +182,7 @@ def _make_folder(folder: Path) -> None:
 def _write(
     temporary: Path, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
 ) -> None:
-    with temporary.open("xb") as file:
+    with temporary.open("wb") as file:
         for lines in spool.assemble(spooled, ending, at, redacted):
             file.write(lines)
         file.flush()

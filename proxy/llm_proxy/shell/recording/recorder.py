@@ -1,27 +1,31 @@
 """Takes down exchanges while they run, without making anybody wait.
 
-    event loop                                      filing thread
-    ----------                                      -------------
-    start, head,        10 ms later:                at the end:
-    read, end       ──▶ key, decode, redact,   ──▶  spool to cassette
-    (append to a list)  append to the spool
+    event loop                                       filing thread
+    ----------                                       -------------
+    start, head,          10 ms later:               at the end:
+    read, end        ──▶  key, decode, redact,  ──▶  spool to cassette
+    (append to a list)    append to the spool
 
-An append takes some microseconds, less than handing it to a thread would; the key of a long
-request takes a millisecond.  Clients come first: while we work, nothing goes out, and one that
-shares our processor does not even see what did.  So the work waits until what came has gone on,
-and pauses for what comes meanwhile.  What a client has had for longer survives the death of this
-process.  Trouble with the disk never reaches the client: the recording is given up, said once,
-and remembered for the exit code.
+Clients come first: what arrives goes on at once; it is written once that is done, and with pauses
+for what comes meanwhile.  What a client has had for some 20 ms survives the death of this process.
+
+An append takes some microseconds, and on a busy machine a thread may have to wait for its turn
+much longer than that.  So small ones are done on the event loop, which has its turn; large ones,
+and all of them while the disk is slow, go to a thread, so that no stream waits for them.  Trouble
+with the disk never reaches the client: the recording ends where it could be kept up, which is said
+once and remembered for the exit code.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
+import time
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -31,22 +35,53 @@ from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.routing import Call
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.filing import Filed, Files
-from llm_proxy.shell.recording.tape import EndItem, HeadItem, Item, StartItem, Tape
+from llm_proxy.shell.recording.spool_writer import (
+    EndItem,
+    HeadItem,
+    Item,
+    LossItem,
+    SpoolWriter,
+    StartItem,
+)
 from llm_proxy.takes import Ordinals
 
-AFTER: Final = 0.01
-"""Seconds from the arrival of something to its place in the spool."""
+log: Final = logging.getLogger("llm_proxy")
 
+AFTER: Final = 0.01
+"""Seconds from the arrival of something to its hand-over."""
+BACKLOG: Final = 16 * 1024 * 1024
+"""Bytes that may wait for the disk; upstreams that send more on top of them have to wait."""
+SMALL: Final = 128 * 1024
+"""Bytes of requests and responses that are written on the event loop: less than a ms of work."""
+SLOW: Final = 0.1
+"""Seconds for such a write, beyond which the disk is taken for slow until it was faster again."""
 _STRETCH: Final = 0.0005
-"""Seconds after which work pauses for one turn of the loop."""
+"""Seconds of work on the event loop after which everybody else has a turn."""
+PATIENCE: Final = 5.0
+"""Seconds for which they wait; then their recordings are given up, and their clients go on."""
+_MANY: Final = 20
+"""Recordings that are worth a line while somebody waits for them to be filed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecorderEvents:
-    """Who is told, on the event loop, what became of a recording."""
+    """Who is told, on the event loop, what became of the recording of a request."""
 
-    filed: Callable[[Call, Filed], None]
-    failed: Callable[[Call, str], None]
+    filed: Callable[[str, Filed], None]
+    failed: Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of the writing of some items of one recording."""
+
+    writer: SpoolWriter
+    end: EndItem | None
+    """There, once nothing more will come."""
+    error: Exception | None
+    """There, when it could be kept up no longer."""
+    took: float
+    """Seconds."""
 
 
 class Recorder:
@@ -61,84 +96,142 @@ class Recorder:
         self._files = Files(library, renew=renew)
         self._ordinals = Ordinals()
         self._serial = itertools.count(1)
+        self._spooling = ThreadPoolExecutor(1, "spooling")
         self._filing = ThreadPoolExecutor(1, "filing")
         self._dirty: deque[SpooledRecording] = deque()
+        self._in_thread = 0
+        """Batches that are under way there; those that follow them must, too."""
+        self._slow = False
         self._running: set[asyncio.Future[None]] = set()
+        self._backlog = 0
+        """Bytes that arrived and are not in their spools."""
+        self._room = asyncio.Event()
+        self._room.set()
 
     def start(self, call: Call, take: int | None = None) -> SpooledRecording:
         """Take down this call as its key's next take of the run, or as take number `take`."""
         name = f"{os.getpid()}-{next(self._serial)}.spool"
-        return SpooledRecording(self, Tape(call, self._root, name, self._ordinals), call, take)
+        writer = SpoolWriter(self._folder, name, self._root, self._ordinals)
+        return SpooledRecording(self, writer, StartItem(call, take))
 
     def reset(self, session: str) -> None:
-        """Number the takes of this session from 1 again."""
-        self._append_all()
-        self._ordinals.reset(session)
+        """Number the takes of this session from 1 again, beginning with the next request."""
+        self._write_all()
+        if self._in_thread:
+            self._spooling.submit(self._ordinals.reset, session)
+        else:
+            self._ordinals.reset(session)
 
     async def close(self) -> None:
         """See every recording into the library that has ended.  All of them must have."""
-        self._append_all()
+        self._write_all()
+        if len(self._running) > _MANY:
+            log.info("filing %d recordings", len(self._running))
         while self._running:
             await asyncio.wait(self._running)
+        self._spooling.shutdown()
         self._filing.shutdown()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the disk keeps up."""
+        return self._room.is_set()
+
+    async def room(self) -> bool:
+        """Wait until the disk has caught up; False where that takes too long."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._room.wait()
+        except TimeoutError:
+            return False
+
+    def arrived(self, size: int) -> None:
+        """So many bytes more wait for the disk, or fewer."""
+        self._backlog += size
+        if self._backlog > BACKLOG:
+            self._room.clear()
+        else:
+            self._room.set()
 
     def touched(self, recording: SpooledRecording) -> None:
         """A recording has something to write, once every client has had its turn."""
         self._dirty.append(recording)
         if len(self._dirty) == 1:
-            asyncio.get_running_loop().call_later(AFTER, self._flush)
+            asyncio.get_running_loop().call_later(AFTER, self._write_some)
 
-    def _flush(self) -> None:
-        """Append what came to the spools, in the order of its coming."""
+    def _write_some(self) -> None:
+        """Write what came, in the order of its coming, until others should have their turn."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _STRETCH
         while self._dirty:
-            self._append(self._dirty.popleft())
+            self._write(self._dirty.popleft())
             if self._dirty and loop.time() > until:
-                loop.call_soon(self._flush)
+                loop.call_soon(self._write_some)
                 return
 
-    def _append_all(self) -> None:
+    def _write_all(self) -> None:
         while self._dirty:
-            self._append(self._dirty.popleft())
+            self._write(self._dirty.popleft())
 
-    def _append(self, recording: SpooledRecording) -> None:
-        try:
-            end = recording.tape.write(recording.drain(), self._folder)
-        except Exception as error:  # the outermost frame of a callback
-            self._failed(recording, error)
-            return
-        if end is not None:
-            task = asyncio.ensure_future(self._file(recording, end))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+    def _write(self, recording: SpooledRecording) -> None:
+        """Write what came of one recording: here, or where it holds up nobody."""
+        items = recording.drain()
+        size = sum(map(_size, items))
+        if self._in_thread == 0 and not self._slow and size <= SMALL:
+            self._settle(_written(recording.writer, items), size)
+        else:
+            self._in_thread += 1
+            work = self._spooling.submit(_written, recording.writer, items)
+            self._follow(self._settle_later(work, size))
 
-    async def _file(self, recording: SpooledRecording, end: EndItem) -> None:
+    async def _settle_later(self, work: Future[Written], size: int) -> None:
+        written = await asyncio.wrap_future(work)
+        self._in_thread -= 1
+        self._settle(written, size)
+
+    def _settle(self, it: Written, size: int) -> None:
+        """See to what the writing of so many bytes brought to light."""
+        self._slow = it.took > SLOW and size <= SMALL
+        self.arrived(-size)
+        if it.error is not None:
+            self._failed(it.writer, it.error)
+        if it.end is not None:
+            self._follow(self._file(it.writer, it.end))
+
+    async def _file(self, writer: SpoolWriter, end: EndItem) -> None:
         loop = asyncio.get_running_loop()
-        tape = recording.tape
+        told = writer.failed
         try:
-            filed = await loop.run_in_executor(self._filing, tape.file, self._files, end)
+            filed = await loop.run_in_executor(self._filing, writer.file, self._files, end)
         except Exception as error:  # the outermost frame of this task
-            self._failed(recording, error)
+            if not told:
+                self._failed(writer, error)
             return
         if filed is not None:
-            self._events.filed(recording.call, filed)
+            self._events.filed(writer.what, filed)
 
-    def _failed(self, recording: SpooledRecording, error: Exception) -> None:
+    def _follow(self, work: Coroutine[None, None, None]) -> None:
+        """Do something that `close` waits for."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def _failed(self, writer: SpoolWriter, error: Exception) -> None:
         ours = isinstance(error, SpoolError)
         why = str(error) if ours else f"a fault in llm-proxy, please report it: {error!r}"
-        self._events.failed(recording.call, why)
+        self._events.failed(writer.what, why)
 
 
 class SpooledRecording:
     """One exchange being taken down: the event loop's side."""
 
-    def __init__(self, recorder: Recorder, tape: Tape, call: Call, take: int | None) -> None:
-        self.call = call
-        self.tape = tape
+    def __init__(self, recorder: Recorder, writer: SpoolWriter, start: StartItem) -> None:
+        self.writer = writer
         self._recorder = recorder
         self._items: list[Item] = []
-        self._add(StartItem(take))
+        self._lost = False
+        recorder.arrived(_size(start))
+        self._add(start)
 
     def head(self, at: float, head: Head) -> None:
         """The head arrived, at `at` ms."""
@@ -146,7 +239,20 @@ class SpooledRecording:
 
     def read(self, read: Read) -> None:
         """Bytes arrived."""
-        self._add(read)
+        if not self._lost:
+            self._recorder.arrived(len(read.data))
+            self._add(read)
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether more may come."""
+        return self._lost or self._recorder.has_room
+
+    async def catch_up(self) -> None:
+        """Wait until it keeps up, or is given up."""
+        if not await self._recorder.room():
+            self._lost = True
+            self._add(LossItem(f"the disk takes longer than {PATIENCE:g} s for what arrived"))
 
     def end(self, at: float, ending: Ending) -> None:
         """Nothing more will come: write the cassette."""
@@ -161,3 +267,26 @@ class SpooledRecording:
         self._items.append(item)
         if len(self._items) == 1:
             self._recorder.touched(self)
+
+
+def _size(item: Item) -> int:
+    """Bytes that an item brings."""
+    match item:
+        case Read(_, data):
+            return len(data)
+        case StartItem(call, _):
+            return len(call.request.body)
+        case _:
+            return 0
+
+
+def _written(writer: SpoolWriter, items: list[Item]) -> Written:
+    began = time.monotonic()
+    end = next((item for item in items if isinstance(item, EndItem)), None)
+    error: Exception | None = None
+    try:
+        writer.write(items)
+    except Exception as failure:  # the outermost frame of one recording's turn, in whatever thread
+        writer.failed = True
+        error = failure
+    return Written(writer, end, error, time.monotonic() - began)

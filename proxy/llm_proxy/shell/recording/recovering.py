@@ -7,15 +7,12 @@ never touched, and of two recoveries at once only one gets it.
 from __future__ import annotations
 
 import os
-from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
-
-import orjson
 
 from llm_proxy import redaction
 from llm_proxy.cassette.spool import Spooled
@@ -27,8 +24,6 @@ from llm_proxy.shell.recording.spooling import belongs, claimed, opened, spools
 
 STALE: Final = timedelta(hours=1)
 """How old a temporary file is that no cassette is being written to any more."""
-_OPENING: Final = 4
-"""Lines of a spool before its reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,35 +87,17 @@ def _one(files: Files, root: Path, path: Path) -> Result:
         with opened(path) as spooled:
             if not belongs(spooled, root):
                 return Foreign(path, Path(spooled.target.library))
-            if spooled.head_line is not None:
-                return _filed(files, path, spooled)
+            replaced = _replaced(spooled)
+        filed = files.file(path, Ending.KILLED, None, replaced)
     except SpoolError as error:
         return Kept(path, str(error))
     except CassetteError as error:
-        torn = _whole_lines(path) < _OPENING - 1
-        return _kept(path, "it is torn before its request ends" if torn else error.why)
-    if _whole_lines(path) >= _OPENING:
-        return _kept(path, f"line {_OPENING} is no head of a response")
-    return _deleted(path, "no answer had begun to arrive")
-
-
-def _filed(files: Files, path: Path, spooled: Spooled) -> Result:
-    """Make it a cassette, unless that would lose something."""
-    size, replaced = 0, _replaced_in_head(spooled)
-    for read in spooled.reads:
-        size += len(read.data)
-        replaced += read.data.count(redaction.PLACEHOLDER.encode())
-    if (number := _left_out(path, size)) is not None:
-        return _kept(path, f"line {number} is no read, which no crash leaves behind")
-    filed = files.file(path, Ending.KILLED, None, replaced)
+        line = "" if error.line is None else f"line {error.line}: "
+        return Kept(path, f"{path} cannot be recovered: {line}{error.why}; it is kept as it is")
     if filed is None:
-        raise AssertionError("a spool with a head makes a cassette")
+        return _deleted(path, "no answer had begun to arrive")
     path.unlink()
     return Recovered(path, filed)
-
-
-def _kept(path: Path, why: str) -> Kept:
-    return Kept(path, f"{path} cannot be recovered: {why}; it is kept as it is")
 
 
 def _deleted(path: Path, why: str) -> Deleted:
@@ -128,39 +105,13 @@ def _deleted(path: Path, why: str) -> Deleted:
     return Deleted(path, why)
 
 
-def _replaced_in_head(spooled: Spooled) -> int:
-    """How many secrets were replaced in the head; ids of requests are not counted as such."""
+def _replaced(spooled: Spooled) -> int:
+    """How many secrets were replaced in the response; ids of requests are not counted as such."""
     headers = spooled.head_line.response.headers if spooled.head_line else ()
+    mark = redaction.PLACEHOLDER
     return sum(
-        value.count(redaction.PLACEHOLDER)
-        for name, value in headers
-        if name.lower() not in redaction.REQUEST_IDS
-    )
-
-
-def _left_out(path: Path, size: int) -> int | None:
-    """The first whole line that the first `size` bytes of the reads leave out; None for none.
-
-    A crash tears the last line and no other, so such a line is damage that must not be hidden.
-    """
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if number <= _OPENING:
-                continue
-            if not line.endswith(b"\n"):
-                return None
-            try:
-                size -= len(b64decode(orjson.loads(line)["base64"], validate=True))
-            except (ValueError, TypeError, KeyError):
-                return number
-            if size < 0:
-                return number
-    return None
-
-
-def _whole_lines(path: Path) -> int:
-    with path.open("rb") as lines:
-        return sum(line.endswith(b"\n") for line in lines)
+        value.count(mark) for name, value in headers if name.lower() not in redaction.REQUEST_IDS
+    ) + sum(read.data.count(mark.encode()) for read in spooled.reads)
 
 
 def _sweep(root: Path, living: set[str], dead: set[str]) -> Iterator[Deleted]:

@@ -39,5 +39,3 @@ def configure(log_format: str) -> None:
         logger.handlers = [handler]
         logger.setLevel(level)
         logger.propagate = False
-    # A client that sends garbage gets its 400; it need not fill the log as well.
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)

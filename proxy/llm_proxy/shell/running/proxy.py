@@ -17,11 +17,11 @@ from aiohttp import web
 
 from llm_proxy.errors import UsageError
 from llm_proxy.modes import Auto, Mode, Record, Replay
-from llm_proxy.routing import Call
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
 from llm_proxy.shell.recording.filing import Filed
 from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
+from llm_proxy.shell.running.advice import check_folders, records
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.intake import ServerLimits
@@ -86,6 +86,8 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
     async with AsyncExitStack() as stack:
         library = Library(settings.cassettes)
         await asyncio.to_thread(library.refresh)
+        if records(mode, settings):
+            await asyncio.to_thread(check_folders, settings)
         upstream: LiveUpstream | None = None
         if mode == "replay":
             chosen: Mode = Replay(_takes(library, settings), settings.pace, settings.after_last)
@@ -130,13 +132,13 @@ def _takes(library: Library, settings: Settings) -> TakesOnDisk:
 async def _recorder(mode: ModeName, settings: Settings, journal: Journal) -> Recorder:
     """The recorder, with a view of the library of its own: it adds to it as it goes."""
 
-    def filed(call: Call, it: Filed) -> None:
-        journal.recorded.append(Recorded(str(it.path), str(it.outcome), it.outcome.complete))
-        log.info("%s: %s (%s %s)", it.path, it.outcome, call.request.method, call.stored.path)
+    def filed(what: str, it: Filed) -> None:
+        journal.keep(Recorded(str(it.path), str(it.outcome), it.outcome.complete))
+        log.info("%s: %s (%s)", it.path, it.outcome, what)
 
-    def failed(call: Call, why: str) -> None:
-        journal.failures.append(why)
-        log.error("not recorded: %s %s: %s", call.request.method, call.stored.path, why)
+    def failed(what: str, why: str) -> None:
+        journal.lose(why)
+        log.error("not recorded: %s: %s", what, why)
 
     library = Library(settings.cassettes)
     await asyncio.to_thread(library.refresh)

@@ -6,17 +6,17 @@ import asyncio
 import logging
 import os
 import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from llm_proxy.errors import UsageError
+from llm_proxy.shell.running.advice import on_dummy_keys, warnings
 from llm_proxy.shell.running.environment import child_environment, exports
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy, running
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.server.journal import Journal
+from llm_proxy.shell.server.journal import Counts
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -41,14 +41,22 @@ def serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
 
 async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
     async with running(mode, settings) as proxy:
-        with _port_file(settings.port_file, proxy.url):
+        doubtful = await asyncio.to_thread(list, warnings(mode, settings))
+        with _port_file(settings.port_file, proxy.url):  # nothing is awaited until we hear signals
+            for warning in doubtful:
+                log.warning("%s", warning)
             log.info("%s on %s, cassettes in %s", mode, proxy.url, settings.cassettes)
-            code = await _until_told(mode, proxy, command)
-    _last_word(mode, proxy.journal)
-    return code or _verdict(proxy.journal, settings)
+            environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
+            if command and (said := on_dummy_keys(mode, settings, os.environ)):
+                log.info("%s", said)
+            code = await _until_told(proxy, command, environment)
+    _last_word(mode, proxy.journal.counts)
+    return code or _verdict(proxy.journal.counts, settings)
 
 
-async def _until_told(mode: ModeName, proxy: RunningProxy, command: Sequence[str]) -> int:
+async def _until_told(
+    proxy: RunningProxy, command: Sequence[str], environment: Mapping[str, str]
+) -> int:
     told, hurry = asyncio.Event(), asyncio.Event()
     child: asyncio.subprocess.Process | None = None
 
@@ -57,20 +65,20 @@ async def _until_told(mode: ModeName, proxy: RunningProxy, command: Sequence[str
             hurry.set()
         told.set()
         # A terminal sends SIGINT to the child as well; any other signal is for us alone.
-        if child is not None and not (number == signal.SIGINT and _at_a_terminal()):
+        if child is not None and not (number == signal.SIGINT and _in_the_foreground()):
             with suppress(ProcessLookupError):
                 child.send_signal(number)
 
     _listen_to_signals(on_signal)
     code = 0
     if command:
-        child = await _start(command, mode, proxy.url)
-        code = await child.wait()
+        child = await _start(command, environment)
+        code = await child.wait()  # as long as the command wants
         code = 128 - code if code < 0 else code
     else:
         for line in exports(proxy.url):
             log.info("  %s", line)
-        await told.wait()
+        await told.wait()  # as long as the operator wants
         if proxy.busy():
             running = _count(proxy.busy(), "stream")
             log.info("still running: %s; once more to stop at once", running)
@@ -86,8 +94,9 @@ def _listen_to_signals(on_signal: Callable[[signal.Signals], None]) -> None:
         loop.add_signal_handler(number, on_signal, number)
 
 
-async def _start(command: Sequence[str], mode: ModeName, url: str) -> asyncio.subprocess.Process:
-    environment = child_environment(os.environ, url, dummy_keys=mode == "replay")
+async def _start(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(*command, env=environment)
     except FileNotFoundError:
@@ -96,8 +105,23 @@ async def _start(command: Sequence[str], mode: ModeName, url: str) -> asyncio.su
         raise CommandFailed(126, f"{command[0]} cannot be run: {error.strerror}") from None
 
 
-def _at_a_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()
+def _in_the_foreground() -> bool:
+    """Whether a terminal's Ctrl-C is sent to our process group, wherever our files lead."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:  # no terminal controls us, or there is no such file in this container
+        return any(map(_has_us_in_front, range(3)))
+    try:
+        return _has_us_in_front(terminal)
+    finally:
+        os.close(terminal)
+
+
+def _has_us_in_front(fd: int) -> bool:
+    try:
+        return os.tcgetpgrp(fd) == os.getpgrp()
+    except OSError:  # not our terminal
+        return False
 
 
 @contextmanager
@@ -118,22 +142,22 @@ def _port_file(path: Path | None, url: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def _last_word(mode: ModeName, journal: Journal) -> None:
-    partial = [it for it in journal.recorded if not it.complete]
+def _last_word(mode: ModeName, counts: Counts) -> None:
     if mode != "replay":
-        whole = len(journal.recorded) - len(partial)
-        log.info("recorded %s, %d complete", _count(len(journal.recorded), "exchange"), whole)
-    for it in partial:
-        log.info("  %s: %s", it.file, it.outcome)
-    if journal.misses:
-        log.warning("not answered from a cassette: %s", _count(len(journal.misses), "request"))
-    if journal.failures:
-        log.error("lost: %s", _count(len(journal.failures), "recording"))
+        log.info("recorded %s, %d complete", _count(counts.recorded, "exchange"), counts.complete)
+    if partial := counts.recorded - counts.complete:
+        log.info("not complete: %s; see llm-proxy ls --partial", _count(partial, "recording"))
+    if counts.missed:
+        log.warning("not answered from a cassette: %s", _count(counts.missed, "request"))
+    if counts.upstream_failed:
+        log.warning("the upstream failed %s", _count(counts.upstream_failed, "request"))
+    if counts.lost:
+        log.error("lost: %s", _count(counts.lost, "recording"))
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _verdict(journal: Journal, settings: Settings) -> int:
-    return 1 if journal.failures or (settings.strict and journal.misses) else 0
+def _verdict(counts: Counts, settings: Settings) -> int:
+    return 1 if counts.lost or (settings.strict and counts.missed) else 0

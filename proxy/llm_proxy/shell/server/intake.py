@@ -2,7 +2,8 @@
 
 aiohttp parses requests.  One thing gets lost between its parser and the reader of a body: a
 chunk that breaks the framing after the request was handed out.  The parser forgets the reader,
-which would wait for ever; here it is told.
+which would wait for ever; here it is told.  And what its parser does not take for a request is
+answered in our own words.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from aiohttp import HttpVersion11, web
 from aiohttp.http import RawRequestMessage
 from aiohttp.streams import StreamReader
 
-from llm_proxy.errors import RequestRefused
+from llm_proxy.dialects import OPAQUE
+from llm_proxy.errors import RequestRefused, printable
+from llm_proxy.shell.server.failing import fail
+from llm_proxy.shell.server.wire import Wire
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LONGEST_LINE: Final = 200
+"""Characters of what the parser says that are passed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,32 @@ class Connection(web.RequestHandler):
         if begun is not None and not begun.is_eof():
             begun.set_exception(web.RequestPayloadError(message.message))
 
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what is no request; aiohttp calls this with its parser's `message`."""
+        if message is None:  # never the parser: a fault, which aiohttp logs
+            return super().handle_error(request, status, exc)
+        why = f"this is no HTTP request that can be read: {_line(message)}"
+        return _Refusal(request, RequestRefused(status, why))
+
+
+class _Refusal(Wire):
+    """An answer that is written when aiohttp wants it written."""
+
+    def __init__(self, request: web.BaseRequest, refused: RequestRefused) -> None:
+        super().__init__(request)
+        self.close_afterwards()
+        self._refused = refused
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Write all of it."""
+        await fail(self, OPAQUE, self._refused)
+
 
 class Listener(web.Server):
     """Makes a `Connection` of every client that connects."""
@@ -80,7 +112,7 @@ async def body_of(request: web.BaseRequest, limits: ServerLimits) -> bytes:
             408, f"nothing of the request body came for {limits.body_silence:g} s: send it faster"
         ) from None
     except web.RequestPayloadError as error:
-        raise RequestRefused(400, f"the request body is malformed: {_line(error)}") from None
+        raise RequestRefused(400, f"the request body is malformed: {_line(str(error))}") from None
     if len(body) > limits.max_body:
         raise _too_large(limits)
     return body
@@ -116,6 +148,6 @@ def _too_large(limits: ServerLimits) -> RequestRefused:
     )
 
 
-def _line(error: Exception) -> str:
-    """The first line of what an error says; the parser draws a picture below it."""
-    return str(error).partition("\n")[0].rstrip(":")
+def _line(said: str) -> str:
+    """The first line of what the parser says; it draws a picture of the bytes below it."""
+    return printable(said.partition("\n")[0].rstrip(":"), _LONGEST_LINE)

@@ -1,13 +1,16 @@
-"""What was asked and answered in this run."""
+"""What was asked and answered in this run.
+
+The counts go on for as long as the run does; what they count is kept up to a limit, the latest.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 _KEPT: Final = 10_000
-"""Entries that are kept; the counts go on."""
+"""Of each kind."""
 
 
 @dataclass(slots=True)
@@ -51,21 +54,71 @@ class Recorded:
     complete: bool
 
 
-@dataclass
+@dataclass(slots=True)
+class Counts:
+    """How often it happened in this run."""
+
+    requests: int = 0
+    recorded: int = 0
+    complete: int = 0
+    """Of those recorded."""
+    lost: int = 0
+    """Recordings that are no cassette."""
+    missed: int = 0
+    """Requests that no cassette answered, or none that can be used."""
+    upstream_failed: int = 0
+    """Requests that an upstream did not answer."""
+
+
 class Journal:
     """Everything that happened, newest last."""
 
-    entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    recorded: list[Recorded] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    """Recordings that were lost, in a sentence each."""
-    misses: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    """What each miss says, at length."""
-    requests: int = 0
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.entries: deque[Entry] = deque(maxlen=_KEPT)
+        self._recorded: deque[Recorded] = deque(maxlen=_KEPT)
+        self._failures: deque[str] = deque(maxlen=_KEPT)
+        self._misses: deque[str] = deque(maxlen=_KEPT)
+
+    @property
+    def requests(self) -> int:
+        """How many there were."""
+        return self.counts.requests
+
+    @property
+    def recorded(self) -> list[Recorded]:
+        """The latest recordings that are cassettes."""
+        return list(self._recorded)
+
+    @property
+    def failures(self) -> list[str]:
+        """The latest recordings that were lost, in a sentence each."""
+        return list(self._failures)
+
+    @property
+    def misses(self) -> list[str]:
+        """What each of the latest misses says, at length."""
+        return list(self._misses)
 
     def open(self, session: str, method: str, path: str) -> Entry:
         """The entry of a request that has just arrived."""
-        self.requests += 1
-        entry = Entry(self.requests, session, method, path)
+        self.counts.requests += 1
+        entry = Entry(self.counts.requests, session, method, path)
         self.entries.append(entry)
         return entry
+
+    def keep(self, recorded: Recorded) -> None:
+        """A recording is a cassette."""
+        self.counts.recorded += 1
+        self.counts.complete += recorded.complete
+        self._recorded.append(recorded)
+
+    def lose(self, why: str) -> None:
+        """A recording was lost."""
+        self.counts.lost += 1
+        self._failures.append(why)
+
+    def miss(self, detail: str) -> None:
+        """A request was not answered from a cassette."""
+        self.counts.missed += 1
+        self._misses.append(detail)

@@ -12,7 +12,9 @@ from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Wait
 from llm_proxy.routing import Call
 from llm_proxy.shell.server.wire import Wire
 
-_ENOUGH: Final = 64 * 1024
+_ENOUGH: Final = 256
+"""Pieces that are collected before they are framed, where nothing says wait."""
+_LARGE: Final = 256 * 1024
 """Bytes that are collected before they are handed over, where nothing says wait."""
 
 
@@ -46,30 +48,36 @@ async def perform(
     """
     async with aclosing(source) as bursts:
         async for burst in bursts:
-            for action in burst:
-                match action:
-                    case Send():  # hundreds of them make a replay: no coroutine for each
-                        wire.send(action.data)
-                    case Wait() if action.due <= 0:
-                        continue
-                    case _:
-                        await _perform(action, call, wire, lateness)
-                if wire.pending > _ENOUGH:
-                    await wire.flush()
+            await _perform(burst, call, wire, lateness)
             if wire.cut:
                 return
             await wire.flush()
     await wire.finish()
 
 
-async def _perform(action: Action, call: Call, wire: Wire, lateness: Lateness) -> None:
+async def _perform(burst: Burst, call: Call, wire: Wire, lateness: Lateness) -> None:
+    """Perform what is known together: pieces that nothing keeps apart are written as one."""
+    pieces: list[bytes] = []
+    for action in burst:
+        if isinstance(action, Send) and len(pieces) < _ENOUGH:
+            pieces.append(action.data)  # hundreds make a replay: as little as can be for each
+            continue
+        if pieces:
+            wire.send(pieces)
+            pieces = []
+            await wire.flush_if(_LARGE)
+        await _perform_one(action, call, wire, lateness)
+    wire.send(pieces)
+
+
+async def _perform_one(action: Action, call: Call, wire: Wire, lateness: Lateness) -> None:
     match action:
         case Wait(due):
             await _until(due, call, wire, lateness)
         case Begin(head):
             wire.begin(head)
         case Send(data):
-            wire.send(data)
+            wire.send([data])
         case SendRaw(data):
             wire.send_raw(data)
         case Abort(how):
@@ -80,6 +88,7 @@ async def _until(due: float, call: Call, wire: Wire, lateness: Lateness) -> None
     early = due - call.elapsed()
     if early > 0:
         await wire.flush()
+        # As long as the recording says: the wait ends with the client, or with the server.
         await asyncio.sleep((due - call.elapsed()) / 1000)
     if due > 0:
         lateness.note(call.elapsed() - due)

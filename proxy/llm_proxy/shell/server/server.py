@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from llm_proxy.dialects import OPAQUE, Dialect
+from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import (
     CassetteError,
     LlmProxyError,
@@ -17,10 +17,11 @@ from llm_proxy.errors import (
     RequestRefused,
     UpstreamFailed,
 )
-from llm_proxy.exchange import Head, Headers, Request
+from llm_proxy.exchange import Headers, Request
 from llm_proxy.modes import Mode
 from llm_proxy.routing import Call, route
 from llm_proxy.shell.server.control import Control, is_ours
+from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.intake import Listener, ServerLimits, body_of
 from llm_proxy.shell.server.journal import Entry, Journal
@@ -29,10 +30,9 @@ from llm_proxy.shell.server.wire import Wire
 
 log: Final = logging.getLogger("llm_proxy")
 
+_LARGE: Final = 64 * 1024
+"""Bytes of a request whose key takes a while."""
 _TARGET: Final = "".join(map(chr, range(0x21, 0x7F)))
-
-MISS_STATUS: Final = 424
-"""No SDK retries it, and no client has a habit on it."""
 
 
 class Server:
@@ -88,6 +88,7 @@ class Server:
             self._answering.discard(task)
             entry.status = wire.head_status
             entry.bytes = wire.sent
+            entry.note = entry.note or wire.note
         return wire
 
     async def _serve(self, request: web.BaseRequest, wire: Wire, entry: Entry) -> None:
@@ -102,7 +103,7 @@ class Server:
         except RequestRefused as refused:
             entry.origin, entry.note = "refused", str(refused)
             wire.close_afterwards()
-            await _fail(wire, OPAQUE, refused)
+            await fail(wire, OPAQUE, refused)
             return
         lateness = Lateness()
         try:
@@ -126,21 +127,23 @@ class Server:
             entry.ending = "cut" if wire.cut else "sent"
         except (Miss, CassetteError, UpstreamFailed) as error:
             self._remember(error, entry)
-            await _fail(wire, call.dialect, error)
+            await fail(wire, call.dialect, error)
         finally:
-            _describe(entry, call)
+            await _describe(entry, call)
 
     def _remember(self, error: LlmProxyError, entry: Entry) -> None:
         """Say in log and journal that a request was not answered."""
         entry.note = str(error)
         if isinstance(error, Miss):
             entry.origin = "miss"
-            self._journal.misses.append(error.detail)
+            self._journal.miss(error.detail)
             log.warning("%s", error.detail)
             return
         entry.origin = "error"
         if isinstance(error, CassetteError):
-            self._journal.misses.append(str(error))
+            self._journal.miss(str(error))
+        elif not self._stopping:  # what a stop breaks off is no failure of the upstream's
+            self._journal.counts.upstream_failed += 1
         log.warning("%s", error)
 
 
@@ -149,34 +152,6 @@ async def _reset(wire: Wire) -> None:
         await wire.abort("rst")
     except ConnectionError:
         return  # the client has gone of its own accord
-
-
-async def _fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
-    """Answer with an error of our own, in the dialect's shape."""
-    status, kind = _as_http(error)
-    body = dialect.error(status, kind, str(error))
-    headers: list[tuple[str, str]] = [
-        ("Content-Type", "application/json"),
-        ("x-llm-proxy-error", kind),
-    ]
-    if not isinstance(error, UpstreamFailed):  # that may be asked again, as without us
-        headers.append(("x-should-retry", "false"))
-    await wire.whole(Head(status, "llm-proxy", tuple(headers), "length", len(body)), body)
-
-
-def _as_http(error: LlmProxyError) -> tuple[int, str]:
-    """The status and the error type that an error is answered with."""
-    match error:
-        case Miss():
-            return MISS_STATUS, "cassette_not_found"
-        case CassetteError():
-            return MISS_STATUS, "cassette_unusable"
-        case UpstreamFailed(status=status):
-            return status, "upstream_failed"
-        case RequestRefused(status=status):
-            return status, "request_refused"
-        case _:
-            return 500, "llm_proxy_error"
 
 
 def _request(request: web.BaseRequest, body: bytes) -> Request:
@@ -189,7 +164,9 @@ def _request(request: web.BaseRequest, body: bytes) -> Request:
     return Request(request.method, path, query, headers, body)
 
 
-def _describe(entry: Entry, call: Call) -> None:
+async def _describe(entry: Entry, call: Call) -> None:
+    if len(call.request.body) > _LARGE:  # other streams need not wait for its key
+        await asyncio.to_thread(lambda: call.key)
     entry.session = call.session
     entry.path = call.stored.path
     entry.provider = call.provider

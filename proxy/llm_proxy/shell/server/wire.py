@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -24,6 +25,10 @@ _UNSENT: Final = 0x5411
 """SIOCOUTQ: bytes that the peer has not acknowledged (Linux)."""
 _PATIENCE: Final = 60.0
 """Seconds that a reset waits for a client that reads nothing of what was sent before it."""
+_DEAF: Final = 120.0
+"""Seconds after which a client that takes not one byte is let go."""
+_LOOKS: Final = 8
+"""How often we look within that time whether it took something."""
 _LONGEST_PAUSE: Final = 0.05
 
 
@@ -44,6 +49,8 @@ class Wire(web.StreamResponse):
         """Body bytes handed over so far."""
         self.cut = False
         """Whether the response was broken off."""
+        self.note = ""
+        """Why we gave up on the client, if we did."""
 
     @property
     def begun(self) -> bool:
@@ -58,11 +65,6 @@ class Wire(web.StreamResponse):
     def close_afterwards(self) -> None:
         """Serve no further request on this connection."""
         self._close = True
-
-    @property
-    def pending(self) -> int:
-        """Bytes that wait for `flush`."""
-        return len(self._pending)
 
     def begin(self, head: Head) -> None:
         """Send the head.  Raises `ValueError` for one that could forge another response."""
@@ -87,24 +89,30 @@ class Wire(web.StreamResponse):
         self._head = head
         self._pending += "\r\n".join([*lines, "", ""]).encode("latin-1")
 
-    def send(self, data: bytes) -> None:
-        """Send a piece of the body, as one HTTP chunk where the head says chunked."""
-        self.sent += len(data)
+    def send(self, pieces: Sequence[bytes]) -> None:
+        """Send pieces of the body, each as one HTTP chunk where the head says chunked."""
+        size = sum(map(len, pieces))
+        self.sent += size
         if self._chunked:
-            self._pending += b"%x\r\n%b\r\n" % (len(data), data)
-        else:
-            self._pending += data
-            if self._left is not None:
-                self._left -= len(data)
+            self._pending += b"".join([b"%x\r\n%b\r\n" % (len(it), it) for it in pieces])
+            return
+        self._pending += b"".join(pieces)
+        if self._left is not None:
+            self._left -= size
 
     def send_raw(self, data: bytes) -> None:
         """Send bytes past the framing."""
         self._pending += data
 
+    async def flush_if(self, size: int) -> None:
+        """`flush` if that many bytes wait for it."""
+        if len(self._pending) >= size:
+            await self.flush()
+
     async def flush(self) -> None:
         """Hand everything over, and wait while the client is behind.
 
-        Raises `ConnectionError` when the client has gone.
+        Raises `ConnectionError` when the client has gone, or takes nothing any more.
         """
         if self._pending:
             transport = self._request.transport
@@ -112,7 +120,25 @@ class Wire(web.StreamResponse):
                 raise ConnectionResetError("the client has gone")
             transport.write(bytes(self._pending))
             self._pending.clear()
-        await self._request.writer.drain()
+        if self._request.protocol.writing_paused:
+            await self._caught_up()
+
+    async def _caught_up(self) -> None:
+        """Wait while the client is behind, as long as it takes anything at all.
+
+        aiohttp's `drain` must not be cancelled while the connection lives: the next one would
+        find the cancelled future.  So it is a task, and it is watched.
+        """
+        draining = asyncio.ensure_future(self._request.writer.drain())
+        transport = self._request.transport
+        try:
+            if transport is not None and not await _taking(transport, draining):
+                self.note = f"the client took nothing for {_DEAF:g} s"
+                _reset(transport)
+                raise ConnectionResetError(self.note)
+            await draining
+        finally:
+            draining.cancel()
 
     async def finish(self) -> None:
         """End the body as its framing says."""
@@ -133,7 +159,7 @@ class Wire(web.StreamResponse):
         bodiless = self._request.method == "HEAD"
         self.begin(replace(head, framing="none" if bodiless else "length", length=len(body)))
         if not bodiless:
-            self.send(body)
+            self.send([body])
         await self.finish()
 
     async def abort(self, how: Literal["fin", "rst"]) -> None:
@@ -149,11 +175,9 @@ class Wire(web.StreamResponse):
         if how == "fin" and not self._ends_by_close:
             transport.close()
             return
-        sock = transport.get_extra_info("socket")
-        await _delivered(transport, sock)
+        await _delivered(transport, transport.get_extra_info("socket"))
         if not transport.is_closing():
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            transport.abort()
+            _reset(transport)
 
     @property
     def keep_alive(self) -> bool:
@@ -165,6 +189,31 @@ class Wire(web.StreamResponse):
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Nothing is left to write."""
+
+
+def _reset(transport: asyncio.WriteTransport) -> None:
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    transport.abort()
+
+
+async def _taking(transport: asyncio.WriteTransport, draining: asyncio.Future[None]) -> bool:
+    """Wait for `draining`; gives whether the client went on taking something.
+
+    What the peer's kernel took counts as well: ours asks for more in large portions, and a slow
+    client needs minutes for one.
+    """
+    loop = asyncio.get_running_loop()
+    sock = transport.get_extra_info("socket")
+    left, deadline = -1, 0.0
+    while not draining.done():
+        still = transport.get_write_buffer_size() + unsent(sock)
+        if still != left:
+            left, deadline = still, loop.time() + _DEAF
+        elif loop.time() >= deadline:
+            return False
+        await asyncio.wait([draining], timeout=_DEAF / _LOOKS)
+    return True
 
 
 async def _delivered(transport: asyncio.WriteTransport, sock: Any) -> None:

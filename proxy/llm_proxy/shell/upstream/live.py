@@ -8,7 +8,9 @@ client asked is what the provider is asked, except that no content coding is wan
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -31,8 +33,8 @@ _AUTOMATIC: Final = (hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CO
 _GRACE: Final = 0.03
 """Seconds that a response has left when its client leaves: SDKs do at the provider's `[DONE]`,
 with the end of the HTTP body still on its way."""
-_UNTIL_SENT: Final = 2
-"""Turns of the event loop in which a request goes out: aiohttp writes a body in a task."""
+_LARGE: Final = 512 * 1024
+"""Bytes of a request body that are sent as one."""
 _LARGEST_HEADER: Final = 64 * 1024
 _BUFFER: Final = 512 * 1024
 
@@ -68,6 +70,7 @@ class LiveUpstream:
 
     async def __aexit__(self, *_: object) -> None:
         await self.cut()
+        # No limit is needed: without a shutdown timeout aiohttp says no farewell, to TLS neither.
         await self._session.close()
         await self._fresh.close()
 
@@ -87,22 +90,19 @@ class LiveUpstream:
     ) -> AsyncGenerator[Burst, None]:
         """Ask the provider, and give its answer as it arrives.
 
-        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
+        `record` is called at once.  Raises `UpstreamFailed` before the
         first burst when there is no answer.
         """
         url = self._url(call)
         pump = Pump(call, lambda: self._ask(call, url), self._settings.idle)
         self._running[pump.task] = pump
         pump.task.add_done_callback(lambda task: self._running.pop(task, None))
+        pump.recording = record() if record is not None else None
         try:
-            try:
-                for _ in range(_UNTIL_SENT):
-                    await asyncio.sleep(0)
-            finally:  # which a client that leaves at once does not change
-                pump.recording = record() if record is not None else None
             yield (Begin(await pump.head()),)
-            async for pieces in pump.bursts():
-                yield tuple(map(Send, pieces))
+            async with aclosing(pump.bursts()) as bursts:
+                async for pieces in bursts:
+                    yield tuple(map(Send, pieces))
             if pump.ending is not None and (abort := ending_action(pump.ending)) is not None:
                 yield (abort,)
         finally:
@@ -160,7 +160,7 @@ class LiveUpstream:
                 call.request.method,
                 url,
                 headers=_request_headers(call.request.headers),
-                data=call.request.body or None,
+                data=_request_body(call.request.body),
                 allow_redirects=False,
                 proxy=self._settings.proxy,
             )
@@ -189,6 +189,13 @@ def _session(settings: UpstreamSettings, *, keep_alive: bool) -> aiohttp.ClientS
 
 def _request_headers(headers: Headers) -> CIMultiDict[str]:
     return CIMultiDict((name, _as_utf8(value)) for name, value in heads.passed_on(headers))
+
+
+def _request_body(body: bytes) -> bytes | io.BytesIO | None:
+    """The body as aiohttp takes it: it warns of many bytes at once, and sends a file in pieces."""
+    if len(body) > _LARGE:
+        return io.BytesIO(body)
+    return body or None
 
 
 def _as_utf8(value: str) -> str:

@@ -12,8 +12,8 @@ Silence is nobody's error: an idle limit turns it into one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, cast
 
 import aiohttp
@@ -23,6 +23,8 @@ from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.ports import Recording
 from llm_proxy.routing import Call
 from llm_proxy.shell.upstream.connection import Malformed, UpstreamResponse
+
+log: Final = logging.getLogger("llm_proxy")
 
 AHEAD: Final = 8 * 1024 * 1024
 """Bytes that the pump may be ahead of the client before it pauses the upstream."""
@@ -55,25 +57,29 @@ class Pump:
         self._queued = 0
         self._news = asyncio.Event()
         self._paused = False
+        self._holding = False
         self._abandoned = False
         self._stopped_as = Ending.KILLED
         self._last = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self.task = self._loop.create_task(self._run())
+        self.task.add_done_callback(self._report)
 
     async def head(self) -> Head:
-        """The head, once it has arrived.  Raises `UpstreamFailed`."""
-        await self._begun.wait()
+        """The head, once it has arrived.  Raises `UpstreamFailed`, and what is a fault of ours."""
+        await self._begun.wait()  # `ask` has its limits
         if self._head is None:
-            if self.task.done() and not self.task.cancelled():
-                self.task.result()  # raises where it was a fault of ours
+            self._raise_fault()
             raise self._failure
         return self._head
 
-    async def bursts(self) -> AsyncIterator[list[bytes]]:
-        """What arrived, as it arrives; ends when the response does, and sets `ending`."""
+    async def bursts(self) -> AsyncGenerator[list[bytes], None]:
+        """What arrived, as it arrives; ends when the response does, and sets `ending`.
+
+        Raises what is a fault of ours: it is no ending of the response.
+        """
         while True:
-            await self._news.wait()
+            await self._news.wait()  # the idle limit is news as well
             self._news.clear()
             pieces, self._queue, self._queued = self._queue, [], 0
             if self._paused:
@@ -81,6 +87,7 @@ class Pump:
             if pieces:
                 yield pieces
             if self.ending is not None and not self._queue:
+                self._raise_fault()
                 return
 
     def abandon(self) -> None:
@@ -98,8 +105,18 @@ class Pump:
         """Let the upstream go, with that ending, unless the response has ended already."""
         self._stopped_as = ending
         self.task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self.task
+        # Not awaited itself, so that the one who waits can be cancelled; the task ends at once.
+        await asyncio.wait([self.task])
+
+    def _raise_fault(self) -> None:
+        """Raise what ended the task, if that was neither its work nor a stop."""
+        if self.task.done() and not self.task.cancelled():
+            self.task.result()
+
+    def _report(self, task: asyncio.Task[None]) -> None:
+        """Say what is a fault of ours, where no client waits to whom it is raised."""
+        if self._abandoned and not task.cancelled() and (fault := task.exception()) is not None:
+            log.error("a fault in llm-proxy; please report it", exc_info=fault)
 
     async def _run(self) -> None:
         try:
@@ -113,22 +130,31 @@ class Pump:
 
     async def _pump(self, response: UpstreamResponse, head: Head) -> None:
         """Nothing is awaited before the first read: what comes with the head must be seen."""
-        if self.recording is not None:
-            self.recording.head(self._call.elapsed(), head)
         self._response = response
-        ending: Ending | None = None
+        ending = Ending.RECORDER_ERROR  # unless we learn better, it is a fault of ours
         self._watch(self._idle)
         try:
+            if self.recording is not None:
+                self.recording.head(self._call.elapsed(), head)
             ending = await self._read(response, head)
+        except asyncio.CancelledError:
+            ending = self._stopped_as
+            raise
         finally:
             if self._timer is not None:
                 self._timer.cancel()
-            self._salvage(response.content)
-            self._finish(ending or self._stopped_as)
-            if ending is Ending.CLEAN:
-                response.release()
-            else:
-                response.close()
+            try:
+                self._salvage(response.content)
+            finally:
+                self._let_go(response, ending)
+                self._finish(ending)
+
+    @staticmethod
+    def _let_go(response: UpstreamResponse, ending: Ending) -> None:
+        if ending is Ending.CLEAN:
+            response.release()
+        else:
+            response.close()
 
     async def _read(self, response: UpstreamResponse, head: Head) -> Ending:
         content, receiver = response.content, response.receiver
@@ -137,6 +163,8 @@ class Pump:
                 data, _ = await content.readchunk()
                 if data:
                     self._arrived(data)
+                    if self.recording is not None and not self.recording.keeps_up:
+                        await self._hold_on(self.recording)
         except _Stalled:
             return Ending.STALLED
         except Malformed:
@@ -146,6 +174,12 @@ class Pump:
         if head.framing == "close" and receiver.was_reset:
             return Ending.RST
         return Ending.CLEAN
+
+    async def _hold_on(self, recording: Recording) -> None:
+        """Read nothing until the recording has caught up; the upstream is not silent meanwhile."""
+        self._holding = True
+        await recording.catch_up()
+        self._holding, self._last = False, self._loop.time()
 
     def _salvage(self, content: aiohttp.StreamReader) -> None:
         """Take what arrived before an error, and is kept from readers after it."""
@@ -166,9 +200,9 @@ class Pump:
 
     def _finish(self, ending: Ending) -> None:
         self.ending = ending
+        self._news.set()
         if self.recording is not None:
             self.recording.end(self._call.elapsed(), ending)
-        self._news.set()
 
     def _pause(self, *, paused: bool) -> None:
         """Pause the upstream, or let it go on; its connection is another's after the last byte."""
@@ -190,7 +224,7 @@ class Pump:
     def _check_idle(self) -> None:
         """Look again when the limit could be reached; a paused upstream is not silent."""
         left = self._last + self._idle - self._loop.time()
-        if self._paused:
+        if self._paused or self._holding:
             left = self._idle
         if left > 0:
             self._watch(left)

@@ -1,0 +1,202 @@
+"""One exchange on its way to the disk: keyed, decoded and redacted as it comes, then spooled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from llm_proxy import redaction
+from llm_proxy.cassette import Meta, spool
+from llm_proxy.dialects import Dialect
+from llm_proxy.errors import SpoolError
+from llm_proxy.exchange import Ending, Head, Read, Request
+from llm_proxy.matching import KEY_RULES
+from llm_proxy.routing import Call
+from llm_proxy.shell.recording.decoding import CodingError, Decoder, decoded_head
+from llm_proxy.shell.recording.filing import Filed, Files, timestamp
+from llm_proxy.shell.recording.spooling import SpoolFile
+from llm_proxy.takes import Ordinals
+from llm_proxy.version import __version__
+
+LARGEST: Final = 160 * 1024 * 1024
+"""Bytes of a body that a cassette has room for, all but always; a larger one is not kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartItem:
+    """The call arrived."""
+
+    call: Call
+    take: int | None
+    """None is the next take of the key in this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadItem:
+    """The head arrived, at so many ms."""
+
+    at: float
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class LossItem:
+    """What follows could not be kept, for this reason."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndItem:
+    """Nothing more will come, since so many ms."""
+
+    at: float
+    ending: Ending
+
+
+Item = StartItem | HeadItem | Read | LossItem | EndItem
+"""What happens to an exchange, in order."""
+
+
+class SpoolWriter:
+    """Writes one exchange down.  Used by one thread at a time.
+
+    A recording that could not be kept up ends there: it is filed as far as it goes, with the
+    ending `recorder_error`, for one with a gap would be no recording.
+    """
+
+    def __init__(self, folder: Path, name: str, library: str, ordinals: Ordinals) -> None:
+        """The spool is made in `folder`, called `name` if it can, once there is an answer."""
+        self.what = "a request"
+        """The request, for people: `POST /v1/chat/completions`."""
+        self._folder = folder
+        self._name = name
+        self._library = library
+        self._ordinals = ordinals
+        self._asked: tuple[Dialect, Request] | None = None
+        self._opening = b""
+        self._redactor = redaction.Redactor(())
+        self._decoder: Decoder | None = None
+        self._broken: Ending | None = None
+        self._file: SpoolFile | None = None
+        self._size = 0
+        self.failed = False
+        """Whether it could be kept up no longer: nothing more is written, then."""
+
+    def write(self, items: Iterable[Item]) -> None:
+        """Append to the spool.
+
+        Raises `SpoolError` where the disk or the answer's size forbids to go on.
+        """
+        lines: list[bytes] = []
+        loss: LossItem | None = None
+        for item in items:
+            if isinstance(item, LossItem):
+                loss = item
+            if not self.failed and loss is None:
+                lines += self._lines(item)
+        if lines:
+            if self._file is None:
+                self._file = SpoolFile(self._folder, self._name)
+            self._file.append(b"".join(lines))
+        if loss is not None:
+            raise SpoolError(loss.why)
+
+    def file(self, files: Files, end: EndItem) -> Filed | None:
+        """Make the cassette and let go of the spool; None where no answer had begun.
+
+        Raises `SpoolError`; the spool is kept then.
+        """
+        if self._file is None:
+            return None
+        ending = end.ending
+        if self.failed:
+            ending = Ending.RECORDER_ERROR
+        elif ending is Ending.CLEAN and self._broken is not None:
+            ending = self._broken
+        try:
+            filed = files.file(self._file.path, ending, end.at, self._redactor.count)
+        except Exception:
+            self._file.release()
+            raise
+        self._file.discard()
+        return filed
+
+    def _lines(self, item: Item) -> list[bytes]:
+        match item:
+            case StartItem(call, take):
+                self._start(call, take)
+                return []
+            case HeadItem(at, head):
+                return self._head(at, head)
+            case Read():
+                return self._pieces(self._read(item))
+            case LossItem():
+                return []
+            case EndItem():
+                self._end_coding()
+                return self._pieces(self._redactor.close())
+
+    def _start(self, call: Call, take: int | None) -> None:
+        self.what = f"{call.request.method} {call.stored.path}"
+        number = take if take is not None else self._ordinals.next(call.session, call.key)
+        target = spool.SpoolLine(1, self._library, number)
+        self._opening = spool.opening(target, _meta(call), call.stored)
+        self._redactor = redaction.Redactor(call.credentials)
+        self._asked = (call.dialect, call.request)
+
+    def _head(self, at: float, head: Head) -> list[bytes]:
+        assert self._asked is not None  # noqa: S101 # a recording begins with its start
+        dialect, request = self._asked
+        stored, coding, self._decoder = decoded_head(head)
+        headers = tuple(
+            (name, self._redactor.text(value))
+            for name, value in redaction.response_headers(stored.headers)
+        )
+        reason = self._redactor.text(stored.reason)
+        kept = Head(stored.status, reason, headers, stored.framing, stored.length)
+        lines = [self._opening, spool.head(kept, at, dialect.codec(request, kept), coding)]
+        self._asked, self._opening = None, b""  # a large request is not kept for its stream's life
+        return lines
+
+    def _pieces(self, pieces: Iterable[redaction.Piece]) -> list[bytes]:
+        lines = [spool.read(piece.read, rest=piece.rest) for piece in pieces]
+        self._size += sum(map(len, lines))
+        if self._size > LARGEST * 4 // 3:
+            raise SpoolError(f"the answer is larger than {LARGEST} bytes, the most that is kept")
+        return lines
+
+    def _read(self, read: Read) -> list[redaction.Piece]:
+        if self._broken is not None:
+            return []
+        if self._decoder is not None:
+            try:
+                read = Read(read.at, self._decoder.decode(read.data))
+            except CodingError:
+                self._broken = Ending.MALFORMED
+                return []
+        return self._redactor.feed(read) if read.data else []
+
+    def _end_coding(self) -> None:
+        if self._decoder is None or self._broken is not None:
+            return
+        try:
+            self._decoder.close()
+        except CodingError:
+            self._broken = Ending.MALFORMED
+
+
+def _meta(call: Call) -> Meta:
+    return Meta(
+        tool=f"llm-proxy {__version__}",
+        recorded=timestamp(),
+        dialect=call.dialect.name,
+        provider=call.provider,
+        model=call.model,
+        session=call.session,
+        key=call.key,
+        key_rules=KEY_RULES,
+        redaction_rules=redaction.REDACTION_RULES,
+    )

@@ -1,0 +1,75 @@
+"""What an operator is told at the start: what cannot work, and what will hardly be meant."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from llm_proxy import providers
+from llm_proxy.errors import UsageError
+from llm_proxy.shell.library.library import files_below
+from llm_proxy.shell.running.environment import keys_not_set
+from llm_proxy.shell.running.settings import Settings
+
+_EFFECTIVE: Final = os.access in os.supports_effective_ids
+
+
+def records(mode: str, settings: Settings) -> bool:
+    """Whether anything can be recorded in this mode."""
+    return mode == "record" or (mode == "auto" and settings.on_miss == "record")
+
+
+def check_folders(settings: Settings) -> None:
+    """Raise `UsageError` where recordings cannot be written; nothing is made by asking."""
+    for option, folder in (("--cassettes", settings.cassettes), ("--spool", settings.spool)):
+        there = _nearest(folder.absolute())
+        if not there.is_dir():
+            raise UsageError(
+                f"{option} {folder} cannot be written: {there} is no folder; give one that you "
+                "may write to"
+            )
+        if not os.access(there, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE):
+            raise UsageError(
+                f"{option} {folder} cannot be written: you may not write to {there}; give a "
+                "folder where you may"
+            )
+
+
+def warnings(mode: str, settings: Settings) -> Iterator[str]:
+    """A sentence for each setting that is allowed, and will hardly do what is meant."""
+    if mode == "replay":
+        if next(files_below(settings.cassettes), None) is None:
+            yield (
+                f"{settings.cassettes}/ holds no cassettes: every request will be a miss; record "
+                "some with llm-proxy record"
+            )
+        return
+    known = [*(it.name for it in providers.PROVIDERS), providers.ANY]
+    for name, url in settings.upstreams.items():
+        if name not in known:
+            near = difflib.get_close_matches(name.lower(), known, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            yield (
+                f"--upstream {name}={url}: no path belongs to {name}; it is used for "
+                f"/~{name}/... alone{hint}"
+            )
+
+
+def on_dummy_keys(mode: str, settings: Settings, environ: Mapping[str, str]) -> str:
+    """What to say of keys that are none, where a request could go live with one; mostly nothing."""
+    names = keys_not_set(environ)
+    if mode != "auto" or settings.on_miss == "fail" or not names:
+        return ""
+    verb, dummy = ("is", "a dummy") if len(names) == 1 else ("are", "dummies")
+    return (
+        f"{', '.join(names)} {verb} not set: the command has {dummy}, which live requests will not "
+        "be served with where a key is asked for"
+    )
+
+
+def _nearest(path: Path) -> Path:
+    """`path`, or what is nearest above it of what exists; a broken link exists."""
+    return next(it for it in (path, *path.parents) if os.path.lexists(it))

@@ -1,0 +1,41 @@
+"""Answers that say what went wrong, in the dialect's own error shape."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from llm_proxy.dialects import Dialect
+from llm_proxy.errors import CassetteError, LlmProxyError, Miss, RequestRefused, UpstreamFailed
+from llm_proxy.exchange import Head
+from llm_proxy.shell.server.wire import Wire
+
+_MISSED: Final = 424
+"""No SDK retries it, and no client has a habit on it."""
+
+
+async def fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
+    """Answer with an error of our own.  Raises `ConnectionError` when the client has gone."""
+    status, kind = _as_http(error)
+    body = dialect.error(status, kind, str(error))
+    headers: list[tuple[str, str]] = [
+        ("Content-Type", "application/json"),
+        ("x-llm-proxy-error", kind),
+    ]
+    if not isinstance(error, UpstreamFailed):  # that may be asked again, as without us
+        headers.append(("x-should-retry", "false"))
+    await wire.whole(Head(status, "llm-proxy", tuple(headers), "length", len(body)), body)
+
+
+def _as_http(error: LlmProxyError) -> tuple[int, str]:
+    """The status and the error type that an error is answered with."""
+    match error:
+        case Miss():
+            return _MISSED, "cassette_not_found"
+        case CassetteError():
+            return _MISSED, "cassette_unusable"
+        case UpstreamFailed(status=status):
+            return status, "upstream_failed"
+        case RequestRefused(status=status):
+            return status, "request_refused"
+        case _:
+            return 500, "llm_proxy_error"

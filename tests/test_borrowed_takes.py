@@ -1,0 +1,50 @@
+"""What a named session plays that has no take of its own which could be played."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llm_proxy.exchange import Ending
+from llm_proxy.pacing import Instant
+from proxying import proxy
+from raw import ask
+from shelf import Answer, bodies, chat, event, put, says
+
+MINE = chat(path="/@mine/v1/chat/completions")
+CUT = Answer(((1.0, event("half")),), Ending.FIN)
+UNFINISHED = Answer(((1.0, event("looks whole")),))
+
+
+@pytest.mark.parametrize("own", [CUT, UNFINISHED], ids=["cut", "without [DONE]"])
+async def test_a_session_with_a_partial_take_alone_plays_the_default_sessions(
+    tmp_path: Path, own: Answer
+) -> None:
+    put(tmp_path, MINE, own)
+    put(tmp_path, chat(), says("one"), says("two"))
+    async with proxy("replay", tmp_path, pace=Instant()) as it:
+        got = [await ask(it.url, MINE) for _ in range(2)]
+
+    assert [raw.body for raw in got] == bodies([says("one"), says("two")])
+    assert list(it.journal.misses) == []
+
+
+async def test_a_session_plays_its_own_partial_take_where_that_is_asked_for(tmp_path: Path) -> None:
+    put(tmp_path, MINE, CUT)
+    put(tmp_path, chat(), says("one"))
+    async with proxy("replay", tmp_path, pace=Instant(), allow_partial=True) as it:
+        raw = await ask(it.url, MINE)
+
+    assert (raw.body, raw.how) == (event("half"), "fin")
+
+
+async def test_a_partial_take_that_nobody_stands_in_for_is_a_miss_that_names_it(
+    tmp_path: Path,
+) -> None:
+    [path] = put(tmp_path, MINE, CUT)
+    async with proxy("replay", tmp_path, pace=Instant()) as it:
+        raw = await ask(it.url, MINE)
+
+    assert raw.status == 424
+    assert f"{path} answers this very request but is not complete" in raw.body.decode()

@@ -1,0 +1,65 @@
+"""What happens when the reader of a pipe has enough, or Ctrl-C comes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import library
+from command import environment, started
+from waiting import until
+
+CLOSED = 128 + signal.SIGPIPE
+"""What shells say of a program that wrote into a closed pipe."""
+
+
+def into_a_closed_pipe(*arguments: str, folder: Path, **env: str) -> tuple[int, str]:
+    """The exit code and stderr of `llm-proxy`, whose stdout nobody reads from the start."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing) as out:
+        ran = subprocess.run(
+            [sys.executable, "-m", "llm_proxy", *arguments],
+            cwd=folder,
+            env=environment(folder, **env),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    return ran.returncode, ran.stderr.decode()
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["ls"], ["ls", "--json"], ["show", "openai"], ["show", "openai", "--body"], ["--help"]],
+    ids=" ".join,
+)
+def test_a_reader_that_left_ends_it_without_a_word(
+    tmp_path: Path, arguments: list[str], unbuffered: str
+) -> None:
+    library.complete(tmp_path)
+    ended = into_a_closed_pipe(*arguments, folder=tmp_path, PYTHONUNBUFFERED=unbuffered)
+    assert ended == (CLOSED, "")
+
+
+def test_what_prints_nothing_on_stdout_does_not_notice(tmp_path: Path) -> None:
+    library.complete(tmp_path)
+    code, said = into_a_closed_pipe("verify", folder=tmp_path)
+    assert (code, "all of them whole" in said) == (0, True)
+
+
+async def test_ctrl_c_ends_a_command_that_serves_nothing_as_shells_say_130(tmp_path: Path) -> None:
+    async with started("demo", "--keep", "kept", folder=tmp_path) as running:
+        await until((tmp_path / "kept").exists)
+        running.send(signal.SIGINT)
+        ran = await running.ended()
+    # Python dies of the signal itself where it comes while a class is being made.
+    assert ran.code in {130, -signal.SIGINT}
+    assert "Traceback" not in ran.err

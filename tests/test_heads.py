@@ -1,0 +1,224 @@
+"""Heads: what is passed on of them, how they delimit a body, and what may be written."""
+
+from __future__ import annotations
+
+import io
+import socket
+import string
+from http.client import HTTPResponse
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.exchange import Framing, Head, Headers
+from llm_proxy.heads import HOP_BY_HOP, lines, passed_on, received
+
+OF_A_CONNECTION = (
+    "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
+    "TE", "Trailer", "Transfer-Encoding", "Upgrade",
+)  # fmt: skip
+"""RFC 9110, section 7.6.1, with what proxies are known to leave out besides."""
+
+IDENTITY = ("Accept-Encoding", "identity")
+"""Ends what a provider is sent."""
+
+TOKEN = string.ascii_letters + string.digits + "!#$%&'*+-.^_`|~"
+CONTROLS = [chr(code) for code in (*range(0x20), 0x7F) if chr(code) != "\t"]
+PRINTABLE = "".join(map(chr, [0x09, *range(0x20, 0x7F), *range(0x80, 0x100)]))
+
+names = st.text(TOKEN, min_size=1, max_size=12)
+values = st.text(PRINTABLE, max_size=30).map(lambda it: it.strip(" \t"))
+fields = st.lists(st.tuples(names, values), max_size=8).map(tuple)
+
+
+def answered(*headers: tuple[str, str], status: int = 200, method: str = "POST") -> Head:
+    return received(status, "OK", headers, method)
+
+
+def in_a_case(name: str, case: int) -> str:
+    return (name, name.lower(), name.upper())[case]
+
+
+# --- what is passed on -----------------------------------------------------------------------
+
+
+def test_the_fields_of_a_connection_are_all_known() -> None:
+    assert {name.lower() for name in OF_A_CONNECTION} == HOP_BY_HOP
+
+
+@pytest.mark.parametrize("case", range(3), ids=["as written", "lower", "upper"])
+@pytest.mark.parametrize("name", OF_A_CONNECTION)
+def test_a_field_of_the_connection_goes_neither_way(name: str, case: int) -> None:
+    headers = (("X-A", "1"), (in_a_case(name, case), "x"), ("X-B", "2"))
+
+    assert passed_on(headers) == (("X-A", "1"), ("X-B", "2"), IDENTITY)
+    assert answered(*headers).headers == (("X-A", "1"), ("X-B", "2"))
+
+
+@pytest.mark.parametrize("name", ["Host", "Content-Length", "Accept-Encoding", "Expect"])
+def test_what_we_say_for_ourselves_is_not_taken_from_the_client(name: str) -> None:
+    assert passed_on(((name.lower(), "x"), ("X-A", "1"))) == (("X-A", "1"), IDENTITY)
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [
+        (("Connection", "X-Mine"),),
+        (("connection", "close, x-mine"),),
+        (("CONNECTION", " X-MINE ,keep-alive"),),
+        (("Connection", "close"), ("Connection", "x-mine")),
+        (("Connection", ",,x-mine,"),),
+    ],
+    ids=["alone", "behind another", "in front", "in a second field", "between empty ones"],
+)
+def test_a_field_that_connection_names_is_of_the_connection(connection: Headers) -> None:
+    headers = (("X-Mine", "1"), *connection, ("x-mine", "2"), ("X-Mine-Too", "3"))
+
+    assert passed_on(headers) == (("X-Mine-Too", "3"), IDENTITY)
+    assert answered(*headers).headers == (("X-Mine-Too", "3"),)
+
+
+def test_repeats_of_a_name_are_sent_in_the_case_of_the_first() -> None:
+    headers = (("X-a", "1"), ("x-b", "2"), ("X-A", "3"), ("x-a", "4"))
+
+    assert passed_on(headers) == (("X-a", "1"), ("x-b", "2"), ("X-a", "3"), ("X-a", "4"), IDENTITY)
+
+
+def test_an_answer_keeps_the_case_of_every_field() -> None:
+    headers = (("Set-Cookie", "1"), ("set-cookie", "2"))
+
+    assert answered(*headers).headers == headers
+
+
+@given(
+    headers=st.lists(
+        st.tuples(
+            names | st.builds(in_a_case, st.sampled_from(OF_A_CONNECTION), st.integers(0, 2)),
+            st.lists(names, max_size=2).map(",".join) | values,
+        ),
+        max_size=10,
+    ).map(tuple)
+)
+def test_all_that_is_not_of_the_connection_goes_on_in_its_order(headers: Headers) -> None:
+    named = [value for name, value in headers if name.lower() == "connection"]
+    ours = {name.lower() for name in OF_A_CONNECTION} | {"content-length"}
+    ours |= {name.strip().lower() for value in named for name in value.split(",")}
+    kept = tuple(pair for pair in headers if pair[0].lower() not in ours)
+    for_the_client_alone = {"host", "accept-encoding", "expect"}
+    sent = [(name.lower(), it) for name, it in kept if name.lower() not in for_the_client_alone]
+
+    assert answered(*headers).headers == kept
+    assert [(name.lower(), it) for name, it in passed_on(headers)[:-1]] == sent
+    assert passed_on(headers)[-1] == IDENTITY
+
+
+# --- how a body is delimited -------------------------------------------------------------------
+
+LENGTH = ("Content-Length", "5")
+CHUNKED = ("Transfer-Encoding", "chunked")
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "headers", "framing", "length"),
+    [
+        ("GET", 200, (), "close", None),
+        ("GET", 200, (LENGTH,), "length", 5),
+        ("GET", 200, (("content-length", "0"),), "length", 0),
+        ("GET", 200, (CHUNKED,), "chunked", None),
+        ("GET", 200, (("transfer-encoding", "Chunked"),), "chunked", None),
+        ("GET", 200, (LENGTH, CHUNKED), "chunked", None),
+        ("GET", 200, (CHUNKED, LENGTH), "chunked", None),
+        ("GET", 200, (("Transfer-Encoding", "gzip, chunked"),), "chunked", None),
+        ("GET", 200, (("Transfer-Encoding", "gzip"), CHUNKED), "chunked", None),
+        ("GET", 200, (("Transfer-Encoding", "gzip"),), "close", None),
+        ("GET", 200, (("Transfer-Encoding", "identity"), LENGTH), "close", None),
+        ("GET", 200, (("Content-Length", "+5"),), "close", None),
+        ("GET", 200, (("Content-Length", "five"),), "close", None),
+        ("HEAD", 200, (LENGTH,), "none", 5),
+        ("HEAD", 200, (CHUNKED,), "none", None),
+        ("HEAD", 404, (), "none", None),
+        ("POST", 204, (), "none", None),
+        ("GET", 304, (LENGTH,), "none", 5),
+        ("GET", 304, (CHUNKED,), "none", None),
+        ("POST", 500, (LENGTH,), "length", 5),
+    ],
+    ids=[
+        "nothing said", "length", "no bytes", "chunked", "in another case", "length and chunked",
+        "chunked and length", "chunked at last", "chunked at last, in two fields",
+        "not chunked at last", "neither chunked nor by its length", "a sign", "no number", "HEAD",
+        "HEAD, chunked", "HEAD, nothing said", "204", "304 with a length", "304, chunked",
+        "an error",
+    ],
+)  # fmt: skip
+def test_a_body_is_delimited_as_rfc_9112_says(
+    method: str, status: int, headers: Headers, framing: Framing, length: int | None
+) -> None:
+    head = answered(*headers, status=status, method=method)
+
+    assert (head.framing, head.length) == (framing, length)
+    assert head.headers == ()
+
+
+# --- what may be written -------------------------------------------------------------------------
+
+
+def test_a_head_is_written_line_by_line() -> None:
+    head = Head(200, "All right", (("X-a", "1"), ("x-A", "\t2 é")), "none")
+
+    assert lines(head) == ["HTTP/1.1 200 All right", "X-a: 1", "x-A: \t2 é"]
+
+
+@pytest.mark.parametrize("control", CONTROLS, ids=lambda it: f"{ord(it):02x}")
+def test_a_control_character_is_written_nowhere(control: str) -> None:
+    text = f"a{control}b"
+    for head in (
+        Head(200, text, (), "none"),
+        Head(200, "", ((text, "1"),), "none"),
+        Head(200, "", (("X-A", "1"), ("X-B", text)), "none"),
+    ):
+        with pytest.raises(ValueError, match=r"is no header (name|value)"):
+            lines(head)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a:b", "a\t", "é", "(a)", "a,b", 'a"'])
+def test_what_is_no_token_is_no_name(name: str) -> None:
+    with pytest.raises(ValueError, match="is no header name"):
+        lines(Head(200, "", ((name, "1"),), "none"))
+
+
+class _Given:
+    """A socket that has been sent something."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, *_: object) -> io.BytesIO:
+        return io.BytesIO(self._data)
+
+
+def parsed(written: list[str]) -> HTTPResponse:
+    """The head as a client of the standard library reads it."""
+    data = "\r\n".join([*written, "", ""]).encode("latin-1")
+    response = HTTPResponse(cast("socket.socket", cast("Any", _Given(data))))
+    response.begin()
+    return response
+
+
+@given(status=st.integers(200, 599), reason=values, headers=fields)
+def test_what_is_written_is_read_back(status: int, reason: str, headers: Headers) -> None:
+    read = parsed(lines(Head(status, reason, headers, "none")))
+
+    assert (read.version, read.status, read.reason) == (11, status, reason.strip())
+    assert tuple(read.headers.items()) == headers
+
+
+@given(reason=st.text(), name=st.text(), value=st.text())
+def test_no_head_can_hold_another_line(reason: str, name: str, value: str) -> None:
+    try:
+        written = lines(Head(200, reason, ((name, value),), "none"))
+    except ValueError:
+        return
+    assert len(written) == 2
+    assert not [line for line in written if set(line) & set(CONTROLS)]

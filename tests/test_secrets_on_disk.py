@@ -1,0 +1,130 @@
+"""A credential is nowhere on the disk, neither while a stream is recorded nor afterwards.
+
+The names of files count, and what is in them, in base64 as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import pytest
+
+from proxying import cassettes, proxy
+from raw import ask, post
+from shelf import DONE
+from stub import Connection, Script, upstream
+from waiting import until
+
+KEY: Final = 'sk-"canary/01\\23+45'
+"""Written otherwise in JSON and in a URL, and known again by `canary` in all spellings."""
+PASSWORD: Final = "canary-of-basic"
+LOGIN: Final = b64encode(f"me:{PASSWORD}".encode()).decode()
+BEARER: Final = f"Authorization: Bearer {KEY}"
+JSON: Final = "Content-Type: application/json"
+PATH: Final = "/v1/chat/completions"
+
+_BASE64: Final = re.compile(rb"[A-Za-z0-9+/]{8,}={0,2}")
+
+
+def said(text: str, model: str = "m") -> bytes:
+    message = {"role": "user", "content": text}
+    return json.dumps({"model": model, "stream": True, "messages": [message]}).encode()
+
+
+def event(text: str) -> bytes:
+    chunk = {"choices": [{"index": 0, "delta": {"content": text}}]}
+    return f"data: {json.dumps(chunk)}\n\n".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Where a credential turns up."""
+
+    request: bytes
+    status: str = "200 OK"
+    headers: tuple[str, ...] = ()
+    pieces: tuple[bytes, ...] = (event("nothing"),)
+
+
+PLAIN = post(PATH, said("hi"), JSON, BEARER)
+BASIC = post(PATH, said("hi"), JSON, f"Authorization: Basic {LOGIN}")
+SLASHES = json.dumps(KEY).replace("/", r"\/").encode()
+CASES = {
+    "model": Case(post(PATH, said("hi", KEY), JSON, BEARER)),
+    "message": Case(post(PATH, said(f"my key is {KEY}"), JSON, BEARER)),
+    "path": Case(post(f"/v1/files/{quote(KEY, safe='')}", b"", BEARER)),
+    "query": Case(post(f"{PATH}?key={quote(KEY, safe='')}", said(KEY), JSON)),
+    "query that is not called so": Case(post(f"{PATH}?q={quote(KEY, safe='')}", b"", BEARER)),
+    "reason phrase": Case(PLAIN, f"401 {KEY} is wrong"),
+    "header that is stored": Case(PLAIN, "401 No", (f"WWW-Authenticate: Bearer realm={KEY}",)),
+    "redirect": Case(PLAIN, "307 Go", (f"Location: /x?next={quote(KEY, safe='')}",)),
+    "answer as it is": Case(PLAIN, pieces=(b": " + KEY.encode() + b"\n\n",)),
+    "answer as JSON": Case(PLAIN, pieces=(event(f"so {KEY} it is"),)),
+    "answer as JSON with slashes escaped": Case(PLAIN, pieces=(b"data: " + SLASHES + b"\n\n",)),
+    "answer as a URL": Case(PLAIN, pieces=(event(f"/x?{quote(KEY, safe='')}"),)),
+    "answer in pieces": Case(PLAIN, pieces=tuple(bytes([it]) for it in event(KEY))),
+    "password of Basic": Case(BASIC, f"401 {PASSWORD}", pieces=(event(PASSWORD), event(LOGIN))),
+}
+
+
+def answering(case: Case, go_on: asyncio.Event) -> Script:
+    async def script(connection: Connection) -> None:
+        await connection.begin(*case.headers, status=case.status)
+        for piece in case.pieces:
+            await connection.chunk(piece)
+        await go_on.wait()
+        await connection.chunk(DONE)
+        await connection.finish()
+
+    return script
+
+
+def written(folder: Path) -> Iterator[bytes]:
+    """All that stands on the disk, also as what it is the base64 of."""
+    for path in folder.rglob("*"):
+        yield str(path.relative_to(folder)).encode()
+        content = path.read_bytes() if path.is_file() else b""
+        yield content
+        for found in _BASE64.findall(content):
+            yield b64decode(found[: len(found) // 4 * 4] if b"=" not in found else found + b"==")
+
+
+def leaks(folder: Path) -> list[bytes]:
+    return [it for it in written(folder) if b"canary" in it]
+
+
+def test_a_leak_would_be_found(tmp_path: Path) -> None:
+    (tmp_path / "a-canary").mkdir()
+    (tmp_path / "a-canary" / "plain").write_bytes(KEY.encode())
+    (tmp_path / "a-canary" / "in base64").write_bytes(b'{"base64":"%b"}' % b64encode(event(KEY)))
+    (tmp_path / "a-canary" / "login").write_text(LOGIN)
+
+    names = [b"a-canary", b"a-canary/plain", b"a-canary/in base64", b"a-canary/login"]
+    found = leaks(tmp_path)
+    assert sorted(found) == sorted([*names, KEY.encode(), event(KEY), b64decode(LOGIN)])
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_credential_is_nowhere_on_the_disk(tmp_path: Path, name: str) -> None:
+    case, go_on = CASES[name], asyncio.Event()
+    spool = tmp_path / "spool"
+    async with upstream(answering(case, go_on)) as live:
+        async with proxy("record", tmp_path, live.url) as recording:
+            asking = asyncio.ensure_future(ask(recording.url, case.request))
+            await until(lambda: any(it.stat().st_size for it in spool.glob("*")))
+            while_it_runs = leaks(tmp_path)
+            go_on.set()
+            raw = await asking
+
+    assert while_it_runs == leaks(tmp_path) == []
+    assert raw.body == b"".join(case.pieces) + DONE  # the client has it as it came
+    [cassette] = cassettes(tmp_path)
+    assert b"[redacted]" in Path(cassette.file).read_bytes()

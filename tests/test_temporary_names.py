@@ -1,0 +1,99 @@
+"""The names under which cassettes are written, before they have their own: never two for one."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+
+from leftovers import PIECES, aged, body, left, opening
+from llm_proxy.errors import SpoolError
+from llm_proxy.exchange import Ending
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording import filing, recovering
+from llm_proxy.shell.recording.filing import TEMPORARY, Filed, Files
+from proxying import cassettes
+from shelf import event
+
+
+def spooled(root: Path, machine: str, text: str) -> Path:
+    """A spool called as every container calls its first, of the library in `root`."""
+    folder = root / machine
+    folder.mkdir()
+    return left(folder, opening(root) + body(event(text)), "1-1")
+
+
+def filed(root: Path, spool: Path) -> Filed | None:
+    return Files(Library(root / "cassettes"), renew=False).file(spool, Ending.KILLED, None, 0)
+
+
+def temporary_files(root: Path) -> list[str]:
+    return sorted(it.name for it in root.rglob("*.tmp"))
+
+
+def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = [f"machine {number}" for number in range(8)]
+    spools = [spooled(tmp_path, it, it) for it in machines]
+    write, all_written = filing._write, Barrier(len(machines))
+    names: list[list[str]] = []
+
+    def written(*arguments: Any) -> None:
+        write(*arguments)
+        all_written.wait(20)
+        names.append(temporary_files(tmp_path))
+        all_written.wait(20)
+
+    monkeypatch.setattr(filing, "_write", written)
+    with ThreadPoolExecutor(len(machines)) as pool:
+        found = list(pool.map(lambda spool: filed(tmp_path, spool), spools))
+
+    assert {len(them) for them in names} == {len(machines)}
+    assert all(TEMPORARY.fullmatch(name) for name in names[0])
+    assert len({it.path for it in found if it is not None}) == len(machines)
+    assert {it.body for it in cassettes(tmp_path)} == {event(it) for it in machines}
+    assert temporary_files(tmp_path) == []
+
+
+def test_a_file_that_has_the_name_already_is_neither_written_nor_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = filed(tmp_path, spooled(tmp_path, "first", "first"))
+    assert first is not None
+    monkeypatch.setattr(filing, "token_hex", lambda size: "0" * 2 * size)
+    foreign = first.path.parent / ".1-1.00000000.tmp"
+    foreign.write_bytes(b"theirs")
+    spool = spooled(tmp_path, "second", "second")
+
+    with suppress(SpoolError):  # or it takes another name
+        filed(tmp_path, spool)
+
+    assert foreign.read_bytes() == b"theirs"
+    kept = [it.body for it in cassettes(tmp_path)]
+    assert kept[0] == event("first")
+    assert spool.exists() or kept[1:] == [event("second")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".mine.0123abcd.tmp", ".1-1-a.0123abcd.tmp", ".1-1.0123abcde.tmp", ".1-1.0123ABCD.tmp",
+     "1-1.0123abcd.tmp", ".1-1.0123abcd.tmp.swp"],
+)  # fmt: skip
+def test_a_file_of_somebody_else_is_never_swept(tmp_path: Path, name: str) -> None:
+    left(tmp_path, opening(tmp_path) + body(*PIECES), "1-1")
+    folder = tmp_path / "cassettes" / "openai-chat"
+    folder.mkdir(parents=True)
+    theirs, ours = folder / name, folder / ".1-1.0123abcd.tmp"
+    for path in (theirs, ours):
+        path.write_bytes(b"half")
+        aged(path, 9999)
+
+    swept = list(recovering.recover(Library(tmp_path / "cassettes"), tmp_path / "spool"))
+
+    assert [it.path for it in swept if isinstance(it, recovering.Deleted)] == [ours]
+    assert theirs.read_bytes() == b"half"
