@@ -40,7 +40,7 @@ class Upstream(Protocol):
     ) -> AsyncGenerator[Burst, None]:
         """Ask the provider, and give its answer as it arrives.
 
-        `record` is called at once.  Raises `UpstreamFailed` before the
+        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
         first burst when there is no answer.
         """
 

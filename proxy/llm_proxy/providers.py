@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from llm_proxy.exchange import Request
@@ -67,13 +67,27 @@ on the paths that come after.  Those without paths are reached as `/~NAME/...`."
 
 def provider_of(request: Request) -> str:
     """The name of the provider that this request belongs to; `ANY` where none claims it."""
-    names = {name.lower() for name, _ in request.headers}
-    match = _paths().fullmatch(request.path)
-    by_path = match.lastgroup if match else None
+    by_path = _of_path(request.path)
+    names = _telling().intersection(name.lower() for name, _ in request.headers)
+    if not names:
+        return by_path or ANY
     for provider in PROVIDERS:
         if provider.name == by_path or not names.isdisjoint(provider.headers):
             return provider.name
     return ANY
+
+
+@lru_cache(256)  # an application asks a handful
+def _of_path(path: str) -> str | None:
+    """The first provider whose path it is."""
+    match = _paths().fullmatch(path)
+    return match.lastgroup if match else None
+
+
+@cache
+def _telling() -> frozenset[str]:
+    """The headers that tell a provider."""
+    return frozenset(name for it in PROVIDERS for name in it.headers)
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from llm_proxy import dialects, matching, redaction
@@ -26,6 +26,7 @@ OUR_HEADERS: Final = "x-llm-proxy-"
 """Headers with this prefix are for us and go no further."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_PREFIXES: Final = ("/@", "/~")
 _PREFIX: Final = re.compile(r"(?:/@(?P<session>[^/]*))?(?:/~(?P<provider>[^/]*))?(?P<path>/.*|)")
 
 
@@ -106,15 +107,17 @@ def route(request: Request, arrived: float, now: Callable[[], float]) -> Call:
 
     Raises `RequestRefused` for a session or provider name that is no name.
     """
+    ours = [pair for pair in request.headers if pair[0].lower().startswith(OUR_HEADERS)]
+    if not ours and not request.path.startswith(_PREFIXES):  # nearly all of them
+        return Call(
+            request, DEFAULT_SESSION, provider_of(request), dialects.find(request), arrived, now
+        )
     match = _PREFIX.fullmatch(request.path)
     assert match is not None  # noqa: S101 # the pattern matches every path
-    ours = [pair for pair in request.headers if pair[0].lower().startswith(OUR_HEADERS)]
     named = header(tuple(ours), SESSION_HEADER)
     session = _checked("session", _first(match["session"], named, DEFAULT_SESSION))
-    theirs = (
-        tuple(pair for pair in request.headers if pair not in ours) if ours else request.headers
-    )
-    plain = Request(request.method, match["path"] or "/", request.query, theirs, request.body)
+    theirs = tuple(pair for pair in request.headers if pair not in ours)
+    plain = replace(request, path=match["path"] or "/", headers=theirs)
     provider = _checked("provider", _first(match["provider"], provider_of(plain)))
     return Call(plain, session, provider, dialects.find(plain), arrived, now)
 

@@ -110,9 +110,12 @@ class Recorder:
 
     def start(self, call: Call, take: int | None = None) -> SpooledRecording:
         """Take down this call as its key's next take of the run, or as take number `take`."""
+        return SpooledRecording(self, StartItem(call, take))
+
+    def writer(self) -> SpoolWriter:
+        """The writer of a new spool."""
         name = f"{os.getpid()}-{next(self._serial)}.spool"
-        writer = SpoolWriter(self._folder, name, self._root, self._ordinals)
-        return SpooledRecording(self, writer, StartItem(call, take))
+        return SpoolWriter(self._folder, name, self._root, self._ordinals)
 
     def reset(self, session: str) -> None:
         """Number the takes of this session from 1 again, beginning with the next request."""
@@ -177,7 +180,8 @@ class Recorder:
         """Write what came of one recording: here, or where it holds up nobody."""
         items = recording.drain()
         size = sum(map(_size, items))
-        if self._in_thread == 0 and not self._slow and size <= SMALL:
+        small = size <= SMALL and _request_size(items[0]) <= SMALL
+        if self._in_thread == 0 and not self._slow and small:
             self._settle(_written(recording.writer, items), size)
         else:
             self._in_thread += 1
@@ -225,13 +229,20 @@ class Recorder:
 class SpooledRecording:
     """One exchange being taken down: the event loop's side."""
 
-    def __init__(self, recorder: Recorder, writer: SpoolWriter, start: StartItem) -> None:
-        self.writer = writer
+    def __init__(self, recorder: Recorder, start: StartItem) -> None:
+        """As little as can be: the request has not been sent yet."""
         self._recorder = recorder
-        self._items: list[Item] = []
+        self._writer: SpoolWriter | None = None
+        self._items: list[Item] = [start]
         self._lost = False
-        recorder.arrived(_size(start))
-        self._add(start)
+        recorder.touched(self)
+
+    @property
+    def writer(self) -> SpoolWriter:
+        """What writes it down."""
+        if self._writer is None:
+            self._writer = self._recorder.writer()
+        return self._writer
 
     def head(self, at: float, head: Head) -> None:
         """The head arrived, at `at` ms."""
@@ -270,14 +281,17 @@ class SpooledRecording:
 
 
 def _size(item: Item) -> int:
-    """Bytes that an item brings."""
+    """Bytes of an answer that an item brings."""
     match item:
         case Read(_, data):
             return len(data)
-        case StartItem(call, _):
-            return len(call.request.body)
         case _:
             return 0
+
+
+def _request_size(item: Item) -> int:
+    """Bytes of the request that a recording begins with."""
+    return len(item.call.request.body) if isinstance(item, StartItem) else 0
 
 
 def _written(writer: SpoolWriter, items: list[Item]) -> Written:

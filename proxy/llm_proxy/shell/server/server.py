@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -32,7 +33,8 @@ log: Final = logging.getLogger("llm_proxy")
 
 _LARGE: Final = 64 * 1024
 """Bytes of a request whose key takes a while."""
-_TARGET: Final = "".join(map(chr, range(0x21, 0x7F)))
+_TARGET: Final = re.compile("[\x21-\x7e]*")
+_PRINTABLE: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 
 class Server:
@@ -158,8 +160,10 @@ def _request(request: web.BaseRequest, body: bytes) -> Request:
     headers: Headers = tuple(
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers
     )
-    # Bytes that have no place in a request line are percent-encoded; all else stays as it came.
-    target = quote(request.raw_path.encode("utf-8", "surrogateescape"), safe=_TARGET)
+    target = request.raw_path
+    if _TARGET.fullmatch(target) is None:
+        # What has no place in a request line is percent-encoded; all else stays as it came.
+        target = quote(target.encode("utf-8", "surrogateescape"), safe=_PRINTABLE)
     path, _, query = target.partition("?")
     return Request(request.method, path, query, headers, body)
 

@@ -33,6 +33,8 @@ _AUTOMATIC: Final = (hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CO
 _GRACE: Final = 0.03
 """Seconds that a response has left when its client leaves: SDKs do at the provider's `[DONE]`,
 with the end of the HTTP body still on its way."""
+_UNTIL_SENT: Final = 2
+"""Turns of the event loop in which a request goes out: aiohttp writes a body in a task."""
 _LARGE: Final = 512 * 1024
 """Bytes of a request body that are sent as one."""
 _LARGEST_HEADER: Final = 64 * 1024
@@ -90,15 +92,19 @@ class LiveUpstream:
     ) -> AsyncGenerator[Burst, None]:
         """Ask the provider, and give its answer as it arrives.
 
-        `record` is called at once.  Raises `UpstreamFailed` before the
+        `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
         first burst when there is no answer.
         """
         url = self._url(call)
         pump = Pump(call, lambda: self._ask(call, url), self._settings.idle)
         self._running[pump.task] = pump
         pump.task.add_done_callback(lambda task: self._running.pop(task, None))
-        pump.recording = record() if record is not None else None
         try:
+            try:
+                for _ in range(_UNTIL_SENT):
+                    await asyncio.sleep(0)
+            finally:  # which a client that leaves at once does not change
+                pump.recording = record() if record is not None else None
             yield (Begin(await pump.head()),)
             async with aclosing(pump.bursts()) as bursts:
                 async for pieces in bursts:
@@ -200,6 +206,8 @@ def _request_body(body: bytes) -> bytes | io.BytesIO | None:
 
 def _as_utf8(value: str) -> str:
     """A header value such that aiohttp, which writes UTF-8, writes the bytes that came."""
+    if value.isascii():
+        return value
     try:
         return value.encode("latin-1").decode("utf-8")
     except UnicodeDecodeError:
