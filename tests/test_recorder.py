@@ -23,7 +23,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import recorder, recovering, spool_writer, spooling
+from llm_proxy.shell.recording import backlog, recorder, recovering, spool_writer, spooling
 from llm_proxy.shell.recording.recovering import Recovered
 from proxying import cassettes, proxy
 from raw import ask, post
@@ -138,8 +138,8 @@ async def test_a_disk_that_is_too_slow_costs_the_recording_and_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recorder, "SMALL", 0)  # or the event loop itself would hang, once
-    monkeypatch.setattr(recorder, "BACKLOG", 1024)
-    monkeypatch.setattr(recorder, "PATIENCE", 0.1)
+    monkeypatch.setattr(backlog, "LARGEST", 1024)
+    monkeypatch.setattr(backlog, "PATIENCE", 0.1)
     hangs, append = threading.Event(), spooling.SpoolFile.append
 
     def hang(file: spooling.SpoolFile, data: bytes) -> None:

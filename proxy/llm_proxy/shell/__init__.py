@@ -23,7 +23,8 @@ Nothing outside this folder and the entry points touches them.
         pump         one response read without losing a byte, and how it ended
         connection   aiohttp's connection, with a memory for how it failed
     recording    from a running stream to a cassette
-        recorder     recordings, handed over from the event loop to the writing thread
+        recorder     recordings while they run: who writes them down, and when
+        backlog      what waits for the disk, and how long one waits for that
         spool_writer one of them: its key, its spool, decoded and redacted as it comes
         decoding     content codings that arrive although identity was asked for
         spooling     spool files: locks, appends, leftovers

@@ -31,9 +31,11 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.errors import SpoolError
-from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.exchange import Ending, Head, Read, header
 from llm_proxy.routing import Call
 from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording import backlog
+from llm_proxy.shell.recording.backlog import Backlog
 from llm_proxy.shell.recording.filing import Filed, Files
 from llm_proxy.shell.recording.spool_writer import (
     EndItem,
@@ -49,16 +51,12 @@ log: Final = logging.getLogger("llm_proxy")
 
 AFTER: Final = 0.01
 """Seconds from the arrival of something to its hand-over."""
-BACKLOG: Final = 16 * 1024 * 1024
-"""Bytes that may wait for the disk; upstreams that send more on top of them have to wait."""
 SMALL: Final = 128 * 1024
 """Bytes of requests and responses that are written on the event loop: less than a ms of work."""
 SLOW: Final = 0.1
 """Seconds for such a write, beyond which the disk is taken for slow until it was faster again."""
 _STRETCH: Final = 0.0005
 """Seconds of work on the event loop after which everybody else has a turn."""
-PATIENCE: Final = 5.0
-"""Seconds for which they wait; then their recordings are given up, and their clients go on."""
 _MANY: Final = 20
 """Recordings that are worth a line while somebody waits for them to be filed."""
 
@@ -103,10 +101,7 @@ class Recorder:
         """Batches that are under way there; those that follow them must, too."""
         self._slow = False
         self._running: set[asyncio.Future[None]] = set()
-        self._backlog = 0
-        """Bytes that arrived and are not in their spools."""
-        self._room = asyncio.Event()
-        self._room.set()
+        self.backlog = Backlog()
 
     def start(self, call: Call, take: int | None = None) -> SpooledRecording:
         """Take down this call as its key's next take of the run, or as take number `take`."""
@@ -135,27 +130,6 @@ class Recorder:
         self._spooling.shutdown()
         self._filing.shutdown()
 
-    @property
-    def has_room(self) -> bool:
-        """Whether the disk keeps up."""
-        return self._room.is_set()
-
-    async def room(self) -> bool:
-        """Wait until the disk has caught up; False where that takes too long."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                return await self._room.wait()
-        except TimeoutError:
-            return False
-
-    def arrived(self, size: int) -> None:
-        """So many bytes more wait for the disk, or fewer."""
-        self._backlog += size
-        if self._backlog > BACKLOG:
-            self._room.clear()
-        else:
-            self._room.set()
-
     def touched(self, recording: SpooledRecording) -> None:
         """A recording has something to write, once every client has had its turn."""
         self._dirty.append(recording)
@@ -180,7 +154,7 @@ class Recorder:
         """Write what came of one recording: here, or where it holds up nobody."""
         items = recording.drain()
         size = sum(map(_size, items))
-        small = size <= SMALL and _request_size(items[0]) <= SMALL
+        small = size <= SMALL and _request_size(items[0]) <= SMALL and not recording.is_coded
         if self._in_thread == 0 and not self._slow and small:
             self._settle(_written(recording.writer, items), size)
         else:
@@ -196,7 +170,7 @@ class Recorder:
     def _settle(self, it: Written, size: int) -> None:
         """See to what the writing of so many bytes brought to light."""
         self._slow = it.took > SLOW and size <= SMALL
-        self.arrived(-size)
+        self.backlog.grow(-size)
         if it.error is not None:
             self._failed(it.writer, it.error)
         if it.end is not None:
@@ -235,6 +209,8 @@ class SpooledRecording:
         self._writer: SpoolWriter | None = None
         self._items: list[Item] = [start]
         self._lost = False
+        self.is_coded = False
+        """Whether few bytes may become many: the upstream compresses, although asked not to."""
         recorder.touched(self)
 
     @property
@@ -246,24 +222,27 @@ class SpooledRecording:
 
     def head(self, at: float, head: Head) -> None:
         """The head arrived, at `at` ms."""
+        self.is_coded = header(head.headers, "content-encoding") is not None
         self._add(HeadItem(at, head))
 
     def read(self, read: Read) -> None:
         """Bytes arrived."""
         if not self._lost:
-            self._recorder.arrived(len(read.data))
+            self._recorder.backlog.grow(len(read.data))
             self._add(read)
 
     @property
     def keeps_up(self) -> bool:
         """Whether more may come."""
-        return self._lost or self._recorder.has_room
+        return self._lost or self._recorder.backlog.has_room
 
     async def catch_up(self) -> None:
         """Wait until it keeps up, or is given up."""
-        if not await self._recorder.room():
+        if not await self._recorder.backlog.room():
             self._lost = True
-            self._add(LossItem(f"the disk takes longer than {PATIENCE:g} s for what arrived"))
+            self._add(
+                LossItem(f"the disk takes longer than {backlog.PATIENCE:g} s for what arrived")
+            )
 
     def end(self, at: float, ending: Ending) -> None:
         """Nothing more will come: write the cassette."""

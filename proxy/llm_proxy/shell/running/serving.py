@@ -60,19 +60,27 @@ async def _until_told(
     told, hurry = asyncio.Event(), asyncio.Event()
     child: asyncio.subprocess.Process | None = None
 
+    missed: list[signal.Signals] = []
+    """Signals that came while the child was being started."""
+
     def on_signal(number: signal.Signals) -> None:
         if told.is_set():
             hurry.set()
         told.set()
         # A terminal sends SIGINT to the child as well; any other signal is for us alone.
-        if child is not None and not (number == signal.SIGINT and _in_the_foreground()):
-            with suppress(ProcessLookupError):
-                child.send_signal(number)
+        if number == signal.SIGINT and _in_the_foreground():
+            return
+        if child is None:
+            missed.append(number)
+        else:
+            _pass_on(number, child)
 
     _listen_to_signals(on_signal)
     code = 0
     if command:
         child = await _start(command, environment)
+        for number in missed:
+            _pass_on(number, child)
         code = await child.wait()  # as long as the command wants
         code = 128 - code if code < 0 else code
     else:
@@ -84,6 +92,11 @@ async def _until_told(
             log.info("still running: %s; once more to stop at once", running)
     await proxy.drain(hurry)
     return code
+
+
+def _pass_on(number: signal.Signals, child: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        child.send_signal(number)
 
 
 def _listen_to_signals(on_signal: Callable[[signal.Signals], None]) -> None:
