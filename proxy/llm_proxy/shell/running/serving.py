@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from llm_proxy.display import counted
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.running.advice import on_dummy_keys, warnings
 from llm_proxy.shell.running.environment import child_environment, exports
@@ -54,43 +55,55 @@ async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> 
     return code or _verdict(proxy.journal.counts, settings)
 
 
-async def _until_told(
-    proxy: RunningProxy, command: Sequence[str], environment: Mapping[str, str]
-) -> int:
-    told, hurry = asyncio.Event(), asyncio.Event()
-    child: asyncio.subprocess.Process | None = None
+class _Signals:
+    """The signals that tell us to stop; the command gets them too, once it runs."""
 
-    missed: list[signal.Signals] = []
-    """Signals that came while the child was being started."""
+    def __init__(self) -> None:
+        self.told = asyncio.Event()
+        self.hurry = asyncio.Event()
+        """Told more than once."""
+        self._child: asyncio.subprocess.Process | None = None
+        self._early: list[signal.Signals] = []
 
-    def on_signal(number: signal.Signals) -> None:
-        if told.is_set():
-            hurry.set()
-        told.set()
+    def arrived(self, number: signal.Signals) -> None:
+        """asyncio calls this."""
+        if self.told.is_set():
+            self.hurry.set()
+        self.told.set()
         # A terminal sends SIGINT to the child as well; any other signal is for us alone.
         if number == signal.SIGINT and _in_the_foreground():
             return
-        if child is None:
-            missed.append(number)
+        if self._child is None:
+            self._early.append(number)
         else:
+            _pass_on(number, self._child)
+
+    def belong_to(self, child: asyncio.subprocess.Process) -> None:
+        """Pass them on from now on, with those that came while it was being started."""
+        self._child = child
+        for number in self._early:
             _pass_on(number, child)
 
-    _listen_to_signals(on_signal)
+
+async def _until_told(
+    proxy: RunningProxy, command: Sequence[str], environment: Mapping[str, str]
+) -> int:
+    signals = _Signals()
+    _listen_to_signals(signals.arrived)
     code = 0
     if command:
         child = await _start(command, environment)
-        for number in missed:
-            _pass_on(number, child)
+        signals.belong_to(child)
         code = await child.wait()  # as long as the command wants
         code = 128 - code if code < 0 else code
     else:
         for line in exports(proxy.url):
             log.info("  %s", line)
-        await told.wait()  # as long as the operator wants
+        await signals.told.wait()  # as long as the operator wants
         if proxy.busy():
-            running = _count(proxy.busy(), "stream")
+            running = counted(proxy.busy(), "stream")
             log.info("still running: %s; once more to stop at once", running)
-    await proxy.drain(hurry)
+    await proxy.drain(signals.hurry)
     return code
 
 
@@ -157,19 +170,15 @@ def _port_file(path: Path | None, url: str) -> Iterator[None]:
 
 def _last_word(mode: ModeName, counts: Counts) -> None:
     if mode != "replay":
-        log.info("recorded %s, %d complete", _count(counts.recorded, "exchange"), counts.complete)
+        log.info("recorded %s, %d complete", counted(counts.recorded, "exchange"), counts.complete)
     if partial := counts.recorded - counts.complete:
-        log.info("not complete: %s; see llm-proxy ls --partial", _count(partial, "recording"))
+        log.info("not complete: %s; see llm-proxy ls --partial", counted(partial, "recording"))
     if counts.missed:
-        log.warning("not answered from a cassette: %s", _count(counts.missed, "request"))
+        log.warning("not answered from a cassette: %s", counted(counts.missed, "request"))
     if counts.upstream_failed:
-        log.warning("the upstream failed %s", _count(counts.upstream_failed, "request"))
+        log.warning("the upstream failed %s", counted(counts.upstream_failed, "request"))
     if counts.lost:
-        log.error("lost: %s", _count(counts.lost, "recording"))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+        log.error("lost: %s", counted(counts.lost, "recording"))
 
 
 def _verdict(counts: Counts, settings: Settings) -> int:
