@@ -139,7 +139,8 @@ async def _kills(options: Options) -> bool:
             with tempfile.TemporaryDirectory(prefix="llm-proxy-torture-") as folder:
                 verdict = await killed(Path(folder), seed)
         done += 1
-        print(f"\rkill {done} of {options.trials}", end="", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            print(f"\rkill {done} of {options.trials}", end="", file=sys.stderr, flush=True)
         return verdict
 
     seeds = range(options.seed, options.seed + options.trials)
