@@ -1,6 +1,6 @@
 """What a response does next.
 
-A source yields *bursts*: tuples of actions that are known at the same time.  A cassette is
+Actions come in *bursts*: tuples of actions that are known at the same time.  A cassette is
 one burst; a live upstream yields a burst whenever something arrived.  The performer writes
 what a burst holds together, so nothing waits for a neighbour that is not there yet.
 
@@ -9,6 +9,7 @@ A source that ends without `Abort` ends its body as the framing says: that is th
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,3 +53,6 @@ class Abort:
 
 Action = Begin | Send | SendRaw | Wait | Abort
 Burst = tuple[Action, ...]
+Source = Burst | AsyncGenerator[Burst, None]
+"""What gives the actions of a response: all at once, or as they come.  Consume a generator under
+`aclosing`: that is how an upstream is let go."""

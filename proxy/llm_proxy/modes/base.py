@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Protocol
 
-from llm_proxy.actions import Burst
-from llm_proxy.cassette import Cassette
+from llm_proxy.actions import Source
 from llm_proxy.pacing import Pace, play
 from llm_proxy.ports import Take
 from llm_proxy.routing import Call
@@ -17,8 +15,7 @@ from llm_proxy.routing import Call
 class Answer:
     """The answer to one call."""
 
-    source: AsyncGenerator[Burst, None]
-    """Consume it under `aclosing`: that is how an upstream is let go."""
+    source: Source
     origin: str
     """`live`, or the file of the cassette that is played."""
 
@@ -42,8 +39,4 @@ class Mode(Protocol):
 
 async def played(take: Take, pace: Pace) -> Answer:
     """The answer that plays a take.  Raises `CassetteError` when it cannot be trusted."""
-    return Answer(_playing(await take.cassette(), pace), take.file)
-
-
-async def _playing(cassette: Cassette, pace: Pace) -> AsyncGenerator[Burst, None]:
-    yield play(cassette, pace)
+    return Answer(play(await take.cassette(), pace), take.file)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Wait
+from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Source, Wait
 from llm_proxy.routing import Call
 from llm_proxy.shell.server.wire import Wire
 
@@ -38,21 +37,23 @@ class Lateness:
         return self.total / self.waits if self.waits else 0.0
 
 
-async def perform(
-    source: AsyncGenerator[Burst, None], call: Call, wire: Wire, lateness: Lateness
-) -> None:
+async def perform(source: Source, call: Call, wire: Wire, lateness: Lateness) -> None:
     """Perform all of `source` on `wire`.
 
     Due times are absolute: what is overdue goes at once, and makes nothing after it late.
     Raises `ConnectionError` when the client has gone, and whatever the source raises.
     """
-    async with aclosing(source) as bursts:
-        async for burst in bursts:
-            await _perform(burst, call, wire, lateness)
-            if wire.cut:
-                return
-            await wire.flush()
-    await wire.finish()
+    if isinstance(source, tuple):
+        await _perform(source, call, wire, lateness)
+    else:
+        async with aclosing(source) as bursts:
+            async for burst in bursts:
+                await _perform(burst, call, wire, lateness)
+                if wire.cut:
+                    return
+                await wire.flush()
+    if not wire.cut:
+        await wire.finish()
 
 
 async def _perform(burst: Burst, call: Call, wire: Wire, lateness: Lateness) -> None:
