@@ -725,7 +725,7 @@ class TestServing:
                 took = loop.time() - begun
                 assert await fresh.rest() == b""
         assert ran.code == 0
-        assert took < 1.5
+        assert took < 20  # not the 30 s that a stop may take
 
     async def test_nohup_is_respected(self, tmp_path: Path) -> None:
         ignoring = (
@@ -788,7 +788,7 @@ class TestStoppingWhileItRecords:
                     took = loop.time() - begun
                     rest = await client.rest()
         assert ran.code == 0
-        assert took < 1.5
+        assert took < 20  # not the 30 s that a stop may take
         assert not rest.endswith(b"0\r\n\r\n")
         [cassette] = cassettes(tmp_path)
         assert (cassette.end.ending, cassette.body) == (Ending.KILLED, event("all that came"))

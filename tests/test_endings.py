@@ -89,8 +89,22 @@ async def _until(condition: asyncio.Event, within: float = 5.0) -> None:
         await condition.wait()
 
 
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Each time that a pump paused its upstream, or let it go on."""
+    told: list[bool] = []
+    pause = pump.Pump._pause
+
+    def seen(self: pump.Pump, *, paused: bool) -> None:
+        told.append(paused)
+        pause(self, paused=paused)
+
+    monkeypatch.setattr(pump.Pump, "_pause", seen)
+    return told
+
+
 async def test_an_upstream_waits_for_a_client_that_is_far_behind_and_nothing_is_lost(
-    tmp_path: Path,
+    tmp_path: Path, pauses: list[bool]
 ) -> None:
     piece = bytes(range(256)) * 256
     sent = 0
@@ -108,11 +122,11 @@ async def test_an_upstream_waits_for_a_client_that_is_far_behind_and_nothing_is_
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("flood"), window=256 * 1024) as sock,
     ):
-        before = -1
-        while before != sent:  # until it stands still
-            before = sent
+        await until(lambda: True in pauses)
+        held = -1
+        while held != sent:  # what kernels hold goes on for a moment
+            held = sent
             await asyncio.sleep(0.1)
-        held = sent
         seen = await _read_on(sock)
 
     assert pump.AHEAD <= held < pump.AHEAD + 16 * MIB  # what kernels hold comes on top
@@ -134,13 +148,15 @@ async def test_a_client_that_is_behind_when_its_answer_ends_holds_up_nobody_else
                 await anext(behind)
                 await until(lambda: not provider.running)
                 async with aclosing(provider.stream(call(chat("next")), None)) as source:
-                    async with asyncio.timeout(5):
+                    async with asyncio.timeout(20):
                         bursts = [burst async for burst in source]
     assert [it for burst in bursts for it in burst if isinstance(it, Send)] == [Send(pieces[0])]
     assert live.connections == 1  # it went over the connection of the first one
 
 
-async def test_an_upstream_that_is_paused_is_let_go_with_its_client(tmp_path: Path) -> None:
+async def test_an_upstream_that_is_paused_is_let_go_with_its_client(
+    tmp_path: Path, pauses: list[bool]
+) -> None:
     released = asyncio.Event()
 
     async def flood(connection: Connection) -> None:
@@ -153,8 +169,8 @@ async def test_an_upstream_that_is_paused_is_let_go_with_its_client(tmp_path: Pa
 
     async with upstream(flood) as live, proxy("record", tmp_path, live.url) as recording:
         async with _client(recording.url, _chat("flood"), window=4096):
-            await asyncio.sleep(0.3)
-        async with asyncio.timeout(0.5):
+            await until(lambda: True in pauses)
+        async with asyncio.timeout(20):
             await released.wait()
     [cassette] = cassettes(tmp_path)
     assert cassette.end.ending is Ending.CLIENT_GONE
@@ -163,8 +179,8 @@ async def test_an_upstream_that_is_paused_is_let_go_with_its_client(tmp_path: Pa
 async def test_a_reset_waits_for_a_client_that_reads_slowly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_PATIENCE", 0.2)
-    body = b"x" * 400_000
+    monkeypatch.setattr(wire, "_PATIENCE", 1.0)
+    body = b"x" * 800_000
 
     async def break_off(connection: Connection) -> None:
         await connection.begin()
@@ -176,7 +192,7 @@ async def test_a_reset_waits_for_a_client_that_reads_slowly(
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("slow"), window=4096) as sock,
     ):
-        seen = await _read_on(sock, pause=0.005, size=4096)  # half a second
+        seen = await _read_on(sock, pause=0.008, size=4096)  # one and a half seconds
     assert dissect(seen) == (200, body, "rst")
 
 

