@@ -6,7 +6,7 @@ import pytest
 
 from llm_proxy.exchange import Ending
 from llm_proxy.outcomes import outcome
-from tapes import META, cassette, head
+from tapes import META, REQUEST, cassette, head
 
 CHAT, OLLAMA, OPAQUE = "openai-chat", "ollama", "opaque"
 STOPPED = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -74,7 +74,23 @@ def test_every_ending_has_words_of_its_own() -> None:
 def test_what_ended_clean_is_judged_by_its_dialect(
     dialect: str, codec: str, body: bytes, framing: str, status: int, verdict: str
 ) -> None:
-    meta = replace(META, dialect=dialect)
-    found = outcome(cassette(body, codec=codec, head=head(status, framing), meta=meta))
+    it = cassette(
+        body, codec=codec, head=head(status, framing), meta=replace(META, dialect=dialect)
+    )
+    if dialect == OPAQUE:
+        it = replace(it, request=replace(REQUEST, path="/v1/whatever"))
+    found = outcome(it)
     assert str(found).partition(":")[0] == verdict
     assert found.reason
+
+
+@pytest.mark.parametrize(
+    ("codec", "body", "verdict"),
+    [("sse", OPEN, PARTIAL), ("sse", OPEN + DONE, COMPLETE), ("whole", OPEN + DONE, COMPLETE)],
+)
+def test_a_dialect_that_was_learned_later_judges_what_was_opaque(
+    codec: str, body: bytes, verdict: str
+) -> None:
+    meta = replace(META, dialect=OPAQUE)
+    found = outcome(cassette(body, codec=codec, meta=meta))  # its path is that of chats
+    assert str(found).partition(":")[0] == verdict

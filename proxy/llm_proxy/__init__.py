@@ -21,6 +21,7 @@ logic       bytes and values in, bytes and values out
     `redaction`  what never reaches the disk
     `matching`   keys, and why a request missed
     `cassette`   the file format, its spool, and its migrations
+    `understanding`  the dialect of a recording, and its response as that one sees it
     `outcomes`   what an ending means
     `integrity`  whether a cassette lies where its key and session say
     `pacing`     when the bytes of a replay go out

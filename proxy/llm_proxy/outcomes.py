@@ -5,10 +5,9 @@ It is a view, so a dialect that is learned later judges old files too.
 
 from __future__ import annotations
 
-from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
-from llm_proxy.dialects import Response
 from llm_proxy.exchange import Ending, Outcome
+from llm_proxy.understanding import dialect_of, response_of
 
 _WHY = {
     Ending.FIN: "the upstream closed before the end",
@@ -27,6 +26,5 @@ def outcome(cassette: Cassette) -> Outcome:
         return Outcome(complete=False, proven=True, reason=_WHY[cassette.end.ending])
     if cassette.head.framing == "none":
         return Outcome(complete=True, proven=True, reason="no body")
-    response = Response(cassette.head, cassette.codec, cassette.messages)
-    judgement = dialects.named(cassette.meta.dialect).judge(response)
+    judgement = dialect_of(cassette).judge(response_of(cassette))
     return Outcome(judgement.whole, judgement.proven, judgement.reason)

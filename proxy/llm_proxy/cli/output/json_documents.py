@@ -9,17 +9,16 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from llm_proxy import dialects
 from llm_proxy.cassette import Cassette, Meta
 from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine
 from llm_proxy.cassette.spelling import spell
-from llm_proxy.dialects import Response
 from llm_proxy.display import path_text
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcomes import outcome
 from llm_proxy.timeline import arrivals
 from llm_proxy.turns import Turn
+from llm_proxy.understanding import turns_of
 
 _WORDS: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
@@ -57,12 +56,6 @@ def cassette_document(cassette: Cassette) -> dict[str, Any]:
         "reads": [{"at": read.at, "bytes": len(read.data)} for read in it.reads],
         **_fields(EndLine.of(it.end)),
     }
-
-
-def turns_of(cassette: Cassette) -> tuple[Turn, ...]:
-    """What was said, as the cassette's dialect reads it."""
-    response = Response(cassette.head, cassette.codec, cassette.messages)
-    return dialects.named(cassette.meta.dialect).turns(response)
 
 
 def turn_document(turn: Turn) -> dict[str, Any]:

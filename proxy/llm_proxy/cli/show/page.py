@@ -8,12 +8,12 @@ from typing import Final
 
 from llm_proxy import display, questions, timeline
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli.output.json_documents import turns_of
 from llm_proxy.cli.output.printing import Line, Span, line, outcome_span
 from llm_proxy.cli.show.message_table import Layout, message_table
 from llm_proxy.cli.show.turn_text import turn_text
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
+from llm_proxy.understanding import turns_of
 
 _INDENT: Final = 12
 """Columns of the names before the lines."""

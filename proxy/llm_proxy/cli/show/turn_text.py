@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llm_proxy import dialects, display
+from llm_proxy import display
 from llm_proxy.cassette import Cassette
 from llm_proxy.dialects import Response
 from llm_proxy.turns import (
@@ -20,6 +20,7 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
+from llm_proxy.understanding import dialect_of
 
 Named = tuple[str, str]
 """What it is, and the text, which may have several lines."""
@@ -45,7 +46,7 @@ def turn_text(turn: Turn) -> Iterator[Named]:
 def contribution(cassette: Cassette, message: bytes) -> str:
     """What one message of a stream adds to the response, in a few words; often nothing."""
     response = Response(cassette.head, cassette.codec, (message,))
-    turns = dialects.named(cassette.meta.dialect).turns(response)
+    turns = dialect_of(cassette).turns(response)
     return " ".join(filter(None, map(_addition, turns)))
 
 
