@@ -74,7 +74,8 @@ def test_every_ending_has_words_of_its_own() -> None:
 def test_what_ended_clean_is_judged_by_its_dialect(
     dialect: str, codec: str, body: bytes, framing: str, status: int, verdict: str
 ) -> None:
-    it = cassette(
+    meta = replace(META, dialect=dialect)
+    it = cassette(body, codec=codec, head=head(status, framing), meta=meta)
         body, codec=codec, head=head(status, framing), meta=replace(META, dialect=dialect)
     )
     if dialect == OPAQUE:
