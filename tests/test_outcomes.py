@@ -76,8 +76,6 @@ def test_what_ended_clean_is_judged_by_its_dialect(
 ) -> None:
     meta = replace(META, dialect=dialect)
     it = cassette(body, codec=codec, head=head(status, framing), meta=meta)
-        body, codec=codec, head=head(status, framing), meta=replace(META, dialect=dialect)
-    )
     if dialect == OPAQUE:
         it = replace(it, request=replace(REQUEST, path="/v1/whatever"))
     found = outcome(it)
