@@ -307,7 +307,7 @@ def header(name: str, value: str) -> bytes:
         ),
         pytest.param(response("framing", "none"), 3, "bytes of body", id="framing none, a body"),
         pytest.param(response("framing", "both"), 3, "framing", id="unknown framing"),
-        pytest.param(response("codec", "xml"), 3, "not one of ndjson, sse", id="unknown codec"),
+        pytest.param(response("codec", "xml"), 3, "not one of eventstream,", id="unknown codec"),
         pytest.param(response("length", -1), 3, "length", id="negative length"),
         pytest.param(response("at", -1), 3, "at", id="a head before the request"),
         pytest.param(response("at", 1e12), 3, "at", id="a head in thirty years"),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
+from binascii import crc32
 from typing import Any
 
 import orjson
@@ -8,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import corpus
+from llm_proxy import framing
 from llm_proxy.cassette.spelling import spell, unspell
+from llm_proxy.framing.eventstream import frame
 
 
 def nested(depth: int) -> bytes:
@@ -47,6 +52,32 @@ def stored(message: bytes) -> dict[str, Any]:
         (b'"a"', {"text": '"a"'}),
         (b"", {"text": ""}),
         (b"\xff\xfe", {"base64": "//4="}),
+        (
+            frame([(":event-type", "messageStop"), (":x", "ü")], b'{"stopReason":"end_turn"}'),
+            {
+                "frame": {":event-type": "messageStop", ":x": "ü"},
+                "json": {"stopReason": "end_turn"},
+            },
+        ),
+        (
+            frame([("a", "")], b'{"bytes":"eyJ0eXBlIjoicGluZyJ9","p":"abc"}'),
+            {"frame": {"a": ""}, "chunk": {"type": "ping"}, "p": "abc"},
+        ),
+        (
+            frame([], b'{"bytes":"eyJ0eXBlIjoicGluZyJ9"}'),
+            {"frame": {}, "chunk": {"type": "ping"}},
+        ),
+        (
+            frame([], b'{"bytes":"eyJ0eXBlIjoicGluZyIgfQ=="}'),  # a space before the brace
+            {"frame": {}, "json": {"bytes": "eyJ0eXBlIjoicGluZyIgfQ=="}},
+        ),
+        (frame([], b'{"bytes":"e31="}'), {"frame": {}, "json": {"bytes": "e31="}}),
+        (frame([], b'{"bytes":"e"}'), {"frame": {}, "json": {"bytes": "e"}}),
+        (frame([], b'{ "a": 1 }'), {"frame": {}, "text": '{ "a": 1 }'}),
+        (frame([], b'data: {"a":1}\n\n'), {"frame": {}, "text": 'data: {"a":1}\n\n'}),
+        (frame([], b""), {"frame": {}, "text": ""}),
+        (frame([], b"\xff\xfe"), {"frame": {}, "base64": "//4="}),
+        (frame([], b"{}")[:-1] + b"\xff", {"base64": "AAAAEgAAAAB/AhuLe30vkmH/"}),
         (b"event: \xff\ndata: {}\n\n", {"base64": "ZXZlbnQ6IP8KZGF0YToge30KCg=="}),
     ],
 )
@@ -112,12 +143,22 @@ separators = st.sampled_from([(",", ":"), (", ", ": "), (",", " :  ")])
     ascii_only=st.booleans(),
     indent=st.sampled_from([None, 1]),
     shape=st.sampled_from(["%s", "%s\n", "data: %s\n\n", "event: x\ndata: %s\n\n", "data: %s"]),
+    framed=st.sampled_from(["", "json", "chunk"]),
 )
 def test_any_json_text_comes_back_as_it_was(
-    value: Any, separators: tuple[str, str], ascii_only: bool, indent: int | None, shape: str
+    value: Any,
+    separators: tuple[str, str],
+    ascii_only: bool,
+    indent: int | None,
+    shape: str,
+    framed: str,
 ) -> None:
     text = json.dumps(value, separators=separators, ensure_ascii=ascii_only, indent=indent)
     message = (shape % text).encode("utf-8", "surrogatepass")
+    if framed == "chunk":
+        message = orjson.dumps({"bytes": b64encode(message).decode(), "p": "ab"})
+    if framed:
+        message = frame([(":event-type", "chunk")], message)
     assert unspell(stored(message)) == message
 
 
@@ -131,6 +172,43 @@ def test_any_json_text_comes_back_as_it_was(
 )
 def test_any_bytes_come_back_as_they_were(message: bytes) -> None:
     assert unspell(stored(message)) == message
+
+
+@given(
+    st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=3),
+    st.binary(),
+    st.integers(0, 40),
+    st.integers(0, 255),
+)
+def test_any_frame_whole_or_damaged_comes_back_as_it_was(
+    headers: dict[str, str], payload: bytes, at: int, byte: int
+) -> None:
+    whole = frame(list(headers.items()), payload)
+    damaged = whole[:at] + bytes([byte]) + whole[at + 1 :]
+    assert unspell(stored(whole)) == whole
+    assert "frame" in stored(whole)
+    assert unspell(stored(damaged)) == damaged
+
+
+def test_a_frame_with_a_header_that_is_no_text_is_kept_as_it_is() -> None:
+    lengths = (19).to_bytes(4, "big") + (3).to_bytes(4, "big")
+    body = lengths + crc32(lengths).to_bytes(4, "big") + b"\1a\0"
+    message = body + crc32(body).to_bytes(4, "big")
+    assert list(stored(message)) != ["frame", "text"]
+    assert unspell(stored(message)) == message
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
+def test_every_real_frame_can_be_read_in_the_file() -> None:
+    spelled = []
+    for row in corpus.rows():
+        if row.wire.endswith(".eventstream"):
+            for message in framing.messages("eventstream", row.body):
+                fields = stored(message)
+                assert unspell(fields) == message
+                spelled.append(tuple(fields))
+    assert set(spelled) == {("frame", "json"), ("frame", "chunk", "p")}
 
 
 @given(json_values)
@@ -166,6 +244,27 @@ def test_compact_json_is_spelled_as_json(value: Any) -> None:
         {"event": "a", "data": orjson.loads(nested(300))},
         {"line": orjson.loads(nested(1000))},
         {"json": orjson.loads(nested(1000))},
+        {"frame": {}},
+        {"frame": [], "text": ""},
+        {"frame": {"a": 1}, "text": ""},
+        {"frame": {"a": {}}, "text": ""},
+        {"frame": {"a" * 256: ""}, "text": ""},
+        {"frame": {"a": "b" * 65536}, "text": ""},
+        {"frame": {}, "text": "", "at": 1},
+        {"frame": {}, "text": "", "json": 1},
+        {"frame": {}, "text": 1},
+        {"frame": {}, "base64": "*"},
+        {"frame": {}, "data": {}},
+        {"frame": {}, "line": {}},
+        {"frame": {}, "frame ": {}},
+        {"frame": {}, "chunk": {}, "p": 1},
+        {"frame": {}, "chunk": {}, "p": "", "q": ""},
+        {"frame": {}, "p": "a"},
+        {"frame": {}, "json": {}, "p": "a"},
+        {"frame": {}, "json": orjson.loads(nested(300))},
+        {"frame": {}, "chunk": orjson.loads(nested(300))},
+        {"chunk": {}},
+        {"chunk": {}, "p": "a"},
     ],
     ids=", ".join,
 )

@@ -151,7 +151,7 @@ def test_a_response_that_came_compressed_is_marked() -> None:
 
 def test_a_codec_that_does_not_exist_cannot_be_written() -> None:
     with pytest.raises(KeyError):
-        CassetteWriter("eventstream")
+        CassetteWriter("protobuf")
 
 
 bodies = st.binary() | st.lists(

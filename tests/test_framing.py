@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from binascii import crc32
 from dataclasses import dataclass
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from llm_proxy import framing
 from llm_proxy.framing import CODECS, MESSAGE_LIMIT, Codec, by_content_type
+from llm_proxy.framing.eventstream import frame
 from llm_proxy.framing.sse import SseEvent, read_event
 from tapes import cut, cuts
 
@@ -41,6 +43,17 @@ def sse(*ended: bytes, tail: bytes = b"") -> Case:
 def ndjson(*ended: bytes, tail: bytes = b"") -> Case:
     return Case("ndjson", ended, tail)
 
+
+def eventstream(*ended: bytes, tail: bytes = b"") -> Case:
+    return Case("eventstream", ended, tail)
+
+
+FRAME = frame([(":message-type", "event")], b'{"a":1}\n\n')
+EMPTY = frame([], b"")
+BROKEN_PRELUDE = FRAME[:11] + bytes([FRAME[11] ^ 1]) + FRAME[12:]
+BROKEN_PAYLOAD = FRAME[:-6] + b"?" + FRAME[-5:]
+IMPOSSIBLE_PRELUDE = bytes.fromhex("0000000f 00000000 e77248b8")
+"""A total length of 15, which no frame has, under a checksum that fits."""
 
 CASES = {
     "sse: LF": sse(b"data: 1\n\n", b"data: 2\n\n"),
@@ -78,6 +91,15 @@ CASES = {
     "ndjson: CR and U+2028 do not end a line": ndjson('{"a":"\r\u2028\x85"}\n'.encode()),
     "ndjson: no last line end": ndjson(b'{"a":1}\n', tail=b'{"done":true}'),
     "ndjson: nothing": ndjson(),
+    "eventstream: frames": eventstream(FRAME, EMPTY, FRAME),
+    "eventstream: a frame cut": eventstream(FRAME, tail=FRAME[:30]),
+    "eventstream: a prelude cut": eventstream(FRAME, tail=FRAME[:7]),
+    "eventstream: a broken payload": eventstream(BROKEN_PAYLOAD, FRAME),
+    "eventstream: a broken prelude": eventstream(FRAME, tail=BROKEN_PRELUDE + FRAME),
+    "eventstream: an impossible prelude": eventstream(EMPTY, tail=IMPOSSIBLE_PRELUDE + EMPTY),
+    "eventstream: a page": eventstream(tail=b"<html>502 Bad Gateway</html>"),
+    "eventstream: a page after frames": eventstream(FRAME, tail=b"<html>502 Bad Gateway</html>"),
+    "eventstream: nothing": eventstream(),
     "whole: a document": Case("whole", (), b'{"a":1}\n\n{"b":2}\n'),
     "whole: any bytes": Case("whole", (), bytes(range(256))),
     "whole: nothing": Case("whole", ()),
@@ -90,6 +112,9 @@ nasty_streams = st.lists(
         [b"\n", b"\r", b"\r\n", b"data: 1", b":", b"x", "\u2028".encode(), b"\xef\xbb\xbf", b"\0"]
     ),
     max_size=20,
+).map(b"".join) | st.lists(
+    st.sampled_from([FRAME, EMPTY, FRAME, EMPTY, BROKEN_PAYLOAD, BROKEN_PRELUDE, FRAME[:9], b"\0"]),
+    max_size=6,
 ).map(b"".join)
 
 
@@ -137,6 +162,8 @@ def plainly_cut(name: str, stream: bytes) -> list[bytes]:
         return [stream]
     if name == "ndjson":
         return re.findall(rb"[^\n]*\n|[^\n]+", stream)
+    if name == "eventstream":
+        return plainly_framed(stream)
     messages = [b""]
     content = False
     for line in re.findall(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", stream):
@@ -146,6 +173,17 @@ def plainly_cut(name: str, stream: bytes) -> list[bytes]:
         elif content:
             messages.append(b"")
             content = False
+    return messages
+
+
+def plainly_framed(stream: bytes) -> list[bytes]:
+    messages: list[bytes] = []
+    while stream:
+        total, headers = int.from_bytes(stream[:4], "big"), int.from_bytes(stream[4:8], "big")
+        fits = crc32(stream[:8]) == int.from_bytes(stream[8:12], "big") and total >= headers + 16
+        end = total if len(stream) >= 12 and fits else len(stream)
+        messages.append(stream[:end])
+        stream = stream[end:]
     return messages
 
 
@@ -183,8 +221,21 @@ def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limi
         (b"\n", 200_000, 1),
         (b'data: {"a":1}\n\n', 10_000_000, 10_000_000),
         (b'data: {"a":1}\n', 10_000_000, 4096),
+        (EMPTY, 10_000_000, 10_000_000),
+        (FRAME, 1_000_000, 1),
+        (frame([], bytes(5_000_000)), 10_000_040, 4096),
     ],
-    ids=["one line", "bytes", "CRs", "LFs", "events at once", "lines in one event"],
+    ids=[
+        "one line",
+        "bytes",
+        "CRs",
+        "LFs",
+        "events at once",
+        "lines in one event",
+        "frames at once",
+        "frames byte by byte",
+        "frames beyond the limit",
+    ],
 )
 def test_time_is_linear(name: str, unit: bytes, size: int, read: int) -> None:
     stream = unit * (size // len(unit))
@@ -199,7 +250,7 @@ def test_time_is_linear(name: str, unit: bytes, size: int, read: int) -> None:
 
 def test_a_codec_of_another_name_is_unknown() -> None:
     with pytest.raises(KeyError):
-        framing.codec("eventstream")
+        framing.codec("protobuf")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +263,7 @@ def test_a_codec_of_another_name_is_unknown() -> None:
         ("application/stream+json", "ndjson"),
         ("application/jsonl", "ndjson"),
         ("application/json; charset=UTF-8", "whole"),
-        ("application/vnd.amazon.eventstream", "whole"),
+        ("application/vnd.amazon.eventstream", "eventstream"),
         ("", "whole"),
         (None, "whole"),
     ],

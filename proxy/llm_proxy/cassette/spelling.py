@@ -7,11 +7,17 @@ back every byte:
     {"event": "ping", "data": {...}}   event: ping⏎data: {...}⏎⏎
     {"line": {...}}                    {...}⏎
     {"json": {...}}                    {...}
+    {"frame": {...}, "json": {...}}    a frame of an AWS event stream: its headers, its payload
     {"text": "data: [DONE]\n\n"}       the bytes as UTF-8
     {"base64": "//4="}                 any bytes
 
 JSON is embedded only where writing it again gives the same bytes: padding, escapes, spaces
 and number spellings that differ are kept as text.
+
+A frame's lengths and checksums are computed again.  Its payload is spelled as `json`, `text`
+or `base64`; one that wraps the JSON event of a model in base64, as Amazon Bedrock's do, as
+
+    {"frame": {...}, "chunk": {...}, "p": "abcd"}    {"bytes":"<chunk>","p":"abcd"}
 """
 
 from __future__ import annotations
@@ -23,7 +29,10 @@ from typing import Any, Final
 
 import orjson
 
+from llm_proxy.framing.eventstream import frame, read_frame
+
 _SSE: Final = re.compile(rb"(?:event: ([^\r\n]*)\n)?data: ([{\[][^\r\n]*[}\]])\n\n")
+_CHUNK: Final = re.compile(rb'\{"bytes":"([A-Za-z0-9+/=]*)"(?:,"p":"([A-Za-z0-9]*)")?\}')
 _JSON_STARTS: Final = (b"{", b"[")
 
 
@@ -39,9 +48,7 @@ def spell(message: bytes) -> dict[str, Any]:
         line = message.removesuffix(b"\n")
         if _same_again(line):
             return {"json" if line == message else "line": orjson.Fragment(line)}
-    if (text := _text(message)) is not None:
-        return {"text": text}
-    return {"base64": b64encode(message).decode("ascii")}
+    return _framed(message) or _plain(message)
 
 
 def unspell(fields: Mapping[str, Any]) -> bytes:
@@ -56,6 +63,68 @@ def unspell(fields: Mapping[str, Any]) -> bytes:
             return b"data: " + _dumps(data) + b"\n\n"
         case {"line": line, **rest} if not rest:
             return _dumps(line) + b"\n"
+        case {"frame": dict(headers), **payload}:
+            return _frame(headers, payload)
+        case other:
+            return _body(other)
+
+
+def _framed(message: bytes) -> dict[str, Any] | None:
+    """The fields of a frame; None for what is none, or holds more than fields can say."""
+    read = read_frame(message)
+    if read is None or frame(read.headers, read.payload) != message:
+        return None
+    return {"frame": dict(read.headers), **_payload(read.payload)}
+
+
+def _payload(payload: bytes) -> dict[str, Any]:
+    if (chunk := _CHUNK.fullmatch(payload)) is not None and (event := _event(chunk[1])):
+        return {
+            "chunk": orjson.Fragment(event),
+            **({} if chunk[2] is None else {"p": chunk[2].decode("ascii")}),
+        }
+    if payload.startswith(_JSON_STARTS) and _same_again(payload):
+        return {"json": orjson.Fragment(payload)}
+    return _plain(payload)
+
+
+def _event(encoded: bytes) -> bytes | None:
+    """The JSON that stands in base64, where both can be written again as they are."""
+    try:
+        event = b64decode(encoded, validate=True)
+    except ValueError:
+        return None
+    again = event.startswith(_JSON_STARTS) and b64encode(event) == encoded and _same_again(event)
+    return event if again else None
+
+
+def _plain(data: bytes) -> dict[str, Any]:
+    if (text := _text(data)) is not None:
+        return {"text": text}
+    return {"base64": b64encode(data).decode("ascii")}
+
+
+def _frame(headers: dict[str, Any], payload: dict[str, Any]) -> bytes:
+    """The frame with these headers and this payload, spelled as `_framed` spells it."""
+    pairs = [(name, value) for name, value in headers.items() if isinstance(value, str)]
+    if len(pairs) != len(headers):
+        raise ValueError("the headers of a frame must be text")
+    match payload:
+        case {"chunk": chunk, "p": str(padding), **rest} if not rest:
+            return frame(pairs, orjson.dumps({"bytes": _base64(chunk), "p": padding}))
+        case {"chunk": chunk, **rest} if not rest:
+            return frame(pairs, orjson.dumps({"bytes": _base64(chunk)}))
+        case _:
+            return frame(pairs, _body(payload))
+
+
+def _base64(event: Any) -> str:
+    return b64encode(_dumps(event)).decode("ascii")
+
+
+def _body(fields: dict[str, Any]) -> bytes:
+    """What stands in the one field."""
+    match fields:
         case {"json": document, **rest} if not rest:
             return _dumps(document)
         case {"text": str(text), **rest} if not rest:
@@ -65,7 +134,7 @@ def unspell(fields: Mapping[str, Any]) -> bytes:
         case _:
             raise ValueError(
                 "a message is one of data (with or without event), line, json, text and base64, "
-                "and nothing else"
+                "or a frame with json, chunk, text or base64, and nothing else"
             )
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from llm_proxy.dialects.anthropic import Anthropic
 from llm_proxy.dialects.base import Dialect, Judgement, Response
+from llm_proxy.dialects.bedrock import Bedrock
 from llm_proxy.dialects.ollama import Ollama
 from llm_proxy.dialects.opaque import Opaque
 from llm_proxy.dialects.openai_chat import OpenAIChat
@@ -12,7 +14,7 @@ from llm_proxy.exchange import Request
 
 __all__ = ["DIALECTS", "OPAQUE", "Dialect", "Judgement", "Response", "find", "named"]
 
-DIALECTS: Final[tuple[Dialect, ...]] = (OpenAIChat(), Ollama())
+DIALECTS: Final[tuple[Dialect, ...]] = (OpenAIChat(), Anthropic(), Ollama(), Bedrock())
 """In the order in which they are asked whether a request is theirs."""
 
 OPAQUE: Final[Dialect] = Opaque()

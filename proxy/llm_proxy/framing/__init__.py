@@ -1,7 +1,7 @@
 """Bytes into messages, without changing a byte.
 
-A *codec* cuts a stream into messages: SSE events (comments included), NDJSON lines, or one
-whole body.  Three rules hold for each of them, whatever the bytes:
+A *codec* cuts a stream into messages: SSE events (comments included), NDJSON lines, frames of
+an AWS event stream, or one whole body.  Three rules hold for each of them, whatever the bytes:
 
 * Joined, the messages are the stream, byte for byte.
 * The cuts do not depend on how the stream was split into reads.
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from llm_proxy.framing.eventstream import EventStreamCodec
 from llm_proxy.framing.ndjson import NdjsonCodec
 from llm_proxy.framing.sse import SseCodec
 from llm_proxy.framing.whole import WholeCodec
@@ -36,6 +37,7 @@ class Codec(Protocol):
 CODECS: Final[Mapping[str, Callable[[int], Codec]]] = {
     "sse": SseCodec,
     "ndjson": NdjsonCodec,
+    "eventstream": EventStreamCodec,
     "whole": WholeCodec,
 }
 """Each framing of messages under the name that a cassette stores."""
@@ -46,6 +48,7 @@ _BY_CONTENT_TYPE: Final = {
     "application/ndjson": "ndjson",
     "application/jsonl": "ndjson",
     "application/stream+json": "ndjson",
+    "application/vnd.amazon.eventstream": "eventstream",
 }
 
 

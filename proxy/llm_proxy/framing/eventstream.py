@@ -1,0 +1,164 @@
+"""AWS event streams (`application/vnd.amazon.eventstream`): cut at frames, read and written.
+
+Numbers are big-endian; each checksum is the CRC-32 of everything in the frame before it.
+
+    total length │ headers' length │ CRC │ headers │ payload │ CRC
+         4               4            4                         4
+    └──────────── prelude ─────────────┘
+
+A prelude whose checksum fits says where its frame ends; the frame is a message.  Where a
+prelude does not fit (a gateway's page, say), nothing tells where frames begin again, and no
+client looks for it: the rest of the stream is one message.
+"""
+
+from __future__ import annotations
+
+import struct
+from binascii import crc32
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_LENGTHS: Final = struct.Struct(">II")
+_PRELUDE: Final = struct.Struct(">III")
+_CRC: Final = struct.Struct(">I")
+_SHORT: Final = struct.Struct(">H")
+_LEAST: Final = _PRELUDE.size + _CRC.size
+"""Bytes of a frame without headers and payload."""
+_ENDLESS: Final = 2**62
+"""More bytes than any stream has."""
+
+_BYTES: Final = 6
+_TEXT: Final = 7
+_WIDTHS: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
+"""Bytes of a header's value, by its type: true, false, integers, a time, a UUID."""
+
+
+class EventStreamCodec:
+    """Cuts a stream into frames of at most `limit` bytes; a longer one is cut there."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pending = bytearray()
+        self._prelude = bytearray()
+        """What has come of the open message's prelude."""
+        self._in_prelude = True
+        self._missing = _PRELUDE.size
+        """Bytes that the prelude, or else the message, still lacks."""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes as they arrive; give the frames that are complete."""
+        done: list[bytes] = []
+        at = 0
+        while at < len(data):
+            piece = data[at : at + self._missing]
+            at += len(piece)
+            self._pending += piece
+            self._missing -= len(piece)
+            if self._in_prelude:
+                self._prelude += piece
+            has_ended = not self._missing and not self._in_prelude
+            if has_ended:
+                self._begin()
+            elif not self._missing:
+                self._in_prelude, self._missing = False, _rest(self._prelude)
+            done += self._take(1 if has_ended else self._limit)
+        return done
+
+    def close(self) -> list[bytes]:
+        """Say that nothing follows; give what is left."""
+        self._begin()
+        return self._take(1)
+
+    def _begin(self) -> None:
+        self._prelude.clear()
+        self._in_prelude, self._missing = True, _PRELUDE.size
+
+    def _take(self, at_least: int) -> list[bytes]:
+        """Messages off the front, as long as `at_least` bytes are there."""
+        done: list[bytes] = []
+        while len(self._pending) >= at_least:
+            done.append(bytes(self._pending[: self._limit]))
+            del self._pending[: self._limit]
+        return done
+
+
+def _rest(prelude: bytes | bytearray) -> int:
+    """How many bytes follow this prelude in its message."""
+    total, headers, checksum = _PRELUDE.unpack(prelude)
+    fits = checksum == crc32(prelude[: _LENGTHS.size]) and total >= _LEAST + headers
+    return total - _PRELUDE.size if fits else _ENDLESS
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame, read."""
+
+    headers: tuple[tuple[str, str], ...]
+    """Those that hold text, in their order; providers send no others."""
+    payload: bytes
+
+    def header(self, name: str) -> str:
+        """The value of a header; empty where there is none."""
+        return next((value for key, value in self.headers if key == name), "")
+
+
+def read_frame(message: bytes) -> Frame | None:
+    """Read one message of `EventStreamCodec`; None where it is no frame that a client accepts.
+
+    Both checksums, the lengths, and the headers (UTF-8, each name once) are checked.
+    """
+    if len(message) < _LEAST or _rest(message[: _PRELUDE.size]) != len(message) - _PRELUDE.size:
+        return None
+    body, checksum = message[: -_CRC.size], message[-_CRC.size :]
+    if _CRC.unpack(checksum) != (crc32(body),):
+        return None
+    payload_at = _PRELUDE.size + _LENGTHS.unpack_from(body)[1]
+    try:
+        pairs = list(_headers(body[_PRELUDE.size : payload_at]))
+    except (ValueError, KeyError, IndexError, struct.error):
+        return None
+    if len({name for name, _ in pairs}) != len(pairs):
+        return None
+    return Frame(tuple((name, text) for name, text in pairs if text is not None), body[payload_at:])
+
+
+def frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
+    """One frame with these headers, all of them text.
+
+    Raises `ValueError` for what no frame can hold.
+    """
+    try:
+        written = b"".join(_header(name.encode(), value.encode()) for name, value in headers)
+        lengths = _LENGTHS.pack(_LEAST + len(written) + len(payload), len(written))
+    except struct.error:
+        raise ValueError("a frame cannot hold so much") from None
+    body = lengths + _CRC.pack(crc32(lengths)) + written + payload
+    return body + _CRC.pack(crc32(body))
+
+
+def _headers(data: bytes) -> Iterator[tuple[str, str | None]]:
+    """Names and values; None for a value that is no text.  Raises where they are malformed."""
+    at = 0
+    while at < len(data):
+        name, at = _piece(data, at + 1, data[at])
+        kind, at = data[at], at + 1
+        if kind in (_BYTES, _TEXT):
+            (width,) = _SHORT.unpack_from(data, at)
+            at += _SHORT.size
+        else:
+            width = _WIDTHS[kind]
+        value, at = _piece(data, at, width)
+        yield name.decode(), value.decode() if kind == _TEXT else None
+
+
+def _piece(data: bytes, at: int, width: int) -> tuple[bytes, int]:
+    """So many bytes, and where they end."""
+    end = at + width
+    if end > len(data):
+        raise ValueError("the header goes on behind the headers")
+    return data[at:end], end
+
+
+def _header(name: bytes, value: bytes) -> bytes:
+    return struct.pack(f">B{len(name)}sBH", len(name), name, _TEXT, len(value)) + value

@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anthropic_events import (
+    COMPLETION,
+    DIALECT,
+    ERROR,
+    TEXT,
+    TOOLS,
+    VERSION,
+    asked,
+    begins,
+    document,
+    ends,
+    event,
+    head,
+    says,
+    streamed,
+    whole,
+)
+from llm_proxy import dialects
+from llm_proxy.dialects import Response
+from llm_proxy.exchange import Head, Request
+from llm_proxy.turns import (
+    Failure,
+    Turn,
+)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param("/v1/messages", id="the SDKs"),
+        pytest.param("/messages", id="the AI SDK"),
+        pytest.param("/v1/messages/count_tokens", id="token counts"),
+        pytest.param("/anthropic/v1/messages", id="Azure Foundry, DeepSeek, Bedrock Mantle"),
+        pytest.param("/anthropic/messages", id="the AI SDK at those"),
+        pytest.param("/api/v1/messages", id="OpenRouter"),
+        pytest.param("/api/anthropic/v1/messages", id="Z.ai"),
+        pytest.param("/v1/projects/p/locations/l/v1/messages", id="the gateway on Google Cloud"),
+        pytest.param(
+            "/v1/projects/p/locations/l/publishers/anthropic/models/m@1:rawPredict", id="Vertex"
+        ),
+        pytest.param(
+            "/projects/p/locations/l/publishers/anthropic/models/m@1:streamRawPredict",
+            id="Vertex, streaming",
+        ),
+        pytest.param(
+            "/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict",
+            id="Vertex, token counts",
+        ),
+        pytest.param("/v1/complete", id="legacy completions"),
+    ],
+)
+def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
+    assert DIALECT.claims(asked(path))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("POST", "/gateways/1/messages", id="a gateway's own path"),
+        pytest.param("POST", "/gateways/1/messages/count_tokens", id="and its token counts"),
+        pytest.param("GET", "/v1/models", id="the list of models"),
+        pytest.param("GET", "/v1/models/claude-sonnet-5", id="a model"),
+        pytest.param("GET", "/models", id="models without a version in the path"),
+    ],
+)
+def test_on_paths_of_others_the_header_tells(method: str, path: str) -> None:
+    assert not DIALECT.claims(asked(path, method))
+    assert DIALECT.claims(asked(path, method, VERSION))
+
+
+def test_models_are_found_by_the_header_alone() -> None:
+    assert dialects.find(asked("/v1/models", "GET", VERSION)).name == DIALECT.name
+    assert dialects.find(asked("/v1/models", "GET")).name != DIALECT.name
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", "/v1/messages", id="no way to ask for a message"),
+        pytest.param("POST", "/v1/models", id="no way to ask for models"),
+        pytest.param("DELETE", "/v1/models/m", id="nor to delete one"),
+        pytest.param("POST", "/v1/messages/batches", id="batches"),
+        pytest.param("GET", "/v1/messages/batches/b/results", id="their results"),
+        pytest.param("POST", "/v1/files", id="files"),
+        pytest.param("POST", "/model/anthropic.claude-x/invoke", id="Bedrock"),
+    ],
+)
+def test_what_is_no_message_is_left_to_others(method: str, path: str) -> None:
+    assert not DIALECT.claims(asked(path, method, VERSION))
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/v1/messages", "anthropic"),
+        ("/messages", "anthropic"),
+        ("/v1/messages/count_tokens", "anthropic"),
+        ("/v1/complete", "anthropic"),
+        ("/p/publishers/anthropic/models/m:streamRawPredict", "anthropic"),
+        ("/v1/threads/thread_1/messages", "opaque"),
+        ("/v1/completions", "opaque"),
+        ("/p/publishers/mistralai/models/m:rawPredict", "opaque"),
+        ("/v1/messages/batches", "opaque"),
+        ("/v1/models", "opaque"),
+        ("/v1/chat/completions", "openai-chat"),
+        ("/anthropic/v1/chat/completions", "openai-chat"),
+        ("/api/chat", "ollama"),
+        ("/api/generate", "ollama"),
+    ],
+)
+def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) -> None:
+    request = asked(path)
+    claimed = [dialect.name for dialect in dialects.DIALECTS if dialect.claims(request)]
+    if name == "opaque":
+        assert DIALECT.name not in claimed
+    else:
+        assert claimed == [name]
+        assert dialects.named(name).name == dialects.find(request).name == name
+
+
+@pytest.mark.parametrize(
+    ("request_", "model"),
+    [
+        pytest.param(asked(model="claude-sonnet-5"), "claude-sonnet-5", id="in the body"),
+        pytest.param(
+            asked("/publishers/anthropic/models/claude-3-7%40x:rawPredict"),
+            "claude-3-7@x",
+            id="in Vertex's path",
+        ),
+        pytest.param(
+            asked("/publishers/anthropic/models/claude:streamRawPredict"), "claude", id="streaming"
+        ),
+        pytest.param(
+            asked("/publishers/anthropic/models/count-tokens:rawPredict", model="claude"),
+            "claude",
+            id="body before path",
+        ),
+        pytest.param(asked("/v1/models/claude", "GET"), "claude", id="a model asked about"),
+        pytest.param(asked("/v1/models", "GET"), "", id="the list of models"),
+        pytest.param(Request("POST", "/v1/messages", "", (), b"\xff"), "", id="unreadable"),
+    ],
+)
+def test_the_model_is_found(request_: Request, model: str) -> None:
+    assert DIALECT.model(request_) == model
+
+
+@pytest.mark.parametrize(
+    ("request_", "streams"),
+    [
+        (asked(stream=True), True),
+        (asked(stream=False), False),
+        (asked(stream="true"), False),
+        (asked(), False),
+        (asked("/publishers/anthropic/models/m:streamRawPredict"), True),
+        (asked("/publishers/anthropic/models/m:rawPredict"), False),
+    ],
+    ids=["true", "false", "a string", "absent", "Vertex's path", "Vertex's other path"],
+)
+def test_streams_are_asked_for(request_: Request, streams: bool) -> None:
+    assert DIALECT.streams(request_) is streams
+
+
+@pytest.mark.parametrize(
+    ("answer", "stream", "name"),
+    [
+        pytest.param(head(), True, "sse", id="a stream"),
+        pytest.param(head(content_type="application/json"), False, "whole", id="a document"),
+        pytest.param(head(content_type="application/json"), True, "whole", id="a document instead"),
+        pytest.param(head(content_type=""), True, "sse", id="unlabelled stream"),
+        pytest.param(head(content_type=""), False, "whole", id="unlabelled document"),
+        pytest.param(head(529), True, "whole", id="an error labelled as a stream"),
+    ],
+)
+def test_the_codec_goes_by_content_type_and_status(answer: Head, stream: bool, name: str) -> None:
+    assert DIALECT.codec(asked(stream=stream), answer) == name
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(TEXT, "message_stop", id="text"),
+        pytest.param(TOOLS, "message_stop", id="thinking and tools"),
+        pytest.param(TEXT.replace(b"\n", b"\r\n"), "message_stop", id="CRLF"),
+        pytest.param(
+            TEXT.replace(b"event: ", b": "), "message_stop", id="event names left out by a gateway"
+        ),
+        pytest.param(TEXT + b"data: [DONE]\n\n", "message_stop", id="a gateway's [DONE] behind"),
+        pytest.param(TEXT + event("ping"), "message_stop", id="a ping behind"),
+        pytest.param(
+            says("Hi") + b"event: message_stop\ndata: {}\n\n", "message_stop", id="the name alone"
+        ),
+        pytest.param(
+            says("Hi") + ends("end_turn"), "stop_reason: end_turn", id="a server without stop"
+        ),
+        pytest.param(
+            b'{"type":"message","content":[],"stop_reason":"end_turn"}',
+            "stop_reason: end_turn",
+            id="a document labelled as a stream",
+        ),
+        pytest.param(COMPLETION, "stop_reason: stop_sequence", id="a legacy completion"),
+        pytest.param(says("Hi") + ERROR, "in-band error: Overloaded", id="overloaded"),
+        pytest.param(
+            says("Hi") + b"event: error\ndata: upstream gone\n\n",
+            "in-band error: upstream gone",
+            id="an error in words",
+        ),
+        pytest.param(
+            b"event: error\ndata: \xff\n\n", "in-band error: \ufffd", id="an error not UTF-8"
+        ),
+        pytest.param(
+            b'event: error\ndata: {"message":"bad"}\n\n', "in-band error: bad", id="a flat error"
+        ),
+        pytest.param(
+            b'data: {"type":"error","message":"bad"}\n\n', "in-band error: bad", id="by its type"
+        ),
+        pytest.param(
+            says("Hi") + b'data: {"error":{"message":"bad"}}\n\n',
+            "in-band error: bad",
+            id="an error in OpenAI's shape",
+        ),
+        pytest.param(COMPLETION[:150] + b"\r\n\r\n" + ERROR, "in-band error: Overloaded", id="old"),
+    ],
+)
+def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
+    judgement = DIALECT.judge(streamed(body))
+    assert (judgement.whole, judgement.reason, judgement.proven) == (True, reason, True)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(b"", "empty stream", id="nothing"),
+        pytest.param(b"\n\n", "empty stream", id="blank lines"),
+        pytest.param(event("ping"), "no message_stop", id="a ping only"),
+        pytest.param(b": message_stop\n\n", "no message_stop", id="the stop as a comment"),
+        pytest.param(b"event: message_stop\n\n", "no message_stop", id="the stop without data"),
+        pytest.param(b"<html>busy</html>", "no message_stop", id="a page"),
+        pytest.param(
+            b'data: {"stop_reason":"end_turn"}\n\n', "no message_stop", id="nothing of Anthropic's"
+        ),
+        pytest.param(says("Hi"), "no message_stop after content_block_delta", id="cut"),
+        pytest.param(
+            says("message_stop"), "no message_stop after content_block_delta", id="stop as text"
+        ),
+        pytest.param(
+            begins({"type": "text", "text": ""}) + event("content_block_stop", index=0),
+            "no message_stop after content_block_stop",
+            id="cut between blocks",
+        ),
+        pytest.param(
+            says("Hi") + ends(None), "no message_stop after message_delta", id="no reason"
+        ),
+        pytest.param(
+            says("Hi") + ends(""), "no message_stop after message_delta", id="an empty reason"
+        ),
+        pytest.param(
+            event("message_start", message={"stop_reason": "tool_use"}),
+            "no message_stop after message_start",
+            id="a reason before the end",
+        ),
+        pytest.param(
+            TEXT + event("message_start", message={}),
+            "no message_stop after message_start",
+            id="a second message, cut",
+        ),
+        pytest.param(
+            COMPLETION[: COMPLETION.index(b"event: ping")], "no stop_reason", id="a completion, cut"
+        ),
+    ],
+)
+def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
+    judgement = DIALECT.judge(streamed(body))
+    assert (judgement.whole, judgement.reason) == (False, reason)
+
+
+@pytest.mark.parametrize(
+    ("body", "last"),
+    [
+        (TEXT, b"event: message_stop"),
+        (TOOLS, b"event: message_stop"),
+        (COMPLETION, b""),
+        (says("Hi") + ERROR, b""),
+    ],
+    ids=["text", "tools", "completion", "error"],
+)
+@given(share=st.floats(0, 1))
+def test_no_cut_before_the_stop_reason_is_called_whole(
+    body: bytes, last: bytes, share: float
+) -> None:
+    said_all = len((body[: body.index(last)] if last else body).rstrip())
+    cut = int(share * len(body))
+    assert DIALECT.judge(streamed(body[:cut])).whole is (cut >= said_all)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_whole", "reason"),
+    [
+        pytest.param(document(type="message", content=[]), True, "JSON body", id="a message"),
+        pytest.param(document(input_tokens=9), True, "JSON body", id="a token count"),
+        pytest.param(document(data=[], has_more=False), True, "JSON body", id="models"),
+        pytest.param(whole(b'{"type":"mess'), False, "body is not JSON", id="a cut document"),
+        pytest.param(whole(b""), False, "empty body", id="nothing"),
+        pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
+        pytest.param(Response(head(529), "sse", []), True, "HTTP 529", id="a cut error"),
+    ],
+)
+def test_a_body_is_judged_as_of_any_json_api(answer: Response, is_whole: bool, reason: str) -> None:
+    judgement = DIALECT.judge(answer)
+    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+
+
+@pytest.mark.parametrize(
+    ("body", "failure"),
+    [
+        pytest.param(
+            b'{"type":"error","error":{"type":"not_found_error","message":"model: x"}}',
+            Failure("model: x", "not_found_error"),
+            id="Anthropic",
+        ),
+        pytest.param(
+            b'{"error":{"type":"t","message":"m","details":{"error_code":"spend_limit"}}}',
+            Failure("m", "t", "spend_limit"),
+            id="with a code among the details",
+        ),
+        pytest.param(
+            b'{"error":{"code":400,"message":"m","status":"INVALID"}}',
+            Failure("m", code="400"),
+            id="Vertex",
+        ),
+        pytest.param(b'{"message":"Forbidden"}', Failure("Forbidden"), id="AWS"),
+        pytest.param(b"<html></html>", Failure("HTTP 502 Bad Gateway"), id="a gateway's page"),
+    ],
+)
+def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
+    assert DIALECT.turns(whole(body, 502)) == (Turn((), failure=failure),)
+
+
+def test_the_request_id_of_an_error_is_kept() -> None:
+    (turn,) = DIALECT.turns(whole(b'{"error":{"message":"m"},"request_id":"req_1"}', 400))
+    assert turn.metadata == (("request_id", "req_1"),)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"null", b"[]", b"<", b'{"input_tokens":9}', b'{"data":[{"type":"model"}]}'],
+    ids=["nothing", "null", "a list", "a page", "a token count", "models"],
+)
+def test_where_nothing_is_said_there_is_no_turn(body: bytes) -> None:
+    assert DIALECT.turns(whole(body)) == ()
+    assert DIALECT.turns(streamed(body)) == ()
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
+TYPES = st.sampled_from(
+    """text thinking redacted_thinking compaction container_upload tool_use server_tool_use
+    web_search_tool_result mcp_tool_result fallback text_delta thinking_delta signature_delta
+    input_json_delta citations_delta compaction_delta refusal""".split()  # noqa: SIM905 # readable
+)
+KEYS = st.sampled_from(
+    """type text thinking signature data id name input partial_json tool_use_id content is_error
+    citations citation url source title cited_text to model stop_reason stop_details explanation
+    usage input_tokens output_tokens_details details error_code message \ud800
+    """.split()  # noqa: SIM905 # readable
+)
+VALUES = st.recursive(
+    LEAVES | TYPES,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=10,
+)
+BLOCKS = st.builds(
+    lambda kind, rest: rest | {"type": kind}, TYPES, st.dictionaries(KEYS, VALUES, max_size=4)
+)
+DOCUMENTS = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(
+            """message_start message_delta message_stop content_block_start content_block_delta
+            content_block_stop message completion error ping""".split()  # noqa: SIM905 # readable
+        )
+        | VALUES
+    },
+    optional={
+        "index": st.integers(0, 2) | VALUES,
+        "content_block": BLOCKS | VALUES,
+        "delta": BLOCKS | VALUES,
+        "content": st.lists(BLOCKS, max_size=2) | VALUES,
+        "message": VALUES,
+        "error": VALUES,
+        "completion": VALUES,
+        "stop_reason": VALUES,
+        "usage": VALUES,
+        "request_id": VALUES,
+    },
+)
+
+
+@given(st.lists(DOCUMENTS, min_size=1, max_size=4), st.sampled_from([200, 400]))
+def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+    documents: list[dict[str, Any]], status: int
+) -> None:
+    spelled = [json.dumps(it).encode() for it in documents]
+    events = b"".join(b"data: " + it + b"\n\n" for it in spelled)
+    for answer in (streamed(events), whole(spelled[0], status)):
+        assert DIALECT.judge(answer).reason
+        assert orjson.dumps(DIALECT.turns(answer))
+
+
+@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
+def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
+    answer = Response(head(), name, messages)
+    assert DIALECT.judge(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))

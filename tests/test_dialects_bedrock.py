@@ -1,0 +1,785 @@
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from typing import Any, Final
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corpus
+from llm_proxy import dialects, framing
+from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.bedrock import Bedrock
+from llm_proxy.exchange import Head, Headers, Request
+from llm_proxy.framing.eventstream import frame, read_frame
+from llm_proxy.turns import (
+    Citation,
+    Failure,
+    Finish,
+    Json,
+    Media,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+)
+
+DIALECT: Final = Bedrock()
+Event = tuple[str, dict[str, Any]]
+
+
+def event(name: str, payload: Any) -> bytes:
+    headers = [
+        (":event-type", name),
+        (":content-type", "application/json"),
+        (":message-type", "event"),
+    ]
+    return frame(headers, orjson.dumps(payload))
+
+
+def converse(*events: Event) -> bytes:
+    """A stream of ConverseStream, padded as the real ones are."""
+    return b"".join(event(name, {**payload, "p": "abcd"}) for name, payload in events)
+
+
+def chunks(*events: Any) -> bytes:
+    """A stream of InvokeModelWithResponseStream."""
+    return b"".join(
+        event("chunk", {"bytes": base64.b64encode(orjson.dumps(it)).decode(), "p": "abc"})
+        for it in events
+    )
+
+
+def raised(name: str, **payload: object) -> bytes:
+    headers = [(":exception-type", name), (":message-type", "exception")]
+    return frame(headers, orjson.dumps(payload))
+
+
+def delta(index: int, **said: object) -> Event:
+    return "contentBlockDelta", {"contentBlockIndex": index, "delta": said}
+
+
+def start(index: int, **said: object) -> Event:
+    return "contentBlockStart", {"contentBlockIndex": index, "start": said}
+
+
+def stop(index: int) -> Event:
+    return "contentBlockStop", {"contentBlockIndex": index}
+
+
+BEGIN: Final[Event] = ("messageStart", {"role": "assistant"})
+END: Final[Event] = ("messageStop", {"stopReason": "end_turn"})
+COUNTS: Final[Event] = (
+    "metadata",
+    {
+        "usage": {"inputTokens": 9, "outputTokens": 20, "totalTokens": 29},
+        "metrics": {"latencyMs": 120},
+    },
+)
+TOOLS: Final = converse(
+    BEGIN,
+    delta(0, reasoningContent={"text": "Two "}),
+    delta(0, reasoningContent={"text": "cities."}),
+    delta(0, reasoningContent={"signature": "c2ln"}),
+    stop(0),
+    delta(1, text="Check"),
+    delta(1, text="ing."),
+    stop(1),
+    start(2, toolUse={"toolUseId": "tooluse_a", "name": "get_weather"}),
+    delta(2, toolUse={"input": '{"city":'}),
+    delta(2, toolUse={"input": '"Rome"}'}),
+    stop(2),
+    ("messageStop", {"stopReason": "tool_use"}),
+    COUNTS,
+)
+CHAT: Final = converse(BEGIN, delta(0, text="Hello"), stop(0), END, COUNTS)
+METRICS: Final[dict[str, Json]] = {
+    "inputTokenCount": 9,
+    "outputTokenCount": 2,
+    "invocationLatency": 120,
+    "firstByteLatency": 60,
+}
+CLAUDE: Final = chunks(
+    {
+        "type": "message_start",
+        "message": {"id": "msg_1", "model": "claude", "content": [], "usage": {"input_tokens": 9}},
+    },
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hello"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
+    {"type": "message_stop", "amazon-bedrock-invocationMetrics": METRICS},
+)
+NOVA: Final = chunks(
+    {"messageStart": {"role": "assistant"}},
+    {"contentBlockDelta": {"delta": {"text": "Hel"}, "contentBlockIndex": 0}},
+    {"contentBlockStop": {"contentBlockIndex": 0}},
+    {"contentBlockDelta": {"delta": {"text": "lo"}, "contentBlockIndex": 1}},
+    {"contentBlockStop": {"contentBlockIndex": 1}},
+    {"messageStop": {"stopReason": "end_turn"}},
+    {
+        "metadata": {"usage": {"inputTokens": 9, "outputTokens": 2}, "metrics": {}, "trace": {}},
+        "amazon-bedrock-invocationMetrics": METRICS,
+    },
+)
+STREAMS: Final = {"converse": CHAT, "tools": TOOLS, "claude": CLAUDE, "nova": NOVA}
+each_stream = pytest.mark.parametrize("body", STREAMS.values(), ids=STREAMS.keys())
+
+
+def asked(path: str, method: str = "POST") -> Request:
+    return Request(method, path, "", (), b"{}")
+
+
+def head(status: int = 200, headers: Headers = ()) -> Head:
+    return Head(status, "", headers, "chunked")
+
+
+def streamed(body: bytes) -> Response:
+    return Response(head(), "eventstream", framing.messages("eventstream", body))
+
+
+def whole(document: object, status: int = 200, headers: Headers = ()) -> Response:
+    body = document if isinstance(document, bytes) else orjson.dumps(document)
+    return Response(head(status, headers), "whole", framing.messages("whole", body))
+
+
+ARN: Final = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/x"
+
+
+@pytest.mark.parametrize(
+    ("path", "model", "streams"),
+    [
+        ("/model/amazon.nova-lite-v1%3A0/converse", "amazon.nova-lite-v1:0", False),
+        ("/model/amazon.nova-lite-v1:0/converse-stream", "amazon.nova-lite-v1:0", True),
+        ("/model/us.anthropic.claude-x/invoke", "us.anthropic.claude-x", False),
+        ("/model/m/invoke-with-response-stream", "m", True),
+        (f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/converse", ARN, False),
+        (f"/model/{ARN}/invoke", ARN, False),
+        ("/bedrock/model/m/converse", "m", False),
+    ],
+    ids=["encoded", "bare", "invoke", "invoke stream", "ARN", "bare ARN", "a gateway's prefix"],
+)
+def test_the_path_says_the_model_and_whether_it_streams(
+    path: str, model: str, streams: bool
+) -> None:
+    request = asked(path)
+    assert dialects.find(request).name == DIALECT.name
+    assert DIALECT.claims(request)
+    assert (DIALECT.model(request), DIALECT.streams(request)) == (model, streams)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/model/m/converse"),
+        ("POST", "/model/m/count-tokens"),
+        ("POST", "/model//converse"),
+        ("POST", "/model/converse"),
+        ("POST", "/converse"),
+        ("POST", "/async-invoke"),
+        ("POST", "/guardrail/g/version/1/apply"),
+        ("POST", "/v1/models/m/invoke"),
+        ("POST", "/v1/messages"),
+        ("POST", "/openai/v1/chat/completions"),
+        ("POST", ""),
+    ],
+)
+def test_other_requests_are_left_to_others(method: str, path: str) -> None:
+    assert not DIALECT.claims(asked(path, method))
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/model/m/converse", "bedrock"),
+        ("/model/m/converse-stream", "bedrock"),
+        ("/model/m/invoke", "bedrock"),
+        ("/model/m/invoke-with-response-stream", "bedrock"),
+        ("/model/chat/completions", "openai-chat"),
+        ("/model/v1/chat/completions", "openai-chat"),
+        ("/api/chat", "ollama"),
+        ("/model/m/count-tokens", "opaque"),
+    ],
+)
+def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) -> None:
+    claimed = [it.name for it in dialects.DIALECTS if it.claims(asked(path))]
+    assert claimed == ([] if name == "opaque" else [name])
+
+
+@pytest.mark.parametrize(
+    ("operation", "status", "content_type", "expected"),
+    [
+        ("converse-stream", 200, "application/vnd.amazon.eventstream", "eventstream"),
+        ("converse-stream", 200, None, "eventstream"),
+        ("converse-stream", 200, "text/html", "whole"),
+        ("converse-stream", 400, "application/vnd.amazon.eventstream", "whole"),
+        ("converse", 200, "application/json", "whole"),
+        ("converse", 200, None, "whole"),
+    ],
+)
+def test_the_content_type_chooses_the_framing(
+    operation: str, status: int, content_type: str | None, expected: str
+) -> None:
+    headers = () if content_type is None else (("Content-Type", content_type),)
+    assert DIALECT.codec(asked(f"/model/m/{operation}"), head(status, headers)) == expected
+
+
+TITAN: Final = {"outputText": "Hi", "index": 0, "completionReason": "FINISH"}
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(CHAT, "messageStop: end_turn", id="converse"),
+        pytest.param(TOOLS, "messageStop: tool_use", id="converse with tools"),
+        pytest.param(CLAUDE, "message_stop", id="claude"),
+        pytest.param(NOVA, "messageStop: end_turn", id="nova"),
+        pytest.param(chunks(TITAN), "every choice finished", id="titan"),
+        pytest.param(
+            chunks({"event_type": "odd", "amazon-bedrock-invocationMetrics": METRICS}),
+            "invocation metrics",
+            id="a model that nobody knows",
+        ),
+        pytest.param(
+            converse(BEGIN) + raised("throttlingException", message="Too many requests"),
+            "in-band error: Too many requests",
+            id="an exception",
+        ),
+        pytest.param(
+            frame([(":message-type", "error"), (":error-code", "InternalFailure")], b""),
+            "in-band error: InternalFailure",
+            id="an error that has no name",
+        ),
+        pytest.param(
+            chunks({"type": "error", "error": {"type": "overloaded_error", "message": "Busy"}}),
+            "in-band error: Busy",
+            id="an error of the model",
+        ),
+    ],
+)
+def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
+    judgement = DIALECT.judge(streamed(body))
+    assert (judgement.whole, judgement.reason) == (True, reason)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        pytest.param(b"", "empty stream", id="nothing"),
+        pytest.param(b"<html>", "bytes that are no frame", id="a page"),
+        pytest.param(converse(BEGIN, delta(0, text="H")), "no event ends it", id="cut"),
+        pytest.param(converse(BEGIN, COUNTS), "no event ends it", id="counts alone"),
+        pytest.param(CHAT[:-1], "bytes that are no frame", id="cut inside the last frame"),
+        pytest.param(
+            converse(BEGIN)[:-1] + b"?" + CHAT, "bytes that are no frame", id="a broken checksum"
+        ),
+        pytest.param(chunks({"outputText": "Hi", "index": 0}), "no event ends it", id="titan"),
+        pytest.param(chunks({"type": "ping"}), "no event ends it", id="a ping"),
+        pytest.param(
+            event("chunk", {"bytes": "*"}) + event("chunk", []), "no event ends it", id="no base64"
+        ),
+        pytest.param(
+            raised("throttlingException", message="no")[:-1] + b"?",
+            "bytes that are no frame",
+            id="a broken exception",
+        ),
+    ],
+)
+def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
+    judgement = DIALECT.judge(streamed(body))
+    assert (judgement.whole, judgement.reason) == (False, reason)
+
+
+@each_stream
+def test_no_cut_before_the_message_ends_is_called_whole(body: bytes) -> None:
+    boundaries = [0]
+    for message in framing.messages("eventstream", body):
+        boundaries.append(boundaries[-1] + len(message))
+    for at in range(len(body) + 1):
+        expected = at in boundaries and at >= boundaries[-2]  # the last holds counts
+        assert DIALECT.judge(streamed(body[:at])).whole is expected, at
+
+
+@each_stream
+def test_a_frame_that_was_cut_at_the_limit_is_put_together_again(body: bytes) -> None:
+    answer = Response(head(), "eventstream", [body[at : at + 7] for at in range(0, len(body), 7)])
+    assert DIALECT.turns(answer) == DIALECT.turns(streamed(body))
+    assert DIALECT.judge(answer).whole
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_whole", "reason"),
+    [
+        pytest.param(whole({"output": {}}), True, "JSON body", id="a document"),
+        pytest.param(whole(b'{"output'), False, "body is not JSON", id="a cut document"),
+        pytest.param(whole({"message": "no"}, 429), True, "HTTP 429", id="an error"),
+    ],
+)
+def test_a_body_is_judged_as_of_any_json_api(answer: Response, is_whole: bool, reason: str) -> None:
+    judgement = DIALECT.judge(answer)
+    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+
+
+def test_an_http_error_is_whole_however_it_was_cut() -> None:
+    assert DIALECT.judge(Response(head(500), "eventstream", [])).reason == "HTTP 500"
+
+
+def test_a_converse_stream_becomes_a_turn() -> None:
+    assert DIALECT.turns(streamed(TOOLS)) == (
+        Turn(
+            parts=(
+                Reasoning("Two cities.", signature="c2ln"),
+                Text("Checking."),
+                ToolCall("tooluse_a", "get_weather", '{"city":"Rome"}'),
+            ),
+            finish=Finish.TOOL_CALLS,
+            finish_raw="tool_use",
+            usage=Usage(input=9, output=20, total=29),
+            metadata=(("metrics", {"latencyMs": 120}),),
+        ),
+    )
+
+
+def test_a_converse_document_becomes_the_same_turn() -> None:
+    document = {
+        "output": {
+            "message": {
+                "role": "assistant",
+                "content": [
+                    {"reasoningContent": {"reasoningText": {"text": "Two cities."}}},
+                    {"reasoningContent": {"redactedContent": "c2Vj"}},
+                    {"text": "Checking."},
+                    {"toolUse": {"toolUseId": "a", "name": "f", "input": {}, "type": "tool_use"}},
+                ],
+            }
+        },
+        "stopReason": "tool_use",
+        "usage": {
+            "inputTokens": 9,
+            "outputTokens": 20,
+            "totalTokens": 29,
+            "cacheReadInputTokens": 4,
+            "cacheWriteInputTokens": 5,
+            "serverToolUsage": {},
+            "cacheDetails": [{"ttl": "1h", "inputTokens": 5}],
+        },
+        "metrics": {"latencyMs": 120},
+        "serviceTier": {"type": "flex"},
+        "trace": {"promptRouter": {"invokedModelId": "arn:aws:x"}},
+    }
+    assert DIALECT.turns(whole(document)) == (
+        Turn(
+            parts=(
+                Reasoning("Two cities."),
+                Reasoning(redacted="c2Vj"),
+                Text("Checking."),
+                ToolCall("a", "f", "{}"),
+            ),
+            finish=Finish.TOOL_CALLS,
+            finish_raw="tool_use",
+            usage=Usage(input=9, output=20, total=29, cache_read=4, cache_write=5),
+            model="arn:aws:x",
+            metadata=(
+                ("metrics", {"latencyMs": 120}),
+                ("trace", {"promptRouter": {"invokedModelId": "arn:aws:x"}}),
+                ("serviceTier", {"type": "flex"}),
+                ("usage", {"cacheDetails": [{"ttl": "1h", "inputTokens": 5}]}),
+            ),
+        ),
+    )
+
+
+SEARCH: Final = {"toolUseId": "a", "name": "search", "type": "server_tool_use"}
+FOUND: Final = {"toolUseId": "a", "status": "error", "type": "search_result"}
+SERVER_TOOL: Final = (
+    ToolCall("a", "search", '{"q":1}', (("type", "server_tool_use"),)),
+    ToolResult("a", 'x{"n":1}', "search", failed=True, metadata=(("type", "search_result"),)),
+)
+
+
+def test_a_tool_that_the_provider_ran_has_its_result() -> None:
+    found = [{"text": "x"}, {"json": {"n": 1}}]
+    stream = converse(
+        start(0, toolUse=SEARCH),
+        delta(0, toolUse={"input": '{"q":1}'}),
+        start(1, toolResult=FOUND),
+        delta(1, toolResult=found),
+    )
+    content = [
+        {"toolUse": {**SEARCH, "input": {"q": 1}}},
+        {"toolResult": {**FOUND, "content": found}},
+    ]
+    document = {"output": {"message": {"content": content}}}
+    assert DIALECT.turns(streamed(stream))[0].parts == SERVER_TOOL
+    assert DIALECT.turns(whole(document))[0].parts == SERVER_TOOL
+
+
+CITED: Final[dict[str, Json]] = {
+    "title": "sample",
+    "location": {"web": {"url": "https://example.com/", "domain": "example.com"}},
+    "sourceContent": [{"text": "Fun "}, {"text": "fun"}],
+}
+CITATION: Final = Citation(
+    "https://example.com/", "sample", "Fun fun", metadata=(("location", CITED["location"]),)
+)
+
+
+def test_a_citation_belongs_to_its_text() -> None:
+    stream = converse(delta(0, text="It is "), delta(0, citation=CITED), delta(0, text="fun"))
+    content = [{"citationsContent": {"content": [{"text": "It is fun"}], "citations": [CITED]}}]
+    document = {"output": {"message": {"content": content}}}
+    expected = (Text("It is fun", (CITATION,)),)
+    assert DIALECT.turns(streamed(stream))[0].parts == expected
+    assert DIALECT.turns(whole(document))[0].parts == expected
+
+
+def test_a_picture_is_put_together() -> None:
+    stream = converse(
+        start(0, image={"format": "png"}),
+        delta(0, image={"source": {"bytes": "iVBO"}}),
+        delta(0, image={"source": {"bytes": "Rw0K"}}),
+    )
+    assert DIALECT.turns(streamed(stream))[0].parts == (Media("image/png", base64="iVBORw0K"),)
+    there = {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://a/b"}}}}
+    document = {"output": {"message": {"content": [there]}}}
+    assert DIALECT.turns(whole(document))[0].parts == (Media("image/png", url="s3://a/b"),)
+
+
+def test_what_was_sealed_is_kept() -> None:
+    stream = converse(delta(0, reasoningContent={"redactedContent": "c2Vj"}), delta(1, text="Hi"))
+    assert DIALECT.turns(streamed(stream))[0].parts == (Reasoning(redacted="c2Vj"), Text("Hi"))
+
+
+@pytest.mark.parametrize(
+    ("reason", "finish"),
+    [
+        ("end_turn", Finish.STOP),
+        ("stop_sequence", Finish.STOP_SEQUENCE),
+        ("max_tokens", Finish.LENGTH),
+        ("guardrail_intervened", Finish.CONTENT_FILTER),
+        ("content_filtered", Finish.CONTENT_FILTER),
+        ("model_context_window_exceeded", Finish.CONTEXT_FULL),
+        ("malformed_tool_use", Finish.ERROR),
+        ("malformed_model_output", Finish.ERROR),
+        ("brand_new", Finish.OTHER),
+    ],
+)
+def test_a_stop_reason_has_a_word(reason: str, finish: Finish) -> None:
+    (turn,) = DIALECT.turns(streamed(converse(("messageStop", {"stopReason": reason}))))
+    assert (turn.finish, turn.finish_raw) == (finish, reason)
+
+
+def test_a_stream_of_claude_becomes_a_turn() -> None:
+    assert DIALECT.turns(streamed(CLAUDE)) == (
+        Turn(
+            parts=(Text("Hello"),),
+            finish=Finish.STOP,
+            finish_raw="end_turn",
+            usage=Usage(input=9, output=2),
+            id="msg_1",
+            model="claude",
+            metadata=(("amazon-bedrock-invocationMetrics", METRICS),),
+        ),
+    )
+
+
+def test_pieces_of_nova_are_one_text() -> None:
+    (turn,) = DIALECT.turns(streamed(NOVA))
+    assert turn.parts == (Text("Hello"),)
+    assert (turn.finish, turn.usage) == (Finish.STOP, Usage(input=9, output=2))
+
+
+COMPLETIONS: Final[dict[str, tuple[dict[str, Any], Finish, Usage | None]]] = {
+    "titan, a piece": (
+        {"outputText": "Hi", "completionReason": "LENGTH", "totalOutputTextTokenCount": 2.0},
+        Finish.LENGTH,
+        Usage(output=2),
+    ),
+    "titan": (
+        {
+            "inputTextTokenCount": 9,
+            "results": [{"tokenCount": 2, "outputText": "Hi", "completionReason": "FINISH"}],
+        },
+        Finish.STOP,
+        Usage(input=9, output=2),
+    ),
+    "llama": (
+        {
+            "generation": "Hi",
+            "prompt_token_count": 9,
+            "generation_token_count": 2,
+            "stop_reason": "stop",
+        },
+        Finish.STOP,
+        Usage(input=9, output=2),
+    ),
+    "mistral": ({"outputs": [{"text": "Hi", "stop_reason": "length"}]}, Finish.LENGTH, None),
+    "cohere": (
+        {"generations": [{"text": "Hi", "finish_reason": "COMPLETE"}]},
+        Finish.STOP,
+        None,
+    ),
+    "cohere, a piece": (
+        {"text": "Hi", "is_finished": True, "finish_reason": "MAX_TOKENS"},
+        Finish.LENGTH,
+        None,
+    ),
+    "as of OpenAI": (
+        {
+            "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+        },
+        Finish.STOP,
+        Usage(input=9, output=2, total=11),
+    ),
+    "as of OpenAI, a piece": (
+        {"choices": [{"index": 0, "delta": {"content": "Hi"}, "stop_reason": "odd"}]},
+        Finish.OTHER,
+        None,
+    ),
+    "claude 2": ({"completion": "Hi", "stop_reason": "stop_sequence"}, Finish.STOP_SEQUENCE, None),
+}
+
+
+@pytest.mark.parametrize("case", COMPLETIONS.values(), ids=COMPLETIONS.keys())
+def test_completions_of_each_maker_become_turns(
+    case: tuple[dict[str, Any], Finish, Usage | None],
+) -> None:
+    document, finish, usage = case
+    for answer in (whole(document), streamed(chunks(document))):
+        (turn,) = DIALECT.turns(answer)
+        assert (turn.text, turn.finish, turn.usage) == ("Hi", finish, usage)
+    assert DIALECT.judge(streamed(chunks(document))).whole
+
+
+def test_pieces_of_a_completion_are_joined() -> None:
+    pieces = chunks(
+        {"generation": "Hel", "prompt_token_count": 9, "stop_reason": None},
+        {"generation": "lo", "stop_reason": None},
+        {"generation": "", "stop_reason": "stop", "amazon-bedrock-invocationMetrics": METRICS},
+    )
+    (turn,) = DIALECT.turns(streamed(pieces))
+    assert (turn.parts, turn.finish, turn.usage) == ((Text("Hello"),), Finish.STOP, Usage(input=9))
+
+
+def test_several_choices_are_several_turns() -> None:
+    many = {"generations": [{"text": "a", "finish_reason": "COMPLETE"}, {"text": "b"}]}
+    first, second = DIALECT.turns(whole(many))
+    assert (first.text, first.finish, second.text, second.finish) == ("a", Finish.STOP, "b", None)
+    assert not DIALECT.judge(streamed(chunks(many))).whole
+
+
+def test_bedrocks_own_counts_stand_in_where_the_model_has_none() -> None:
+    said = {"outputs": [{"text": "Hi"}], "amazon-bedrock-invocationMetrics": METRICS}
+    assert DIALECT.turns(streamed(chunks(said)))[0].usage == Usage(input=9, output=2)
+
+
+def test_an_exception_keeps_what_was_said_before() -> None:
+    body = converse(BEGIN, delta(0, text="Hel")) + raised(
+        "modelStreamErrorException",
+        message="The model failed",
+        originalStatusCode=500,
+        originalMessage="out of memory",
+    )
+    (turn,) = DIALECT.turns(streamed(body))
+    assert (turn.text, turn.finish) == ("Hel", None)
+    assert turn.failure == Failure(
+        "The model failed (out of memory)", type="modelStreamErrorException", code="500"
+    )
+
+
+def test_an_exception_alone_is_a_turn() -> None:
+    body = raised("validationException", message="no")
+    assert DIALECT.turns(streamed(body)) == (
+        Turn((), failure=Failure("no", type="validationException")),
+    )
+
+
+def test_an_error_without_a_name_is_a_turn() -> None:
+    headers = [(":message-type", "error"), (":error-code", "500"), (":error-message", "no")]
+    assert DIALECT.turns(streamed(frame(headers, b""))) == (
+        Turn((), failure=Failure("no", type="500")),
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "headers", "failure"),
+    [
+        (
+            {"message": "no"},
+            (("x-amzn-ErrorType", "ValidationException:http://internal.amazon.com/"),),
+            Failure("no", type="ValidationException"),
+        ),
+        (
+            {"Message": "no", "__type": "com.amazon.coral.service#AccessDeniedException"},
+            (),
+            Failure("no", type="AccessDeniedException"),
+        ),
+        (b"<html>", (), Failure("HTTP 403")),
+    ],
+    ids=["a header", "the body", "a page"],
+)
+def test_an_http_error_is_one_turn_with_a_failure(
+    document: object, headers: Headers, failure: Failure
+) -> None:
+    assert DIALECT.turns(whole(document, 403, headers)) == (Turn((), failure=failure),)
+
+
+@pytest.mark.parametrize(
+    "document", [b"", b"[]", b"<html>", {"embedding": [0.5]}, {"inputTokens": 3}, {"images": []}]
+)
+def test_what_says_nothing_has_no_turn(document: object) -> None:
+    assert DIALECT.turns(whole(document)) == ()
+
+
+def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
+    assert orjson.loads(DIALECT.error(424, "cassette_not_found", "no cassette")) == {
+        "message": "no cassette",
+        "__type": "cassette_not_found",
+    }
+
+
+KEYS: Final = st.sampled_from(
+    """contentBlockIndex start delta text toolUse toolResult toolUseId input name reasoningContent
+    reasoningText signature redactedContent citation citationsContent citations content location
+    sourceContent image format source bytes stopReason usage inputTokens output message type index
+    content_block stop_reason completion outputText generation outputs choices results error
+    messageStop contentBlockDelta metadata amazon-bedrock-invocationMetrics finish_reason
+    tool_calls function arguments trace promptRouter""".split()  # noqa: SIM905 # readable
+)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(), max_size=4)
+    | st.sampled_from(["message", "message_start", "content_block_delta", "text_delta", "YQ=="]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=10,
+)
+DOCUMENTS = st.dictionaries(KEYS, VALUES, max_size=5)
+NAMES = st.sampled_from(
+    ["messageStart", "contentBlockStart", "contentBlockDelta", "messageStop", "metadata", "odd"]
+)
+
+
+@given(
+    st.lists(st.tuples(NAMES, DOCUMENTS), max_size=4),
+    st.lists(DOCUMENTS, max_size=4),
+    st.sampled_from([200, 500]),
+)
+def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+    events: list[Event], natives: list[dict[str, Any]], status: int
+) -> None:
+    stream = b"".join(
+        frame([(":event-type", name)], json.dumps(payload).encode()) for name, payload in events
+    )
+    for native in natives:
+        encoded = base64.b64encode(json.dumps(native).encode()).decode()
+        stream += frame([(":event-type", "chunk")], orjson.dumps({"bytes": encoded}))
+    answers = [streamed(stream), *(whole(json.dumps(it).encode(), status) for it in natives)]
+    for answer in answers:
+        assert DIALECT.judge(answer).reason
+        assert orjson.dumps(DIALECT.turns(answer)) is not None
+
+
+@given(st.lists(st.binary()), st.sampled_from(["eventstream", "whole", "sse"]))
+def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
+    answer = Response(head(), name, messages)
+    assert DIALECT.judge(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+
+
+@given(st.sampled_from([CHAT, TOOLS, CLAUDE, NOVA]), st.data())
+def test_a_damaged_stream_is_never_called_whole(body: bytes, chosen: st.DataObject) -> None:
+    at = chosen.draw(st.integers(0, len(body) - 1))
+    bit = chosen.draw(st.integers(0, 7))
+    damaged = body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :]
+    assert not DIALECT.judge(streamed(damaged)).whole
+    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(streamed(damaged)))
+
+
+@pytest.mark.timeout(30)
+def test_time_is_linear_however_many_choices_are_open() -> None:
+    many = chunks({"choices": [{"index": index, "delta": {}} for index in range(20_000)]})
+    one = chunks({"outputText": "a", "index": 0})
+    answer = streamed(many + one * 20_000)  # each against each would take minutes
+    assert not DIALECT.judge(answer).whole
+    assert DIALECT.turns(answer)[0].text == "a" * 20_000
+
+
+needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
+WITHOUT_TURN: Final = {"b200bbadd58864ec"}
+"""An embedding, which InvokeModel gives as well."""
+PARTS: Final = {"text", "toolUse", "toolResult", "reasoningContent"}
+EMPTY: Final = {"messageStart", "contentBlockStop"}
+NATIVE: Final = ("type", "outputText", "messageStart", "contentBlockStart", "contentBlockDelta")
+NATIVE_ENDS: Final = ("contentBlockStop", "messageStop", "metadata")
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_every_real_answer_is_claimed_whole_and_read() -> None:
+    rows = [
+        row
+        for row in corpus.rows()
+        if row.wire.startswith("bedrock.") and row.fidelity in ("exact", "json-reserialised")
+    ]
+    assert len(rows) == 117
+    for row in rows:
+        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert DIALECT.model(row.request), row.id
+        name = DIALECT.codec(row.request, row.head)
+        assert name == ("eventstream" if "eventstream" in row.wire else "whole"), row.id
+        answer = Response(row.head, name, framing.messages(name, row.body))
+        assert DIALECT.judge(answer).whole, row.id
+        turns = DIALECT.turns(answer)
+        assert len(turns) == (0 if row.id in WITHOUT_TURN else 1), row.id
+        for turn in turns:
+            assert (turn.failure is not None) == (row.status >= 400), row.id
+            assert row.status >= 400 or (turn.parts and turn.finish and turn.usage), row.id
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_every_real_event_is_understood() -> None:
+    unknown: Counter[str] = Counter()
+    count = 0
+    for row in corpus.rows():
+        if not (row.wire.startswith("bedrock.") and row.wire.endswith("eventstream")):
+            continue
+        for message in framing.messages("eventstream", row.body):
+            count += 1
+            read = read_frame(message)
+            assert read is not None, row.id
+            payload = orjson.loads(read.payload)
+            name = read.header(":event-type")
+            if name == "chunk":
+                native = orjson.loads(base64.b64decode(payload["bytes"]))
+                unknown[str(native)] += not any(it in native for it in (*NATIVE, *NATIVE_ENDS))
+            elif name in ("contentBlockStart", "contentBlockDelta"):
+                unknown[name] += not PARTS.issuperset(payload.get("start") or payload["delta"])
+            else:
+                unknown[name] += name not in (*EMPTY, "messageStop", "metadata")
+    assert count == 1338
+    assert unknown.total() == 0, +unknown
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_events_that_were_recorded_without_frames_are_whole_once_framed() -> None:
+    rows = [row for row in corpus.rows() if row.wire == "bedrock.converse.payload"]
+    assert len(rows) == 4
+    for row in rows:
+        wrapped = [orjson.loads(line) for line in row.body.splitlines() if line]
+        stream = converse(*(pair for it in wrapped for pair in it.items()))
+        assert DIALECT.judge(streamed(stream)).whole, row.id
+        (turn,) = DIALECT.turns(streamed(stream))
+        assert turn.parts, row.id
+        assert turn.finish in (Finish.STOP, Finish.TOOL_CALLS), row.id
