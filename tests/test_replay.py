@@ -142,7 +142,7 @@ class TestSessions:
         async with proxy("replay", tmp_path, pace=INSTANT) as replaying:
             raw = await ask(replaying.url, _by_path("b"))
         assert raw.status == 424
-        assert "belongs to another session" in _message(raw)
+        assert "belongs to session a (asked: b)" in _message(raw)
 
     @pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "%2e%2e", "a%20b", "x" * 101, "é"])
     async def test_what_is_no_session_name_is_refused(self, tmp_path: Path, name: str) -> None:
@@ -210,7 +210,28 @@ class TestPartialTakes:
         async with proxy("replay", tmp_path) as replaying:
             raw = await ask(replaying.url, chat())
         assert raw.status == 424
-        assert f"{path} answers this very request but is not complete" in _message(raw)
+        assert f"{path} answers this very request but is not complete (the upstream" in _message(
+            raw
+        )
+        assert "replay it as it is with --allow-partial" in _message(raw)
+
+    async def test_a_file_under_another_keys_name_is_a_miss_that_says_its_right_one(
+        self, tmp_path: Path
+    ) -> None:
+        [path] = put(tmp_path, chat(), says("x"))
+        path.rename(path.with_name("aaaaaaaaaaaaaaaa-1.jsonl"))
+        async with proxy("replay", tmp_path) as replaying:
+            raw = await ask(replaying.url, chat())
+        assert raw.status == 424
+        assert f"rename the file to {path.stem.partition('-')[0]}-<take>.jsonl" in _message(raw)
+
+    async def test_an_edited_cassette_is_refused_with_what_to_do(self, tmp_path: Path) -> None:
+        [path] = put(tmp_path, chat(), says("x"))
+        path.write_text(path.read_text().replace('"content":"x"', '"content":"y"'))
+        async with proxy("replay", tmp_path) as replaying:
+            raw = await ask(replaying.url, chat())
+        assert (raw.status, raw.header("x-llm-proxy-error")) == (424, "cassette_unusable")
+        assert "Delete it, or record it again with llm-proxy record." in _message(raw)
 
     async def test_a_clean_end_without_the_terminator_is_partial(self, tmp_path: Path) -> None:
         truncated = Answer(((1, event("looks whole")),))

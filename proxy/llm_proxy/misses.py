@@ -8,6 +8,7 @@ from typing import Final
 
 from llm_proxy import matching
 from llm_proxy.cassette import Meta, StoredRequest
+from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.display import counted
 from llm_proxy.errors import Miss, printable
 from llm_proxy.matching import Difference
@@ -92,8 +93,11 @@ def _said(leaves: Mapping[str, str]) -> dict[str, str]:
     return {path: it for path, it in leaves.items() if path not in _HEAD and it not in _EMPTY}
 
 
-def no_cassette(call: Call, found: Nearest | None, library: str) -> Miss:
-    """The miss of a request that has no cassette."""
+def no_cassette(call: Call, found: Nearest | None, library: str, unplayable: str = "") -> Miss:
+    """The miss of a request that has no cassette.
+
+    `unplayable` says why the nearest one is not played, where nothing differs from it.
+    """
     asked = _asked(call)
     library = printable(library, _FILE)
     if found is None:
@@ -107,18 +111,23 @@ def no_cassette(call: Call, found: Nearest | None, library: str) -> Miss:
             f"no cassette for {asked}: {nothing}. Record it with llm-proxy record.",
             f"no cassette for {asked} (key {call.key[:16]}, session {call.session}): {nothing}",
         )
+    if not found.near.differences:
+        return _unplayable(call, asked, found.near, unplayable)
     return _near_miss(call, asked, found.near)
+
+
+def _unplayable(call: Call, asked: str, near: Near, why: str) -> Miss:
+    """The miss of a request that is recorded, in a way that is not played."""
+    file = printable(near.candidate.file, _FILE)
+    session = near.candidate.meta.session
+    if session not in (call.session, DEFAULT_SESSION):
+        why = f"belongs to session {printable(session, _NAME)} (asked: {call.session})"
+    said = f"no playable cassette for {asked}: {file} answers this very request but {why}"
+    return Miss(f"{said}.", said)
 
 
 def _near_miss(call: Call, asked: str, near: Near) -> Miss:
     file = printable(near.candidate.file, _FILE)
-    if not near.differences:
-        return Miss(
-            f"no playable cassette for {asked}: {file} answers this very request "
-            "but is not complete, or belongs to another session. See llm-proxy ls.",
-            f"no playable cassette for {asked}; {file} is not complete, or "
-            f"belongs to session {near.candidate.meta.session} (asked: {call.session})",
-        )
     return Miss(
         f"no cassette for {asked}. Nearest is {file}, which differs at "
         f"{_differences(near.differences)}. Record it with llm-proxy record, or make the request "

@@ -17,7 +17,7 @@ from base64 import b64decode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, unquote, unquote_to_bytes
+from urllib.parse import quote, quote_plus, unquote, unquote_to_bytes
 
 from llm_proxy.exchange import Headers, Read, Request
 
@@ -52,14 +52,22 @@ REQUEST_IDS: Final = frozenset(
 
 _SECRET_PARAMETERS: Final = re.compile(
     r"(?:.*[-_.]|api|access|auth|client|session|subscription)?"
-    r"(?:key|token|secret|password|passwd|auth|credential)"
-    r"|sig|signature|code|x-(?:amz|goog)-.*",
+    r"(?:key|token|secret|password|passwd|pwd|auth|authorization|credentials?|bearer|jwt)"
+    r"|sig|signature|sas|code|x-(?:amz|goog)-.*",
     re.IGNORECASE,
 )
+_PAIRS: Final = re.compile("([&;])")
+"""Between the parameters of a query; splitting keeps them."""
+_HEX: Final = re.compile(b"%[0-9A-F]{2}")
+_BRACKETS: Final = re.compile(r"[\[\]]+")
+"""What some frameworks write around the parts of a parameter's name: `filter[token]`."""
 _CREDENTIAL_HEADERS: Final = re.compile(
-    r".*(auth|token|secret|key|passw|credential).*", re.IGNORECASE
+    r".*(auth|token|secret|key|passw|credential|jwt|bearer|signature|assertion|csrf|xsrf).*",
+    re.IGNORECASE,
 )
 _SCHEME: Final = re.compile(rb"(?:bearer|basic|token|apikey)\s+", re.IGNORECASE)
+_NAMED: Final = re.compile(rb'=\s*(?:"([^"]*)"|([^\s",;]+))')
+"""A credential's value behind its name: `Token token=abc`, `Digest response="abc"`."""
 _SHORTEST_SECRET: Final = 8
 """Bytes: anything shorter is no credential, and would be found everywhere."""
 
@@ -92,14 +100,20 @@ def query(raw: str) -> tuple[str, int]:
         return raw, 0
     count = 0
     kept: list[str] = []
-    for pair in raw.split("&"):
+    for pair in _PAIRS.split(raw):
         name, equals, value = pair.partition("=")
-        if equals and value and _SECRET_PARAMETERS.fullmatch(unquote(name)):
+        if equals and value and _is_secret(name):
             count += 1
             kept.append(f"{name}={PLACEHOLDER}")
         else:
             kept.append(pair)
-    return "&".join(kept), count
+    return "".join(kept), count
+
+
+def _is_secret(name: str) -> bool:
+    """Whether a query parameter is called like a secret, or a part of its name is."""
+    parts = _BRACKETS.split(unquote(name))
+    return any(_SECRET_PARAMETERS.fullmatch(part) for part in parts if part)
 
 
 def credentials(request: Request) -> frozenset[bytes]:
@@ -108,35 +122,48 @@ def credentials(request: Request) -> frozenset[bytes]:
     for name, value in request.headers:
         sent = value.encode("latin-1", "replace")
         if name.lower() == "cookie":
-            found.update(pair.partition(b"=")[2].strip() for pair in sent.split(b";"))
+            for crumb in sent.split(b";"):
+                cookie = crumb.partition(b"=")[2].strip()
+                found.update((cookie, unquote_to_bytes(cookie)))
         elif _CREDENTIAL_HEADERS.fullmatch(name):
-            secret = _SCHEME.sub(b"", sent, count=1).strip()
-            found.update((secret, _password(secret)))
-    for pair in request.query.split("&"):
+            found.update(_of_header(sent))
+    for pair in _PAIRS.split(request.query):
         name, _, value = pair.partition("=")
-        if _SECRET_PARAMETERS.fullmatch(unquote(name)):
+        if _is_secret(name):
             found.update((value.encode(), unquote_to_bytes(value)))
+            found.add(unquote_to_bytes(value.replace("+", " ")))
+    bare = {secret.strip(b"\"'") for secret in found}  # quotes are the document's, not the secret's
     return frozenset(
         spelling
-        for secret in found
+        for secret in bare
         if len(secret) >= _SHORTEST_SECRET
         for spelling in _spellings(secret)
     )
 
 
-def _password(credential: bytes) -> bytes:
-    """The password inside a credential of HTTP Basic; empty where it is none."""
+def _of_header(value: bytes) -> set[bytes]:
+    """The credentials in a header: without its scheme, behind names, in HTTP Basic's base64."""
+    secret = _SCHEME.sub(b"", value, count=1).strip()
+    found = {secret, *(quoted or bare for quoted, bare in _NAMED.findall(secret))}
     try:
-        return b64decode(credential, validate=True).partition(b":")[2]
+        user, colon, password = b64decode(secret, validate=True).partition(b":")
     except ValueError:
-        return b""
+        return found
+    return found | {user, password} if colon else found
 
 
 def _spellings(secret: bytes) -> frozenset[bytes]:
-    """A secret as it is, as JSON writes it, and percent-encoded."""
-    escaped = secret.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-    percent = quote(secret, safe="").encode()
-    return frozenset((secret, escaped, escaped.replace(b"/", b"\\/"), percent))
+    """A secret as it is, as JSON writes it (also within JSON), and percent-encoded."""
+    escaped = _as_json(secret)
+    slashed = escaped.replace(b"/", b"\\/")
+    percent = {quote(secret, safe=safe).encode() for safe in ("", "/")}
+    percent |= {quote_plus(secret).encode()}
+    lower = {_HEX.sub(lambda match: match[0].lower(), it) for it in percent}
+    return frozenset((secret, escaped, slashed, _as_json(escaped), *percent, *lower))
+
+
+def _as_json(text: bytes) -> bytes:
+    return text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
 @dataclass(frozen=True, slots=True)

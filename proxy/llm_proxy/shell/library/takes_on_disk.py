@@ -11,12 +11,13 @@ from pathlib import Path
 from llm_proxy import matching, misses
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.errors import Miss
+from llm_proxy.errors import CassetteError, Miss
+from llm_proxy.integrity import Place, complaints
 from llm_proxy.matching import KEY_RULES
-from llm_proxy.misses import Candidate, Nearest
+from llm_proxy.misses import Candidate
 from llm_proxy.outcomes import outcome
 from llm_proxy.routing import Call
-from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.library.library import Library, named_take, session_of
 from llm_proxy.takes import sequence
 
 
@@ -80,8 +81,7 @@ class TakesOnDisk:
         takes = self._playable.get((call.session, call.key), ())
         if takes:
             return misses.used_up(call, len(takes), ordinal)
-        near = await asyncio.to_thread(self._nearest, call)
-        return misses.no_cassette(call, near, str(self._library.root))
+        return await asyncio.to_thread(self._explained, call)
 
     def _find(self, session: str, key: str) -> tuple[Path, ...]:
         """What is playable, session by session; the names that say nothing come first."""
@@ -130,13 +130,35 @@ class TakesOnDisk:
             self._strays = tuple(sorted(found, key=lambda it: _by_number(it.path)))
         return self._strays
 
-    def _nearest(self, call: Call) -> Nearest | None:
-        return misses.nearest(
+    def _explained(self, call: Call) -> Miss:
+        found = misses.nearest(
             call,
             (
                 Candidate(str(path), meta, request)
                 for path, meta, request in self._library.openings()
             ),
+        )
+        why = ""
+        if found is not None and found.near is not None and not found.near.differences:
+            why = self._unplayable(Path(found.near.candidate.file))
+        return misses.no_cassette(call, found, str(self._library.root), why)
+
+    def _unplayable(self, path: Path) -> str:
+        """Why a cassette is not played whose request is the one that was asked."""
+        try:
+            cassette = self._library.load(path)
+        except CassetteError as error:
+            return f"cannot be trusted: {error}. Delete it, or record it again"
+        take, root = named_take(self._library.root, path), self._library.root
+        place = Place(take.key16 if take is not None else None, session_of(root, path))
+        for complaint in complaints(cassette, place):
+            return complaint
+        found = outcome(cassette)
+        if found.complete:
+            return "was not there when this run began; start it again"
+        return (
+            f"is not complete ({found.reason}). Record it again with llm-proxy record, or replay "
+            "it as it is with --allow-partial"
         )
 
 

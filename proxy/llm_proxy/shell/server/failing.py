@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.dialects import Dialect
-from llm_proxy.errors import CassetteError, LlmProxyError, Miss, RequestRefused, UpstreamFailed
+from llm_proxy.errors import (
+    CassetteError,
+    CassetteTooNew,
+    LlmProxyError,
+    Miss,
+    RequestRefused,
+    UpstreamFailed,
+)
 from llm_proxy.exchange import Head
 from llm_proxy.shell.server.wire import Wire
 
@@ -16,7 +23,7 @@ _MISSED: Final = 424
 async def fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
     """Answer with an error of our own.  Raises `ConnectionError` when the client has gone."""
     status, kind = _as_http(error)
-    body = dialect.error(status, kind, str(error))
+    body = dialect.error(status, kind, _advised(error))
     headers: list[tuple[str, str]] = [
         ("Content-Type", "application/json"),
         ("x-llm-proxy-error", kind),
@@ -24,6 +31,13 @@ async def fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
     if not isinstance(error, UpstreamFailed):  # that may be asked again, as without us
         headers.append(("x-should-retry", "false"))
     await wire.whole(Head(status, "llm-proxy", tuple(headers), "length", len(body)), body)
+
+
+def _advised(error: LlmProxyError) -> str:
+    """What an error says, with what to do about it."""
+    if isinstance(error, CassetteError) and not isinstance(error, CassetteTooNew):
+        return f"{error}. Delete it, or record it again with llm-proxy record."
+    return str(error)
 
 
 def _as_http(error: LlmProxyError) -> tuple[int, str]:
