@@ -10,11 +10,20 @@ from llm_proxy.dialects.bedrock import Bedrock
 from llm_proxy.dialects.ollama import Ollama
 from llm_proxy.dialects.opaque import Opaque
 from llm_proxy.dialects.openai_chat import OpenAIChat
+from llm_proxy.dialects.openai_completions import OpenAICompletions
+from llm_proxy.dialects.openai_responses import OpenAIResponses
 from llm_proxy.exchange import Request
 
 __all__ = ["DIALECTS", "OPAQUE", "Dialect", "Judgement", "Response", "find", "named"]
 
-DIALECTS: Final[tuple[Dialect, ...]] = (OpenAIChat(), Anthropic(), Ollama(), Bedrock())
+DIALECTS: Final[tuple[Dialect, ...]] = (
+    OpenAIChat(),
+    OpenAICompletions(),
+    OpenAIResponses(),
+    Anthropic(),
+    Ollama(),
+    Bedrock(),
+)
 """In the order in which they are asked whether a request is theirs."""
 
 OPAQUE: Final[Dialect] = Opaque()

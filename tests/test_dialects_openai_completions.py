@@ -1,0 +1,359 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx2
+import openai
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corpus
+from llm_proxy import dialects, framing
+from llm_proxy.dialects import Response
+from llm_proxy.dialects.openai_completions import OpenAICompletions
+from llm_proxy.exchange import Head, Request
+from llm_proxy.turns import Failure, Finish, Text, Turn, Usage
+
+DIALECT = OpenAICompletions()
+
+TEXT = b"""\
+data: {"id":"cmpl-1","object":"text_completion","created":1700000000,\
+"model":"gpt-3.5-turbo-instruct","choices":[{"text":"Hel","index":0,"logprobs":null,\
+"finish_reason":null}]}
+
+data: {"id":"cmpl-1","object":"text_completion","created":1700000000,\
+"model":"gpt-3.5-turbo-instruct","choices":[{"text":"lo","index":0,"logprobs":null,\
+"finish_reason":null}]}
+
+data: {"id":"cmpl-1","object":"text_completion","created":1700000000,\
+"model":"gpt-3.5-turbo-instruct","choices":[{"text":"","index":0,"logprobs":null,\
+"finish_reason":"stop"}]}
+
+data: {"id":"cmpl-1","object":"text_completion","created":1700000000,\
+"model":"gpt-3.5-turbo-instruct","choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2,\
+"total_tokens":3}}
+
+data: [DONE]
+
+"""
+"""The minimal stream, with the usage that `include_usage` asks for."""
+
+WRITER = b'data: {"value":"Hel"}\n\ndata: {"value":"lo"}\n\n'
+
+
+def asked(path: str = "/v1/completions", method: str = "POST", **body: object) -> Request:
+    return Request(method, path, "", (), json.dumps(body).encode())
+
+
+def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
+    headers = (("Content-Type", content_type),) if content_type else ()
+    return Head(status, "", headers, "chunked")
+
+
+def streamed(body: bytes) -> Response:
+    return Response(head(), "sse", framing.messages("sse", body))
+
+
+def whole(body: bytes, status: int = 200) -> Response:
+    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
+
+
+def says(text: str, finish: str | None = None, index: int = 0) -> bytes:
+    choice = {"text": text, "index": index, "logprobs": None, "finish_reason": finish}
+    return b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+
+
+def test_the_dialect_is_found_under_its_name() -> None:
+    assert dialects.named("openai-completions").name == "openai-completions"
+    assert dialects.find(asked()).name == "openai-completions"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/completions",
+        "/completions",
+        "/beta/completions",
+        "/openai/v1/completions",
+        "/openai/deployments/davinci/completions",
+        "/v1/engines/davinci/completions",
+        "/inference/v1/completions",
+    ],
+)
+def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
+    assert DIALECT.claims(asked(path))
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        pytest.param("GET", "/v1/completions", id="not a question"),
+        pytest.param("POST", "/v1/chat/completions", id="a chat"),
+        pytest.param("POST", "/openai/deployments/d/chat/completions", id="a chat on Azure"),
+        pytest.param("POST", "/v1/fim/completions", id="Mistral's, which answers in messages"),
+        pytest.param("POST", "/v1/responses", id="responses"),
+        pytest.param("POST", "/api/generate", id="Ollama's"),
+        pytest.param("POST", "/v1/complete", id="Anthropic's"),
+    ],
+)
+def test_what_is_not_a_completion_is_left_to_others(method: str, path: str) -> None:
+    assert not DIALECT.claims(asked(path, method))
+
+
+@pytest.mark.parametrize(
+    ("request_", "model"),
+    [
+        pytest.param(asked(model="davinci-002"), "davinci-002", id="in the body"),
+        pytest.param(asked("/openai/deployments/d%202/completions"), "d 2", id="Azure deployment"),
+        pytest.param(asked(), "", id="none"),
+    ],
+)
+def test_the_model_is_found(request_: Request, model: str) -> None:
+    assert DIALECT.model(request_) == model
+
+
+@pytest.mark.parametrize(
+    ("body", "streams"), [({"stream": True}, True), ({"stream": False}, False), ({}, False)]
+)
+def test_a_request_streams_only_when_it_says_so(body: dict[str, Any], streams: bool) -> None:
+    assert DIALECT.streams(asked(**body)) is streams
+
+
+@pytest.mark.parametrize(
+    ("status", "content_type", "stream", "expected"),
+    [
+        pytest.param(200, "text/event-stream", True, "sse", id="a stream"),
+        pytest.param(200, "", True, "sse", id="a stream without a type"),
+        pytest.param(200, "application/json", False, "whole", id="a document"),
+        pytest.param(404, "text/event-stream", True, "whole", id="an error labelled as a stream"),
+    ],
+)
+def test_status_and_content_type_choose_the_framing(
+    status: int, content_type: str, stream: bool, expected: str
+) -> None:
+    assert DIALECT.codec(asked(stream=stream), head(status, content_type)) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_whole", "reason"),
+    [
+        pytest.param(streamed(TEXT), True, "[DONE]", id="the usual end"),
+        pytest.param(
+            streamed(says("a", "length")), True, "every choice finished", id="finished, no DONE"
+        ),
+        pytest.param(
+            streamed(says("a") + b'data: {"error":{"message":"Overloaded"}}\n\n'),
+            True,
+            "in-band error: Overloaded",
+            id="an error in place of a chunk",
+        ),
+        pytest.param(
+            streamed(says("a", "stop") + says("b", index=1)),
+            False,
+            "no [DONE], choice 1 unfinished",
+            id="one of two finished",
+        ),
+        pytest.param(streamed(b""), False, "empty stream", id="nothing"),
+        pytest.param(streamed(WRITER), False, "no [DONE], no choice", id="Writer says no end"),
+        pytest.param(whole(b'{"choices":[]}'), True, "JSON body", id="a document"),
+        pytest.param(whole(b'{"choices":[{"te'), False, "body is not JSON", id="a cut document"),
+        pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
+    ],
+)
+def test_an_answer_is_whole_by_its_own_words(answer: Response, is_whole: bool, reason: str) -> None:
+    judgement = DIALECT.judge(answer)
+    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+
+
+@given(st.integers(0, len(TEXT) - 1))
+def test_no_cut_before_the_finish_is_called_whole(cut: int) -> None:
+    said_all = TEXT.index(b'"stop"}]}') + len(b'"stop"}]}')
+    assert DIALECT.judge(streamed(TEXT[:cut])).whole is (cut >= said_all)
+
+
+def test_a_stream_becomes_a_turn() -> None:
+    assert DIALECT.turns(streamed(TEXT)) == (
+        Turn(
+            parts=(Text("Hello"),),
+            finish=Finish.STOP,
+            finish_raw="stop",
+            usage=Usage(input=1, output=2, total=3),
+            id="cmpl-1",
+            model="gpt-3.5-turbo-instruct",
+        ),
+    )
+
+
+def test_a_document_becomes_a_turn_for_each_choice_in_the_order_of_their_index() -> None:
+    choices = [
+        {"text": "b", "index": 1, "finish_reason": "length", "stop_reason": 7},
+        {"text": "prompt a", "index": 0, "finish_reason": "stop", "stop_reason": None},
+    ]
+    body = {"id": "cmpl-2", "choices": choices, "usage": {"total_tokens": 5}}
+    first, second = DIALECT.turns(whole(json.dumps(body).encode()))
+    assert (first.text, first.finish) == ("prompt a", Finish.STOP)
+    assert (second.text, second.finish) == ("b", Finish.LENGTH)
+    assert (first.metadata, second.metadata) == ((), (("stop_reason", 7),))
+    assert first.usage == second.usage == Usage(total=5)
+
+
+def test_choices_of_a_stream_are_told_apart() -> None:
+    body = says("b1", index=1) + says("a1") + says("b2", "stop", 1) + says("a2", "length")
+    assert [(turn.text, turn.finish) for turn in DIALECT.turns(streamed(body))] == [
+        ("a1a2", Finish.LENGTH),
+        ("b1b2", Finish.STOP),
+    ]
+
+
+def test_writers_stream_is_read_and_has_no_finish() -> None:
+    assert DIALECT.turns(streamed(WRITER)) == (Turn((Text("Hello"),)),)
+
+
+def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
+    (turn,) = DIALECT.turns(streamed(says("Hi") + b'data: {"error":{"message":"no"}}\n\n'))
+    assert (turn.text, turn.finish, turn.failure) == ("Hi", None, Failure("no"))
+
+
+def test_an_http_error_is_one_turn_with_a_failure() -> None:
+    body = b'{"error":{"message":"m","type":"t","param":null,"code":"c"}}'
+    assert DIALECT.turns(whole(body, 404)) == (Turn((), failure=Failure("m", "t", "c")),)
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b'{"choices":null}', b'{"value":"a"}', b"<"])
+def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
+    assert DIALECT.turns(whole(body)) == ()
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=6,
+)
+CHOICES = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(["index", "text", "finish_reason", "logprobs", "error"], VALUES)
+)
+DOCUMENTS = st.fixed_dictionaries(
+    {}, optional={"choices": st.lists(CHOICES) | VALUES, "value": VALUES, "usage": VALUES}
+)
+
+
+@given(st.lists(DOCUMENTS, min_size=1), st.sampled_from([200, 400]))
+def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+    documents: list[dict[str, Any]], status: int
+) -> None:
+    spelled = [json.dumps(it).encode() for it in documents]
+    events = b"".join(b"data: " + it + b"\n\n" for it in spelled)
+    for answer in (streamed(events), whole(spelled[0], status)):
+        assert DIALECT.judge(answer).reason
+        assert orjson.dumps(DIALECT.turns(answer))
+
+
+@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
+def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
+    answer = Response(head(), name, messages)
+    assert DIALECT.judge(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+
+
+def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(status, headers={"content-type": content_type}, content=body)
+
+    return openai.OpenAI(
+        api_key="none",
+        base_url="http://127.0.0.1/v1",
+        max_retries=0,
+        http_client=httpx2.Client(transport=httpx2.MockTransport(answer)),
+    )
+
+
+def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
+    body = DIALECT.error(424, "cassette_not_found", "no cassette for this request")
+    with _client(424, "application/json", body) as client, pytest.raises(openai.APIError) as raised:
+        client.completions.create(model="m", prompt="p")
+    assert "no cassette for this request" in str(raised.value)
+    assert (raised.value.type, raised.value.code) == ("cassette_not_found",) * 2
+
+
+Said = dict[int, tuple[str, str]]
+"""Text and finish of each choice."""
+
+
+def _said_to_sdk(client: openai.OpenAI, *, streamed: bool) -> tuple[Said, int | None]:
+    """What the SDK makes of the answer, and the total of the tokens."""
+    if streamed:
+        chunks = list(client.completions.create(model="m", prompt="p", stream=True))
+    else:
+        chunks = [client.completions.create(model="m", prompt="p")]
+    said: Said = {}
+    total = None
+    for chunk in chunks:
+        total = chunk.usage.total_tokens if chunk.usage else total
+        choices: list[Any] = list(chunk.choices or ())  # the SDK checks none of its types
+        for it in choices:
+            text, finish = said.get(it.index or 0, ("", ""))
+            said[it.index or 0] = (text + it.text, it.finish_reason or finish)
+    return said, total
+
+
+def test_the_sdk_reads_the_golden_stream_alike() -> None:
+    with _client(200, "text/event-stream", TEXT) as client:
+        assert _said_to_sdk(client, streamed=True) == ({0: ("Hello", "stop")}, 3)
+
+
+needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
+
+NOT_WHOLE = {
+    "cfa932f776026cc0": "no [DONE], no choice",  # Writer's stream: values, and no end of any kind
+}
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_every_real_answer_is_judged_and_read_as_the_sdk_reads_it() -> None:
+    rows = [
+        row
+        for row in corpus.rows()
+        if row.wire.startswith("openai.completions") and row.fidelity == "exact"
+    ]
+    assert len(rows) == 46
+    not_whole = {}
+    for row in rows:
+        assert dialects.find(row.request).name == DIALECT.name, row.id
+        name = DIALECT.codec(row.request, row.head)
+        assert name == ("sse" if row.streaming else "whole"), row.id
+        answer = Response(row.head, name, framing.messages(name, row.body))
+        judgement = DIALECT.judge(answer)
+        if not judgement.whole:
+            not_whole[row.id] = judgement.reason
+        elif row.status == 200:
+            _compare(row, DIALECT.turns(answer))
+    assert not_whole == NOT_WHOLE
+
+
+def _compare(row: corpus.Row, turns: tuple[Turn, ...]) -> None:
+    content_type = "text/event-stream" if row.streaming else "application/json"
+    with _client(row.status, content_type, row.body) as client:
+        said, total = _said_to_sdk(client, streamed=row.streaming)
+    assert {number: (turn.text, turn.finish_raw) for number, turn in enumerate(turns)} == said
+    assert {turn.usage and turn.usage.total for turn in turns} == {total}, row.id
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_every_real_chunk_is_understood() -> None:
+    known = {"choices", "created", "id", "model", "object", "prompt", "usage", "value"}
+    in_choices = {"finish_reason", "index", "logprobs", "log_probs", "stop_reason", "text"}
+    for row in corpus.rows():
+        if row.wire != "openai.completions.sse":
+            continue
+        for message in framing.messages("sse", row.body):
+            if b"[DONE]" in message:
+                continue
+            chunk = json.loads(message.removeprefix(b"data: "))
+            assert chunk.keys() <= known, row.id
+            for choice in chunk.get("choices", ()):
+                assert choice.keys() <= in_choices, row.id

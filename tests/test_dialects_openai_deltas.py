@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from llm_proxy.dialects.openai_deltas import Items
+from llm_proxy.dialects.reading import Fields
+
+
+def items(*events: dict[str, Any]) -> list[Fields]:
+    collected = Items()
+    for event in events:
+        collected.take(event["type"], event)
+    return collected.documents()
+
+
+def delta(kind: str, piece: str, **place: Any) -> dict[str, Any]:
+    return {"type": f"response.{kind}.delta", "delta": piece, "output_index": 0, **place}
+
+
+def added(**item: Any) -> dict[str, Any]:
+    return {"type": "response.output_item.added", "output_index": 0, "item": item}
+
+
+def done(**item: Any) -> dict[str, Any]:
+    return {"type": "response.output_item.done", "output_index": 0, "item": item}
+
+
+MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
+CALL = {"id": "fc_1", "type": "function_call", "call_id": "a", "name": "f", "arguments": ""}
+
+
+def test_a_message_grows_by_its_deltas() -> None:
+    assert items(
+        added(**MESSAGE, status="in_progress"),
+        {"type": "response.content_part.added", "output_index": 0, "content_index": 0},
+        delta("output_text", "Hel", content_index=0),
+        delta("output_text", "lo", content_index=0),
+        delta("refusal", "No.", content_index=1),
+    ) == [
+        MESSAGE
+        | {
+            "status": "in_progress",
+            "content": [
+                {"type": "output_text", "text": "Hello"},
+                {"type": "refusal", "refusal": "No."},
+            ],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "item"),
+    [
+        pytest.param(
+            "output_text",
+            {},
+            {"type": "message", "content": [{"type": "output_text", "text": "ab"}]},
+            id="text",
+        ),
+        pytest.param(
+            "reasoning_summary_text",
+            {"summary_index": 1},
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "ab"}]},
+            id="a summary",
+        ),
+        pytest.param(
+            "reasoning_text",
+            {"content_index": 0},
+            {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "ab"}]},
+            id="a thought",
+        ),
+        pytest.param(
+            "function_call_arguments", {}, {"type": "function_call", "arguments": "ab"}, id="a call"
+        ),
+        pytest.param(
+            "custom_tool_call_input", {}, {"type": "custom_tool_call", "input": "ab"}, id="an input"
+        ),
+        pytest.param(
+            "mcp_call_arguments", {}, {"type": "mcp_call", "arguments": "ab"}, id="an MCP call"
+        ),
+        pytest.param(
+            "code_interpreter_call_code",
+            {},
+            {"type": "code_interpreter_call", "code": "ab"},
+            id="code",
+        ),
+        pytest.param(
+            "shell_call_command",
+            {"command_index": 0},
+            {"type": "shell_call", "action": {"commands": ["ab"]}},
+            id="a command",
+        ),
+        pytest.param(
+            "apply_patch_call_operation_diff",
+            {},
+            {"type": "apply_patch_call", "operation": {"diff": "ab"}},
+            id="a patch",
+        ),
+    ],
+)
+def test_a_stream_joined_midway_tells_its_items_by_their_deltas(
+    kind: str, place: dict[str, int], item: dict[str, Any]
+) -> None:
+    assert items(delta(kind, "a", **place), delta(kind, "b", **place)) == [item]
+
+
+@pytest.mark.parametrize(
+    ("event", "place", "told"),
+    [
+        pytest.param(
+            {"type": "response.output_text.done", "text": "Hello"},
+            "content",
+            [{"type": "output_text", "text": "Hello"}],
+            id="a text",
+        ),
+        pytest.param(
+            {"type": "response.function_call_arguments.done", "arguments": "{}"},
+            "arguments",
+            "{}",
+            id="arguments",
+        ),
+        pytest.param(
+            {"type": "response.shell_call_command.done", "command": "ls"},
+            "action",
+            {"commands": ["ls"]},
+            id="a command",
+        ),
+    ],
+)
+def test_what_is_said_whole_replaces_what_was_said_in_pieces(
+    event: dict[str, Any], place: str, told: object
+) -> None:
+    before = {"type": event["type"].replace(".done", ".delta"), "delta": "x", "output_index": 0}
+    (item,) = items(before, event | {"output_index": 0})
+    assert item[place] == told
+
+
+def test_an_item_that_is_done_is_told_by_itself() -> None:
+    whole = MESSAGE | {"content": [{"type": "output_text", "text": "Hello", "annotations": []}]}
+    assert items(added(**MESSAGE), delta("output_text", "Hel"), done(**whole)) == [whole]
+
+
+def test_an_item_that_is_done_but_empty_keeps_its_deltas() -> None:
+    (item,) = items(added(**CALL), delta("function_call_arguments", "{}"), done(**CALL))
+    assert item == CALL | {"arguments": "{}"}
+
+
+def test_a_patch_in_the_making_keeps_what_it_was_begun_with() -> None:
+    begun = {"type": "update_file", "path": "a.py", "diff": ""}
+    (item,) = items(
+        added(type="apply_patch_call", operation=begun),
+        delta("apply_patch_call_operation_diff", "@@ -1"),
+        delta("apply_patch_call_operation_diff", " +1"),
+    )
+    assert item["operation"] == begun | {"diff": "@@ -1 +1"}
+
+
+def test_the_commands_of_a_shell_keep_their_order() -> None:
+    (item,) = items(
+        added(type="shell_call", action={"commands": [], "timeout_ms": 9}),
+        delta("shell_call_command", "pwd", command_index=1),
+        delta("shell_call_command", "ls", command_index=0),
+    )
+    assert item["action"] == {"commands": ["ls", "pwd"], "timeout_ms": 9}
+
+
+def test_a_done_text_that_is_empty_keeps_its_deltas() -> None:
+    end = {"type": "response.output_text.done", "output_index": 0, "text": ""}
+    (item,) = items(delta("output_text", "Hi"), end)
+    assert item["content"] == [{"type": "output_text", "text": "Hi"}]
+
+
+def test_annotations_belong_to_their_text() -> None:
+    cited = {"type": "url_citation", "url": "u"}
+    (item,) = items(
+        delta("output_text", "a", content_index=0),
+        delta("output_text", "b", content_index=1),
+        {
+            "type": "response.output_text.annotation.added",
+            "output_index": 0,
+            "content_index": 1,
+            "annotation_index": 0,
+            "annotation": cited,
+        },
+    )
+    assert item["content"] == [
+        {"type": "output_text", "text": "a"},
+        {"type": "output_text", "text": "b", "annotations": [cited]},
+    ]
+
+
+def test_the_latest_partial_image_counts() -> None:
+    def drawn(piece: str) -> dict[str, Any]:
+        kind = "response.image_generation_call.partial_image"
+        return {"type": kind, "output_index": 0, "partial_image_b64": piece, "size": "1x1"}
+
+    (item,) = items(added(id="ig_1", type="image_generation_call"), drawn("a"), drawn("b"))
+    assert item == {"id": "ig_1", "type": "image_generation_call", "result": "b", "size": "1x1"}
+
+
+def test_the_output_of_a_shell_is_read_when_it_is_done() -> None:
+    kind = "response.shell_call_output_content"
+    output = [{"stdout": "hi"}]
+    assert items(
+        {"type": f"{kind}.delta", "output_index": 0, "delta": {"stdout": "hi"}},
+        {"type": f"{kind}.done", "output_index": 0, "output": output},
+    ) == [{"output": output, "type": "shell_call_output"}]
+
+
+def test_items_are_told_apart_by_index_else_by_id() -> None:
+    def named(item_id: str, piece: str) -> dict[str, Any]:
+        kind = "response.function_call_arguments.delta"
+        return {"type": kind, "item_id": item_id, "delta": piece}
+
+    told = items(named("a", "1"), named("b", "2"), named("a", "3"))
+    assert [item["arguments"] for item in told] == ["13", "2"]
+
+
+def test_items_that_share_an_index_are_told_apart_where_each_begins_and_ends() -> None:
+    first, second = CALL | {"id": "fc_1"}, CALL | {"id": "fc_2"}
+    told = items(
+        added(**first),
+        delta("function_call_arguments", "1"),
+        done(**first),
+        added(**second),
+        delta("function_call_arguments", "2"),
+        done(**second),
+    )
+    assert [(item["id"], item["arguments"]) for item in told] == [("fc_1", "1"), ("fc_2", "2")]
+
+
+def test_an_item_whose_id_changes_from_event_to_event_is_one() -> None:
+    told = items(added(**CALL), done(**CALL | {"id": "other", "arguments": "{}"}))
+    assert [item["id"] for item in told] == ["other"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "response.web_search_call.searching",
+        "response.mcp_list_tools.completed",
+        "response.content_part.done",
+        "response.hologram.delta",
+        "keepalive",
+        "",
+    ],
+)
+def test_events_about_progress_make_no_item(kind: str) -> None:
+    assert items({"type": kind, "output_index": 0, "item_id": "x"}) == []
+
+
+def test_a_hundred_thousand_deltas_are_joined_in_linear_time() -> None:
+    begin = time.process_time()
+    (item,) = items(*(delta("output_text", "x", content_index=0) for _ in range(100_000)))
+    many = items(*(delta("output_text", "x", content_index=at) for at in range(50_000)))
+    assert item["content"] == [{"type": "output_text", "text": "x" * 100_000}]
+    assert len(str(many)) > 50_000
+    assert time.process_time() - begin < 10  # quadratic, it would be minutes
