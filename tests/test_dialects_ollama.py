@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ from llm_proxy import dialects, framing
 from llm_proxy.dialects import Response
 from llm_proxy.dialects.ollama import Ollama
 from llm_proxy.exchange import Head, Request
-from llm_proxy.turns import Failure, Finish, Reasoning, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import Failure, Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
 
 DIALECT = Ollama()
 
@@ -75,6 +76,10 @@ def whole(body: bytes, status: int = 200) -> Response:
     return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
 
 
+def declared_empty(codec: str, status: int = 200) -> Response:
+    return Response(Head(status, "", (), "length", 0), codec, [])
+
+
 def test_the_dialect_is_found_under_its_name() -> None:
     assert dialects.named("ollama").name == "ollama"
     assert dialects.find(asked()).name == "ollama"
@@ -88,9 +93,33 @@ def test_the_paths_that_stream_are_claimed(path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path"),
     [
-        ("GET", "/api/tags"),
-        ("POST", "/api/show"),
         ("POST", "/api/embed"),
+        ("POST", "/api/embeddings"),
+        ("POST", "/api/show"),
+        ("POST", "/api/copy"),
+        ("DELETE", "/api/delete"),
+        ("GET", "/api/tags"),
+        ("GET", "/api/ps"),
+        ("GET", "/api/version"),
+    ],
+)
+def test_the_paths_of_one_document_are_claimed(method: str, path: str) -> None:
+    request = asked(path, method)
+    assert dialects.find(request).name == "ollama"
+    assert not DIALECT.streams(request)
+    assert DIALECT.codec(request, head(200, "application/json")) == "whole"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("HEAD", "/api/version"),
+        ("HEAD", "/api/tags"),
+        ("POST", "/api/tags"),
+        ("POST", "/api/delete"),
+        ("POST", "/api/blobs/sha256:0"),
+        ("PUT", "/api/chat"),
         ("GET", "/api/chat"),
         ("POST", "/v1/chat/completions"),
         ("POST", "/api/chat/1"),
@@ -102,8 +131,13 @@ def test_other_paths_are_left_to_others(method: str, path: str) -> None:
 
 @pytest.mark.parametrize(
     ("body", "model"),
-    [({"model": "qwen3:8b"}, "qwen3:8b"), ({"name": "qwen3"}, "qwen3"), ({}, "")],
-    ids=["model", "the name of old clients", "none"],
+    [
+        ({"model": "qwen3:8b"}, "qwen3:8b"),
+        ({"name": "qwen3"}, "qwen3"),
+        ({"source": "qwen3", "destination": "mine"}, "qwen3"),
+        ({}, ""),
+    ],
+    ids=["model", "the name of old clients", "the source of a copy", "none"],
 )
 def test_the_model_is_found(body: dict[str, str], model: str) -> None:
     assert DIALECT.model(asked(**body)) == model
@@ -192,6 +226,10 @@ def test_no_cut_of_a_chat_is_called_whole(cut: int) -> None:
     [
         pytest.param(whole(CHAT.splitlines()[-1]), True, "JSON body", id="a document"),
         pytest.param(whole(b'{"model":"q'), False, "body is not JSON", id="a cut document"),
+        pytest.param(whole(b""), False, "empty body", id="nothing"),
+        pytest.param(declared_empty("whole"), True, "empty, as declared", id="a deleted model"),
+        pytest.param(declared_empty("ndjson"), False, "empty body", id="a stream of nothing"),
+        pytest.param(declared_empty("whole", 404), True, "HTTP 404", id="an error of nothing"),
         pytest.param(whole(b'{"error":"busy"}', 503), True, "HTTP 503", id="an error"),
         pytest.param(whole(b"<html>", 502), True, "HTTP 502", id="a gateway's page"),
     ],
@@ -268,6 +306,47 @@ def test_a_transfer_is_a_turn_without_words() -> None:
     assert DIALECT.turns(streamed(PULL)) == (Turn((), finish=Finish.STOP, finish_raw="success"),)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"m","embeddings":[[0.1,0.2]],"total_duration":1,"prompt_eval_count":1}',
+        b'{"embedding":[0.1,0.2]}',
+        b'{"models":[{"name":"qwen3:latest","model":"qwen3:latest","size":5200000000}]}',
+        b'{"license":"","modelfile":"FROM qwen3","template":"{{ .Prompt }}","capabilities":[]}',
+        b'{"version":"0.14.3"}',
+        b"",
+    ],
+    ids=["embeddings", "an old embedding", "models", "a model", "a version", "a deletion"],
+)
+def test_embeddings_and_models_are_no_turn(body: bytes) -> None:
+    assert DIALECT.turns(whole(body)) == ()
+
+
+def test_a_drawn_image_is_a_part() -> None:
+    lines = (
+        b'{"model":"m","completed":1,"total":2,"done":false}\n'
+        b'{"model":"m","image":"iVBORw0K","done":true,"done_reason":"stop"}\n'
+    )
+    (turn,) = DIALECT.turns(streamed(lines))
+    assert turn.parts == (Media("image/*", base64="iVBORw0K"),)
+    assert turn.finish is Finish.STOP
+
+
+def test_images_of_a_message_are_parts_of_their_own() -> None:
+    body = b'{"message":{"content":"Look:","images":["AAAA","BBBB",7]},"done":true}'
+    (turn,) = DIALECT.turns(whole(body))
+    assert turn.parts == (
+        Text("Look:"),
+        Media("image/*", base64="AAAA"),
+        Media("image/*", base64="BBBB"),
+    )
+
+
+def test_an_error_of_the_cloud_keeps_its_status() -> None:
+    (turn,) = DIALECT.turns(streamed(b'{"error":"unauthorized","status":401,"signin_url":"x"}\n'))
+    assert turn.failure == Failure("unauthorized", code="401")
+
+
 def test_a_document_in_pieces_is_one_document() -> None:
     answer = Response(head(), "whole", [b'{"response":"H', b'i","done":true}'])
     assert [turn.text for turn in DIALECT.turns(answer)] == ["Hi"]
@@ -330,7 +409,7 @@ VALUES = st.recursive(
     lambda inner: (
         st.lists(inner, max_size=2)
         | st.dictionaries(
-            st.sampled_from(["content", "thinking", "tool_calls", "function", "name", "arguments"]),
+            st.sampled_from(["content", "images", "tool_calls", "function", "name", "arguments"]),
             inner,
         )
     ),
@@ -338,7 +417,7 @@ VALUES = st.recursive(
 )
 KEYS = st.sampled_from(
     """model message response thinking done done_reason error status eval_count
-    total_duration""".split()  # noqa: SIM905 # readable
+    total_duration image""".split()  # noqa: SIM905 # readable
 )
 LINES = st.dictionaries(KEYS, VALUES)
 
@@ -385,6 +464,34 @@ def test_the_sdk_reads_the_golden_chats_alike(body: bytes) -> None:
     assert [(it.name, json.loads(it.arguments)) for it in ours] == [
         (it.name, it.arguments) for it in theirs
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "ask"),
+    [
+        (b'{"model":"m","embeddings":[[0.5]]}', lambda it: it.embed("m", "a").embeddings[0][0]),
+        (b'{"embedding":[0.5]}', lambda it: it.embeddings("m", "a").embedding[0]),
+        (b"", lambda it: it.copy("m", "n").status),
+        (b"", lambda it: it.delete("m").status),
+        (b'{"models":[{"model":"m"}]}', lambda it: it.list().models[0].model),
+        (b'{"models":[{"model":"m"}]}', lambda it: it.ps().models[0].model),
+        (b'{"model_info":{},"template":"{{ .Prompt }}"}', lambda it: it.show("m").template),
+        (b'{"status":"success"}', lambda it: it.create("m", from_="n").status),
+    ],
+    ids=["embed", "embeddings", "copy", "delete", "tags", "ps", "show", "create"],
+)
+def test_the_sdk_asks_for_one_document_on_paths_that_are_claimed(
+    body: bytes, ask: Callable[[ollama.Client], object]
+) -> None:
+    seen: list[Request] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        seen.append(Request(request.method, request.url.path, "", (), request.read()))
+        return httpx.Response(200, content=body)
+
+    client = ollama.Client(host="http://127.0.0.1", transport=httpx.MockTransport(respond))
+    assert ask(client)
+    assert [DIALECT.claims(it) and not DIALECT.streams(it) for it in seen] == [True]
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)

@@ -7,6 +7,7 @@ from typing import Final
 from llm_proxy.dialects.anthropic import Anthropic
 from llm_proxy.dialects.base import Dialect, Judgement, Response
 from llm_proxy.dialects.bedrock import Bedrock
+from llm_proxy.dialects.cohere import Cohere
 from llm_proxy.dialects.ollama import Ollama
 from llm_proxy.dialects.opaque import Opaque
 from llm_proxy.dialects.openai_chat import OpenAIChat
@@ -22,6 +23,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     OpenAIResponses(),
     Anthropic(),
     Ollama(),
+    Cohere(),
     Bedrock(),
 )
 """In the order in which they are asked whether a request is theirs."""

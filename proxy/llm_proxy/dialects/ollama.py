@@ -1,13 +1,15 @@
-"""Ollama's own API: chats and completions, and the progress of model transfers.
+"""Ollama's own API: chats and completions, the progress of model transfers, and the models.
 
 A stream is NDJSON, and it is the default: a request streams unless it says `"stream": false`.
 Ollama's cloud labels its streams `application/json`, so the request decides how a response is
 cut, not the content type.  A stream ends in a line with `"done": true` (transfers: with
-`"status": "success"`), or in a line with `"error"`.
+`"status": "success"`), or in a line with `"error"`.  What is asked about models, and embeddings,
+come as one document; copying and deleting a model answer with a body that is declared empty.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import orjson
@@ -17,11 +19,17 @@ from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head, Request
-from llm_proxy.turns import Finish, Reasoning, Text, ToolCall, Turn, Usage
+from llm_proxy.turns import Failure, Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
 
-_PATHS: Final = ("/api/chat", "/api/generate", "/api/pull", "/api/push", "/api/create")
+_STREAMED: Final = ("/api/chat", "/api/generate", "/api/pull", "/api/push", "/api/create")
+_WHOLE: Final = ("/api/show", "/api/copy", "/api/embed", "/api/embeddings")
+_PATHS: Final = {
+    "POST": (*_STREAMED, *_WHOLE),
+    "GET": ("/api/tags", "/api/ps", "/api/version"),
+    "DELETE": ("/api/delete",),
+}
 
-_TELLING: Final = frozenset(("message", "response", "done", "error", "status"))
+_TELLING: Final = frozenset(("message", "response", "image", "done", "error", "status"))
 """A line with none of these fields is not Ollama's."""
 
 _FINISH: Final = {"stop": Finish.STOP, "length": Finish.LENGTH, "success": Finish.STOP}
@@ -43,16 +51,19 @@ class Ollama:
     name = "ollama"
 
     def claims(self, request: Request) -> bool:
-        """A POST to one of the paths that stream."""
-        return request.method == "POST" and request.path in _PATHS
+        """The paths of chats, embeddings and models; a HEAD has no body to understand."""
+        return request.path in _PATHS.get(request.method, ())
 
     def model(self, request: Request) -> str:
-        """The body's `model`; `name`, as old clients call it in transfers."""
+        """The body's `model`; `name`, as old clients call it; the `source` of a copy."""
         asked = reading.document(request.body)
-        return reading.words(asked.get("model")) or reading.words(asked.get("name"))
+        names = (reading.words(asked.get(name)) for name in ("model", "name", "source"))
+        return next(filter(None, names), "")
 
     def streams(self, request: Request) -> bool:
-        """Yes, unless the body says `"stream": false`."""
+        """On paths that stream, yes, unless the body says `"stream": false`."""
+        if request.path not in _STREAMED:
+            return False
         return reading.document(request.body).get("stream") is not False
 
     def codec(self, request: Request, head: Head) -> str:
@@ -62,6 +73,8 @@ class Ollama:
     def judge(self, response: Response) -> Judgement:
         """Whole by its last line; one document, and an HTTP error, as any JSON API."""
         if response.codec != "ndjson" or not plain.succeeded(response.head):
+            if response.head.length == 0 and plain.succeeded(response.head):
+                return Judgement(whole=True, reason="empty, as declared")
             return plain.judge(response)
         for line in reversed(response.messages):
             said = reading.document(line)
@@ -74,7 +87,7 @@ class Ollama:
         return Judgement(whole=False, reason=_missing(response))
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
-        """One turn, or none where nothing of Ollama's can be read.
+        """One turn, or none where nothing was said: embeddings, models, what is not Ollama's.
 
         Ollama says `stop` also where the model stops for its tools; the turn says `TOOL_CALLS`.
         """
@@ -103,7 +116,7 @@ def _turn(lines: list[Fields]) -> Turn:
         _take(line, fragments)
     parts = fragments.parts()
     end = next((line for line in reversed(lines) if line.get("done") is True), None)
-    error = next((line["error"] for line in lines if line.get("error")), None)
+    failed = next((line for line in lines if line.get("error")), None)
     raw = _finish_raw(lines[-1] if end is None else end)
     calls = any(isinstance(part, ToolCall) for part in parts)
     return Turn(
@@ -111,7 +124,7 @@ def _turn(lines: list[Fields]) -> Turn:
         finish=Finish.TOOL_CALLS if calls and raw == "stop" else _finish(raw),
         finish_raw=raw or "",
         usage=_usage(end or {}),
-        failure=plain.failure(error) if error else None,
+        failure=_failure(failed) if failed else None,
         model=next(filter(None, (reading.words(line.get("model")) for line in lines)), ""),
         metadata=reading.metadata(end or {}, _METADATA),
     )
@@ -124,6 +137,9 @@ def _take(line: Fields, fragments: Fragments) -> None:
         fragments.add(Reasoning(thought))
     if said := reading.text(message.get("content")) or reading.text(line.get("response")):
         fragments.add(Text(said))
+    for image in (line.get("image"), *reading.array(message.get("images"))):
+        if drawn := reading.text(image):
+            fragments.add(Media("image/*", base64=drawn), key=None)
     for call in reading.objects(message.get("tool_calls")):
         function = reading.fields(call.get("function"))
         arguments = function.get("arguments")
@@ -135,6 +151,12 @@ def _take(line: Fields, fragments: Fragments) -> None:
             ),
             key=None,  # each call comes whole
         )
+
+
+def _failure(line: Fields) -> Failure:
+    """An error line; Ollama's cloud gives the HTTP status beside it."""
+    failure = plain.failure(line["error"])
+    return replace(failure, code=failure.code or reading.words(line.get("status")))
 
 
 def _finish_raw(end: Fields) -> str | None:

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from cohere_streams import FAILED, TEXT, TOOLS, answer, content, document, ending, event, sse
+from llm_proxy.dialects.cohere import Cohere
+from llm_proxy.turns import (
+    Citation,
+    Failure,
+    Finish,
+    Json,
+    Metadata,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    Turn,
+    Usage,
+)
+
+DIALECT = Cohere()
+BILLED: Metadata = (("billed_units", {"input_tokens": 9, "output_tokens": 5}),)
+PLAN = (("type", "tool_plan"),)
+DOCUMENT = {"id": "doc:0", "title": "Facts", "text": "Ruby is a gem.", "url": "https://example.com"}
+
+
+def turn_of(body: bytes) -> Turn:
+    (turn,) = DIALECT.turns(answer("sse", body))
+    return turn
+
+
+def told(message: Any, **fields: Any) -> Turn:
+    (turn,) = DIALECT.turns(document({"id": "co-3", "message": message, **fields}))
+    return turn
+
+
+def citation(**fields: Any) -> dict[str, Any]:
+    source = {"type": "document", "id": "doc:0", "document": DOCUMENT}
+    return {"start": 0, "end": 5, "text": "Hello", "sources": [source], **fields}
+
+
+def test_a_stream_becomes_a_turn() -> None:
+    assert turn_of(TEXT) == Turn(
+        parts=(Reasoning("I should greet."), Text("Hello")),
+        finish=Finish.STOP,
+        finish_raw="COMPLETE",
+        usage=Usage(input=9, output=5),
+        id="co-1",
+        metadata=BILLED,
+    )
+
+
+def test_the_plan_comes_before_the_calls() -> None:
+    turn = turn_of(TOOLS)
+    assert turn.parts == (
+        Reasoning("I will check.", metadata=PLAN),
+        ToolCall("a", "weather", '{"city":"Rome"}'),
+        ToolCall("b", "clock", ""),
+    )
+    assert (turn.finish, turn.finish_raw) == (Finish.TOOL_CALLS, "TOOL_CALL")
+
+
+def test_an_error_at_the_end_keeps_what_was_said_before() -> None:
+    turn = turn_of(FAILED)
+    assert turn.parts == (Reasoning("I will", metadata=PLAN),)
+    assert (turn.finish, turn.usage) == (Finish.ERROR, None)
+    assert turn.failure == Failure("invalid tool generation", type="INVALID_TOOLS")
+
+
+def test_a_stream_that_was_cut_has_no_finish() -> None:
+    turn = turn_of(TEXT[: TEXT.index(b"event: message-end")])
+    assert (turn.text, turn.finish, turn.finish_raw) == ("Hello", None, "")
+
+
+def test_a_document_and_a_stream_tell_the_same() -> None:
+    counts = {"input_tokens": 9, "output_tokens": 5}
+    calls = [("a", "weather", '{"city":"Rome"}'), ("b", "clock", "")]
+    message = {
+        "role": "assistant",
+        "tool_plan": "I will check.",
+        "tool_calls": [
+            {"id": id_, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for id_, name, arguments in calls
+        ],
+    }
+    (turn,) = DIALECT.turns(
+        document(
+            {
+                "id": "co-1",
+                "message": message,
+                "finish_reason": "TOOL_CALL",
+                "usage": {"billed_units": counts, "tokens": counts},
+            }
+        )
+    )
+    assert turn == turn_of(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], (Text("a"), Text("b"))),
+        (
+            [{"type": "thinking", "thinking": "a"}, {"type": "text", "text": "b"}],
+            (Reasoning("a"), Text("b")),
+        ),
+        ("ab", (Text("ab"),)),
+        ([{"type": "image", "image": "x"}, "a", None], ()),
+        ([], ()),
+        (None, ()),
+    ],
+    ids=["two blocks", "thoughts", "a string", "blocks of other kinds", "no block", "null"],
+)
+def test_content_is_read_block_by_block(said: Json, parts: tuple[Part, ...]) -> None:
+    assert told({"content": said}).parts == parts
+
+
+def test_arguments_that_are_an_object_are_spelled_out() -> None:
+    call = {"id": "a", "function": {"name": "f", "arguments": {"city": "Rome"}}}
+    assert told({"tool_calls": [call]}).parts == (ToolCall("a", "f", '{"city":"Rome"}'),)
+
+
+def test_a_citation_in_the_midst_of_a_text_does_not_cut_it() -> None:
+    turn = turn_of(
+        sse(
+            content("start", 0, type="thinking", thinking="Hm"),
+            content("delta", 1, text="Hello"),
+            event("citation-start", 0, {"citations": citation(content_index=1)}),
+            event("citation-end", 0),
+            content("delta", 1, text=" you"),
+            ending("COMPLETE"),
+        )
+    )
+    cited = Citation(
+        url="https://example.com",
+        title="Facts",
+        quoted="Ruby is a gem.",
+        span=(0, 5),
+        metadata=(
+            ("text", "Hello"),
+            ("content_index", 1),
+            ("source", "doc:0"),
+            ("source_type", "document"),
+        ),
+    )
+    assert turn.parts == (Reasoning("Hm"), Text("Hello you", citations=(cited,)))
+
+
+def test_a_citation_without_a_content_index_is_of_the_first_block() -> None:
+    tool: Any = {"type": "tool", "id": "t:0", "tool_output": {"content": "15 °C"}}
+    message: dict[str, Any] = {
+        "content": [{"type": "text", "text": "Hello"}],
+        "citations": [citation(sources=[tool, tool]), citation(sources=[], start=5)],
+    }
+    (part,) = told(message).parts
+    assert isinstance(part, Text)
+    assert [(it.quoted, it.span) for it in part.citations] == [
+        ("15 °C", (0, 5)),
+        ("15 °C", (0, 5)),
+        ("", None),
+    ]
+
+
+def test_citations_of_the_plan_are_kept_beside() -> None:
+    of_plan = citation(type="PLAN", sources=[])
+    turn = told({"tool_plan": "Hello", "citations": [of_plan]})
+    kept = {name: value for name, value in of_plan.items() if value != []}
+    assert turn.metadata == (("citations", [{**kept, "start": 0}]),)
+    assert turn.parts == (Reasoning("Hello", metadata=PLAN),)
+
+
+@pytest.mark.parametrize(
+    ("raw", "finish"),
+    [
+        ("COMPLETE", Finish.STOP),
+        ("STOP_SEQUENCE", Finish.STOP_SEQUENCE),
+        ("MAX_TOKENS", Finish.LENGTH),
+        ("TOOL_CALL", Finish.TOOL_CALLS),
+        ("ERROR", Finish.ERROR),
+        ("TIMEOUT", Finish.ERROR),
+        ("ERROR_LIMIT", Finish.CONTEXT_FULL),
+        ("ERROR_TOXIC", Finish.CONTENT_FILTER),
+        ("USER_CANCEL", Finish.OTHER),
+        (None, None),
+    ],
+)
+def test_a_finish_has_a_shared_word(raw: str | None, finish: Finish | None) -> None:
+    turn = told({"content": "a"}, finish_reason=raw)
+    assert (turn.finish, turn.finish_raw) == (finish, raw or "")
+
+
+@pytest.mark.parametrize(
+    ("counts", "usage", "beside"),
+    [
+        pytest.param(
+            {
+                "billed_units": {"input_tokens": 3, "output_tokens": 2},
+                "tokens": {"input_tokens": 9.0, "output_tokens": 5, "reasoning_tokens": 4},
+                "cached_tokens": 8,
+            },
+            Usage(input=9, output=5, cache_read=8, reasoning=4),
+            (("billed_units", {"input_tokens": 3, "output_tokens": 2}),),
+            id="what was read and written",
+        ),
+        pytest.param(
+            {"billed_units": {"input_tokens": 3, "output_tokens": 2}},
+            Usage(input=3, output=2),
+            (("billed_units", {"input_tokens": 3, "output_tokens": 2}),),
+            id="only what is paid for",
+        ),
+        pytest.param(
+            {"tokens": {"input_tokens": 9, "image_tokens": 259}},
+            Usage(input=9),
+            (("image_tokens", 259),),
+            id="an image",
+        ),
+        pytest.param({}, None, (), id="nothing"),
+        pytest.param(None, None, (), id="null"),
+    ],
+)
+def test_counts_are_what_the_model_read_and_wrote(
+    counts: Json, usage: Usage | None, beside: tuple[tuple[str, Json], ...]
+) -> None:
+    turn = told({"content": "a"}, usage=counts)
+    assert (turn.usage, turn.metadata) == (usage, beside)
+
+
+def test_a_character_that_two_pieces_share_is_whole() -> None:
+    high, low = (
+        json.dumps(content("delta", 0, text=half)).encode() for half in ("\ud83c", "\udf0a")
+    )
+    body = b"data: %s\n\ndata: %s\n\n" % (high, low)
+    assert turn_of(body).text == "\N{WATER WAVE}"
