@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
@@ -15,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.cassette import Cassette, read_cassette, read_opening, reader
+from llm_proxy.cassette import Cassette, migrations, read_cassette, read_opening, reader
+from llm_proxy.cassette.migrations import Lines
 from llm_proxy.errors import CassetteError, CassetteTooNew
 from llm_proxy.exchange import Ending, Read
 from tapes import FILE, HEAD, META, REQUEST, cassette, head, written
@@ -307,7 +309,7 @@ def header(name: str, value: str) -> bytes:
         ),
         pytest.param(response("framing", "none"), 3, "bytes of body", id="framing none, a body"),
         pytest.param(response("framing", "both"), 3, "framing", id="unknown framing"),
-        pytest.param(response("codec", "xml"), 3, "not one of eventstream,", id="unknown codec"),
+        pytest.param(response("codec", "xml"), 3, "not one of eventstream", id="unknown codec"),
         pytest.param(response("length", -1), 3, "length", id="negative length"),
         pytest.param(response("at", -1), 3, "at", id="a head before the request"),
         pytest.param(response("at", 1e12), 3, "at", id="a head in thirty years"),
@@ -336,6 +338,14 @@ def header(name: str, value: str) -> bytes:
         pytest.param(edit(GOOD, 7, "end", "bytes", to=145), 7, "144 bytes", id="wrong count"),
         pytest.param(edit(GOOD, 7, "end", "sha256", to="0" * 64), 7, "by hand", id="wrong sum"),
         pytest.param(edit(GOOD, 7, "more", to=1), 7, "unknown field", id="end line with more"),
+        pytest.param(
+            meta("extra", 1).replace(b',"text"', b",text"), 6, "not JSON",
+            id="what is no JSON comes before an unknown field",
+        ),
+        pytest.param(
+            meta("cassette", 2).replace(b',"text"', b",text"), 6, "not JSON",
+            id="what is no JSON comes before a newer format",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_no_cassette_is_refused_by_line(content: bytes, line: int | None, why: str) -> None:
@@ -384,6 +394,48 @@ def test_too_large_a_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_too_many_lines_are_refused_before_they_are_looked_at() -> None:
     error = refusal(b"\n" * (reader.MAX_LINES + 1))
     assert (error.line, error.why) == (reader.MAX_LINES, f"more than {reader.MAX_LINES} lines")
+
+
+class Alive(dict[str, Any]):
+    """A parsed line that is counted for as long as it is in memory."""
+
+    now = most = 0
+
+    def __init__(self, fields: Line) -> None:
+        super().__init__(fields)
+        Alive.now += 1
+        Alive.most = max(Alive.most, Alive.now)
+
+    def __del__(self) -> None:
+        Alive.now -= 1
+
+
+def test_a_long_file_is_never_in_memory_as_parsed_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = written([Read(20.0 + number, b'data: {"a":1}\n\n') for number in range(1000)])
+    expected, loads = read_cassette(FILE, content), orjson.loads
+    monkeypatch.setattr(orjson, "loads", lambda line: Alive(loads(line)))
+    assert read_cassette(FILE, content) == expected
+    assert (len(expected.messages), Alive.now) == (1000, 0)
+    assert 0 < Alive.most < 10
+
+
+def test_an_older_format_is_read_once_its_step_has_seen_every_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def step(lines: Lines) -> Lines:
+        """In the older format the end was told first, and the last line was a remark."""
+        first, end, *others, _ = lines
+        return [{**first, "cassette": 2}, *others, end]
+
+    first, *others, end = GOOD.splitlines(keepends=True)
+    older = b"".join([first, end, *others, b'{"remark":1}\n'])
+    expected = read_cassette(FILE, GOOD)
+    for module in (reader, migrations):
+        monkeypatch.setattr(module, "FORMAT", 2)
+    monkeypatch.setattr(migrations, "STEPS", MappingProxyType({1: step}))
+    it = read_cassette(FILE, older)
+    assert it == replace(expected, meta=replace(expected.meta, format=2))
+    assert refusal(older.replace(b',"text"', b",text")).line == 7
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,11 @@ BROKEN_PAYLOAD = FRAME[:-6] + b"?" + FRAME[-5:]
 IMPOSSIBLE_PRELUDE = bytes.fromhex("0000000f 00000000 e77248b8")
 """A total length of 15, which no frame has, under a checksum that fits."""
 
+
+def array(*ended: bytes, tail: bytes = b"") -> Case:
+    return Case("json-array", ended, tail)
+
+
 CASES = {
     "sse: LF": sse(b"data: 1\n\n", b"data: 2\n\n"),
     "sse: CRLF": sse(b"data: 1\r\n\r\n", b"data: 2\r\n\r\n"),
@@ -100,6 +105,26 @@ CASES = {
     "eventstream: a page": eventstream(tail=b"<html>502 Bad Gateway</html>"),
     "eventstream: a page after frames": eventstream(FRAME, tail=b"<html>502 Bad Gateway</html>"),
     "eventstream: nothing": eventstream(),
+    "json-array: elements, as Gemini writes them": array(
+        b'[{\n  "a": [1]\n}', b'\r\n,\r\n{"b": {}}', tail=b"\r\n]\r\n"
+    ),
+    "json-array: one line": array(b'[{"a":1}', b',{"b":[{}]}', b",[2]", tail=b"]"),
+    "json-array: brackets and quotes in a string": array(
+        rb'[{"}]":"[{\"]}\\"}', rb',{"\u005d":"\\\""}', tail=b"]"
+    ),
+    "json-array: what are no objects": array(b'[1,"}",null,{}', tail=b',true,"]"]'),
+    "json-array: characters and a byte order mark": array(
+        '\ufeff[{"t":"Grüße\u2028"}'.encode(), tail=b"]"
+    ),
+    "json-array: blanks first": array(b" \r\n\t[{}", tail=b"]"),
+    "json-array: cut": array(b'[{"a":1}', tail=b',\r\n{"b":"]}'),
+    "json-array: cut after a backslash": array(b"[{}", tail=b',{"b":"\\'),
+    "json-array: closed by another bracket": array(b'[{"a":1]', tail=b"}{}"),
+    "json-array: behind its end": array(b"[{}", tail=b'][{"a":1}]{}'),
+    "json-array: empty": array(tail=b"[]"),
+    "json-array: a document in place of an array": array(tail=b'{"error":[{}]}'),
+    "json-array: a string in place of an array": array(tail=b'"[{}"[{}]'),
+    "json-array: nothing": array(),
     "whole: a document": Case("whole", (), b'{"a":1}\n\n{"b":2}\n'),
     "whole: any bytes": Case("whole", (), bytes(range(256))),
     "whole: nothing": Case("whole", ()),
@@ -116,6 +141,10 @@ nasty_streams = st.lists(
     st.sampled_from([FRAME, EMPTY, FRAME, EMPTY, BROKEN_PAYLOAD, BROKEN_PRELUDE, FRAME[:9], b"\0"]),
     max_size=6,
 ).map(b"".join)
+nasty_arrays = st.lists(
+    st.sampled_from([b"[", b"]", b"{", b"}", b"[{", b"}]", b'"', b"\\", b",", b"1", b" "]),
+    max_size=20,
+).map(lambda pieces: b"[" + b"".join(pieces))
 
 
 def fed(cutter: Codec, pieces: list[bytes]) -> list[bytes]:
@@ -160,6 +189,8 @@ def plainly_cut(name: str, stream: bytes) -> list[bytes]:
     """Messages by the words of the standard, with no thought of reads, limits or speed."""
     if name == "whole":
         return [stream]
+    if name == "json-array":
+        return plainly_cut_array(stream)
     if name == "ndjson":
         return re.findall(rb"[^\n]*\n|[^\n]+", stream)
     if name == "eventstream":
@@ -187,8 +218,31 @@ def plainly_framed(stream: bytes) -> list[bytes]:
     return messages
 
 
+def plainly_cut_array(stream: bytes) -> list[bytes]:
+    """Messages of a JSON array, found by a loop over every byte."""
+    messages = [b""]
+    depth, quoted, escaped = 0, False, False
+    begun = over = False
+    for byte in (stream[at : at + 1] for at in range(len(stream))):
+        messages[-1] += byte
+        if over or (not begun and byte in b" \t\r\n\xef\xbb\xbf"):
+            continue
+        over = not begun and byte != b"["
+        begun = True
+        if escaped or (quoted and byte == b"\\"):
+            escaped = not escaped
+        elif byte == b'"':
+            quoted = not quoted
+        elif not quoted and byte in b"[]{}":
+            depth += 1 if byte in b"[{" else -1
+            over = over or depth == 0
+            if depth == 1 and byte in b"]}":
+                messages.append(b"")
+    return messages
+
+
 @each_codec
-@given(stream=nasty_streams, limit=st.integers(1, 12), chosen=st.data())
+@given(stream=nasty_streams | nasty_arrays, limit=st.integers(1, 12), chosen=st.data())
 def test_any_split_under_any_limit_gives_the_same_messages(
     name: str, stream: bytes, limit: int, chosen: st.DataObject
 ) -> None:
@@ -201,7 +255,7 @@ def test_any_split_under_any_limit_gives_the_same_messages(
 
 
 @each_codec
-@given(stream=nasty_streams | st.binary(max_size=60), limit=st.integers(1, 12))
+@given(stream=nasty_streams | nasty_arrays | st.binary(max_size=60), limit=st.integers(1, 12))
 def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limit: int) -> None:
     cutter = CODECS[name](limit)
     held = 0
@@ -224,6 +278,8 @@ def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limi
         (EMPTY, 10_000_000, 10_000_000),
         (FRAME, 1_000_000, 1),
         (frame([], bytes(5_000_000)), 10_000_040, 4096),
+        (b"[", 200_000, 1),
+        (b'[{"a":1},', 5_000_000, 5_000_000),
     ],
     ids=[
         "one line",
@@ -235,6 +291,8 @@ def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limi
         "frames at once",
         "frames byte by byte",
         "frames beyond the limit",
+        "brackets",
+        "elements at once",
     ],
 )
 def test_time_is_linear(name: str, unit: bytes, size: int, read: int) -> None:

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import binascii
 import hashlib
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from io import BytesIO
+from itertools import chain, islice, pairwise
 from typing import Any, Final, TypeVar
 
 import msgspec
 import orjson
 
 from llm_proxy.cassette.migrations import migrate
-from llm_proxy.cassette.model import Cassette, End, Meta, StoredRequest
+from llm_proxy.cassette.model import FORMAT, Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.schema import (
     LONGEST_MS,
     EndLine,
@@ -43,21 +46,58 @@ _BODILESS: Final = {204, 304}
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The lines of a file in the present format, each parsed when its turn comes.
+
+    An event of a model is a handful of containers once it is parsed, and Python's collector stops
+    every thread to look at all that are alive.  So no more than a few lines are at a time.
+    """
+
+    count: int
+    last: dict[str, Any]
+    each: Iterator[dict[str, Any]]
+
+
 def read_cassette(file: str, content: bytes) -> Cassette:
     """The cassette that `content` holds; `file` is its name in messages.
 
     Raises `CassetteError` for anything that is not a whole and consistent cassette.
     """
-    lines = _parsed(file, content)
+    return _read(file, content, _cassette)
+
+
+def read_opening(file: str, content: bytes) -> tuple[Meta, StoredRequest]:
+    """Lines 1 and 2 alone: enough to key a request, or to say how it differs.
+
+    Raises `CassetteError` as `read_cassette` does.
+    """
+    first, _, rest = content.partition(b"\n")
+    second, newline, _ = rest.partition(b"\n")
+    if not newline:
+        raise CassetteError(file, 2, "the file is torn: it ends before its request")
+    return _read(file, first + b"\n" + second + b"\n", _opening)
+
+
+def _read(file: str, content: bytes, make: Callable[[str, _Lines], T]) -> T:
+    count = _counted(file, content)
+    try:
+        return make(file, _parsed(file, content, count))
+    except CassetteError:
+        deque(_each(file, content), maxlen=0)  # a line that is no JSON may be why: it comes first
+        raise
+
+
+def _cassette(file: str, lines: _Lines) -> Cassette:
     meta, request = _opening(file, lines)
-    last = len(lines)
-    if last < 4 or "end" not in lines[-1]:
+    last = lines.count
+    if last < 4 or "end" not in lines.last:
         raise CassetteError(file, last, "the file is torn: its last line is not an end line")
-    head_line = _convert(file, 3, HeadLine, lines[2])
+    head_line = _convert(file, 3, HeadLine, next(lines.each))
     head = _checked_head(file, head_line, request.method)
     head_at, codec = head_line.response.at, head_line.response.codec
-    end = _convert(file, last, EndLine, lines[-1]).value()
-    messages, starts = _messages(file, lines[3:-1], head_at)
+    end = _convert(file, last, EndLine, lines.last).value()
+    messages, starts = _messages(file, islice(lines.each, last - 4), head_at)
     body = b"".join(messages)
     _check_end(file, last, body, head, end)
     if end.at < (starts[-1][1] if starts else head_at):
@@ -77,19 +117,8 @@ def read_cassette(file: str, content: bytes) -> Cassette:
     )
 
 
-def read_opening(file: str, content: bytes) -> tuple[Meta, StoredRequest]:
-    """Lines 1 and 2 alone: enough to key a request, or to say how it differs.
-
-    Raises `CassetteError` as `read_cassette` does.
-    """
-    first, _, rest = content.partition(b"\n")
-    second, newline, _ = rest.partition(b"\n")
-    if not newline:
-        raise CassetteError(file, 2, "the file is torn: it ends before its request")
-    return _opening(file, _parsed(file, first + b"\n" + second + b"\n"))
-
-
-def _parsed(file: str, content: bytes) -> list[dict[str, Any]]:
+def _counted(file: str, content: bytes) -> int:
+    """How many lines there are, all of them whole."""
     if len(content) > MAX_FILE:
         raise CassetteError(file, None, f"larger than {MAX_FILE} bytes")
     if not content:
@@ -97,27 +126,45 @@ def _parsed(file: str, content: bytes) -> list[dict[str, Any]]:
     count = content.count(b"\n")
     if count > MAX_LINES:
         raise CassetteError(file, MAX_LINES, f"more than {MAX_LINES} lines")
-    raw = content.split(b"\n")
-    if raw.pop():
+    if not content.endswith(b"\n"):
         raise CassetteError(file, count + 1, "the file is torn: its last line has no end")
-    lines: list[dict[str, Any]] = []
-    for number, line in enumerate(raw, 1):
-        try:
-            fields = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            why = f"not JSON: {error.msg} at column {error.colno}"
-            raise CassetteError(file, number, why) from None
-        if not isinstance(fields, dict):
-            raise CassetteError(file, number, "a line must be a JSON object")
-        lines.append(fields)
-    return migrate(file, lines)
+    return count
 
 
-def _opening(file: str, lines: list[dict[str, Any]]) -> tuple[Meta, StoredRequest]:
-    meta = _convert(file, 1, MetaLine, lines[0]).value()
-    if len(lines) < 2:
+def _parsed(file: str, content: bytes, count: int) -> _Lines:
+    each = _each(file, content)
+    first = next(each)
+    version = first.get("cassette")
+    if isinstance(version, int) and 0 < version < FORMAT:
+        older = migrate(file, [first, *each])  # its steps look at all lines
+        return _Lines(len(older), older[-1], iter(older))
+    migrate(file, [first])  # refused, unless it is the present one
+    last = _fields(file, count, content[content.rfind(b"\n", 0, -1) + 1 : -1])
+    return _Lines(count, last, chain([first], each))
+
+
+def _each(file: str, content: bytes) -> Iterator[dict[str, Any]]:
+    """Every line, parsed."""
+    for number, line in enumerate(BytesIO(content), 1):
+        yield _fields(file, number, line[:-1])
+
+
+def _fields(file: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        fields = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        why = f"not JSON: {error.msg} at column {error.colno}"
+        raise CassetteError(file, number, why) from None
+    if not isinstance(fields, dict):
+        raise CassetteError(file, number, "a line must be a JSON object")
+    return fields
+
+
+def _opening(file: str, lines: _Lines) -> tuple[Meta, StoredRequest]:
+    meta = _convert(file, 1, MetaLine, next(lines.each)).value()
+    if lines.count < 2:
         raise CassetteError(file, 2, "the file is torn: it ends before its request")
-    line = _convert(file, 2, RequestLine, lines[1])
+    line = _convert(file, 2, RequestLine, next(lines.each))
     return meta, _at_line(file, 2, line.value)
 
 

@@ -8,6 +8,8 @@ from llm_proxy.dialects.anthropic import Anthropic
 from llm_proxy.dialects.base import Dialect, Judgement, Response
 from llm_proxy.dialects.bedrock import Bedrock
 from llm_proxy.dialects.cohere import Cohere
+from llm_proxy.dialects.gemini import Gemini
+from llm_proxy.dialects.gemini_interactions import GeminiInteractions
 from llm_proxy.dialects.ollama import Ollama
 from llm_proxy.dialects.opaque import Opaque
 from llm_proxy.dialects.openai_chat import OpenAIChat
@@ -22,6 +24,8 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     OpenAICompletions(),
     OpenAIResponses(),
     Anthropic(),
+    Gemini(),
+    GeminiInteractions(),
     Ollama(),
     Cohere(),
     Bedrock(),

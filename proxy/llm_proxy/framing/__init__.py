@@ -1,7 +1,8 @@
 """Bytes into messages, without changing a byte.
 
-A *codec* cuts a stream into messages: SSE events (comments included), NDJSON lines, frames of
-an AWS event stream, or one whole body.  Three rules hold for each of them, whatever the bytes:
+A *codec* cuts a stream into messages: SSE events (comments included), NDJSON lines, elements of
+a JSON array, frames of an AWS event stream, or one whole body.  Three rules hold for each of
+them, whatever the bytes:
 
 * Joined, the messages are the stream, byte for byte.
 * The cuts do not depend on how the stream was split into reads.
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from llm_proxy.framing.eventstream import EventStreamCodec
+from llm_proxy.framing.json_array import JsonArrayCodec
 from llm_proxy.framing.ndjson import NdjsonCodec
 from llm_proxy.framing.sse import SseCodec
 from llm_proxy.framing.whole import WholeCodec
@@ -38,6 +40,7 @@ CODECS: Final[Mapping[str, Callable[[int], Codec]]] = {
     "sse": SseCodec,
     "ndjson": NdjsonCodec,
     "eventstream": EventStreamCodec,
+    "json-array": JsonArrayCodec,
     "whole": WholeCodec,
 }
 """Each framing of messages under the name that a cassette stores."""

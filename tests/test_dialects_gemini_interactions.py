@@ -1,0 +1,396 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corpus
+from llm_proxy import dialects, framing
+from llm_proxy.dialects import Response
+from llm_proxy.dialects.gemini_interactions import GeminiInteractions
+from llm_proxy.exchange import Head, Request
+from llm_proxy.turns import (
+    Citation,
+    Failure,
+    Finish,
+    Media,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+)
+
+DIALECT = GeminiInteractions()
+
+TEXT = b"""\
+event: interaction.created
+data: {"event_type":"interaction.created","interaction":{"id":"int_1","status":"in_progress"}}
+
+event: step.start
+data: {"event_type":"step.start","index":0,"step":{"type":"model_output"}}
+
+event: step.delta
+data: {"event_type":"step.delta","index":0,"delta":{"type":"text","text":"Hello"}}
+
+event: step.stop
+data: {"event_type":"step.stop","index":0}
+
+event: interaction.completed
+data: {"event_type":"interaction.completed","interaction":{"id":"int_1","status":"completed",\
+"usage":{"total_input_tokens":9,"total_output_tokens":2,"total_tokens":11}}}
+
+data: [DONE]
+
+"""
+"""The minimal stream."""
+
+HELLO = Turn(
+    (Text("Hello"),),
+    finish=Finish.STOP,
+    finish_raw="completed",
+    usage=Usage(input=9, output=2, total=11),
+    id="int_1",
+)
+ERROR = (
+    b'event: error\ndata: {"event_type":"error","error":{"code":"internal","message":"No."}}\n\n'
+)
+
+
+def asked(
+    path: str = "/v1beta/interactions", method: str = "POST", query: str = "", **body: object
+) -> Request:
+    return Request(method, path, query, (), json.dumps(body).encode())
+
+
+def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
+    headers = (("Content-Type", content_type),) if content_type else ()
+    return Head(status, "", headers, "chunked")
+
+
+def streamed(body: bytes) -> Response:
+    return Response(head(), "sse", framing.messages("sse", body))
+
+
+def whole(body: bytes, status: int = 200) -> Response:
+    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
+
+
+def event(kind: str, **fields: object) -> bytes:
+    said = json.dumps({"event_type": kind, **fields})
+    return f"event: {kind}\ndata: {said}\n\n".encode()
+
+
+def starts(index: int, kind: str, **fields: object) -> bytes:
+    return event("step.start", index=index, step={"type": kind, **fields})
+
+
+def grows(index: int, kind: str, **fields: object) -> bytes:
+    return event("step.delta", index=index, delta={"type": kind, **fields})
+
+
+def parts_of(*events: bytes) -> tuple[Part, ...]:
+    (turn,) = DIALECT.turns(streamed(b"".join(events)))
+    return turn.parts
+
+
+def test_the_dialect_is_found_under_its_name() -> None:
+    assert dialects.named("gemini-interactions").name == "gemini-interactions"
+    assert dialects.find(asked()).name == "gemini-interactions"
+
+
+BELOW = "/v1beta1/projects/p/locations/global/interactions"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "claimed"),
+    [
+        ("POST", "/v1beta/interactions", True),
+        ("POST", "/v1/interactions", True),
+        ("POST", BELOW, True),
+        ("GET", f"{BELOW}/i1", True),
+        ("GET", "/v1beta/interactions/i1", True),
+        ("DELETE", "/v1beta/interactions/i1", True),
+        ("POST", "/v1beta/interactions/i1/cancel", True),
+        ("POST", "/v1beta/interactions/i1", False),
+        ("GET", "/v1beta/interactions", False),
+        ("POST", "/interactions", False),
+        ("POST", "/v1beta/interactions/i1/other", False),
+    ],
+)
+def test_the_paths_of_interactions_are_claimed(method: str, path: str, claimed: bool) -> None:
+    assert DIALECT.claims(asked(path, method)) is claimed
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [
+        ({"model": "models/gemini-3"}, "gemini-3"),
+        ({"agent": "deep-research"}, "deep-research"),
+        ({}, ""),
+    ],
+)
+def test_the_model_or_the_agent_is_found(body: dict[str, Any], model: str) -> None:
+    assert DIALECT.model(asked(**body)) == model
+
+
+@pytest.mark.parametrize(
+    ("request_", "content_type", "streams", "codec"),
+    [
+        pytest.param(asked(stream=True), "text/event-stream", True, "sse", id="a stream"),
+        pytest.param(asked(stream=True), "", True, "sse", id="a stream without a type"),
+        pytest.param(asked(stream=True), "application/json", True, "whole", id="an answer at once"),
+        pytest.param(asked(), "application/json", False, "whole", id="a document"),
+        pytest.param(asked(), "", False, "whole", id="a document without a type"),
+        pytest.param(
+            asked("/v1beta/interactions/i", "GET", "stream=true&last_event_id=7"),
+            "text/event-stream", True, "sse", id="taken up again",
+        ),
+    ],
+)  # fmt: skip
+def test_request_and_type_choose_the_framing(
+    request_: Request, content_type: str, streams: bool, codec: str
+) -> None:
+    assert DIALECT.streams(request_) is streams
+    assert DIALECT.codec(request_, head(200, content_type)) == codec
+    assert DIALECT.codec(request_, head(429, content_type)) == "whole"
+
+
+COMPLETED = TEXT.removesuffix(b"data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_whole", "reason"),
+    [
+        pytest.param(streamed(TEXT), True, "[DONE]", id="the usual end"),
+        pytest.param(streamed(COMPLETED), True, "interaction completed", id="no DONE"),
+        pytest.param(
+            streamed(event("interaction.created") + ERROR), True, "in-band error: No.", id="error"
+        ),
+        pytest.param(
+            streamed(event("step.stop", index=0)),
+            False, "no [DONE], interaction not completed", id="cut",
+        ),
+        pytest.param(streamed(b""), False, "empty stream", id="nothing"),
+        pytest.param(whole(b'{"id":"i"}'), True, "JSON body", id="a document"),
+        pytest.param(whole(b"", 404), True, "HTTP 404", id="an error"),
+    ],
+)  # fmt: skip
+def test_a_response_is_judged_by_its_own_words(
+    answer: Response, is_whole: bool, reason: str
+) -> None:
+    judgement = DIALECT.judge(answer)
+    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+
+
+@given(st.integers(0, len(TEXT) - 1))
+def test_no_cut_before_the_completing_event_is_called_whole(cut: int) -> None:
+    assert DIALECT.judge(streamed(TEXT[:cut])).whole is (cut >= len(COMPLETED.rstrip()))
+
+
+def test_a_stream_becomes_a_turn() -> None:
+    assert DIALECT.turns(streamed(TEXT)) == (HELLO,)
+
+
+def test_a_document_becomes_the_same_turn() -> None:
+    content = [{"type": "text", "text": "Hello"}]
+    said = {
+        "id": "int_1",
+        "status": "completed",
+        "steps": [
+            {"type": "user_input", "content": [{"type": "text", "text": "Hi"}]},
+            {"type": "model_output", "content": content},
+        ],
+        "usage": {"total_input_tokens": 9, "total_output_tokens": 2, "total_tokens": 11},
+    }
+    assert DIALECT.turns(whole(json.dumps(said).encode())) == (HELLO,)
+    said["outputs"] = content
+    del said["steps"]
+    assert DIALECT.turns(whole(json.dumps(said).encode())) == (HELLO,)
+
+
+def test_thoughts_are_summaries_and_a_seal() -> None:
+    summary = {"type": "text", "text": "mm"}
+    assert parts_of(
+        starts(0, "thought"),
+        grows(0, "thought_summary", content=summary),
+        grows(0, "thought_signature", signature="s"),
+        starts(1, "thought", summary=[summary, summary], signature="t"),
+    ) == (Reasoning("mm", "s"), Reasoning("mmmm", "t"))
+
+
+def test_calls_come_whole_or_grow() -> None:
+    assert parts_of(
+        starts(0, "function_call", id="a", name="f", arguments={}),
+        grows(0, "arguments_delta", arguments='{"x"'),
+        grows(0, "arguments_delta", arguments=":1}"),
+        starts(1, "function_call", id="b", name="g", arguments={"y": 2}),
+        starts(2, "function_call", id="c", name="h"),
+    ) == (ToolCall("a", "f", '{"x":1}'), ToolCall("b", "g", '{"y":2}'), ToolCall("c", "h", "{}"))
+
+
+def test_tools_that_google_runs_are_calls_and_results() -> None:
+    call, result = parts_of(
+        starts(0, "google_search_call", id="a", signature=""),
+        grows(0, "google_search_call", arguments={"queries": ["q"]}),
+        starts(1, "code_execution_result", call_id="a"),
+        grows(1, "code_execution_result", result="no", is_error=True, signature="s"),
+    )
+    kind = ("type", "google_search_call")
+    assert call == ToolCall("a", "google_search", '{"queries":["q"]}', (kind,))
+    about = (("type", "code_execution_result"), ("signature", "s"))
+    assert result == ToolResult("a", "no", "code_execution", failed=True, metadata=about)
+
+
+def test_annotations_become_citations_with_places_in_characters() -> None:
+    page = {"type": "url_citation", "url": "https://a", "title": "A", "start_index": 0}
+    file = {"type": "file_citation", "document_uri": "f", "file_name": "F", "source": "said"}
+    (text,) = parts_of(
+        starts(0, "model_output"),
+        grows(0, "text", text="Grüße"),
+        grows(0, "text_annotation_delta", annotations=[page | {"end_index": 7}, file]),
+    )
+    assert text == Text(
+        "Grüße",
+        (
+            Citation("https://a", "A", span=(0, 5)),
+            Citation("f", "F", "said", metadata=(("type", "file_citation"),)),
+        ),
+    )
+
+
+def test_media_come_inline_or_by_reference() -> None:
+    assert parts_of(
+        starts(0, "model_output"),
+        grows(0, "image", data="AAA=", mime_type="image/png"),
+        grows(0, "audio", data="AAE=", mime_type="audio/l16", sample_rate=24000),
+        grows(0, "audio", data="AgM="),
+        grows(0, "video", uri="https://v"),
+    ) == (
+        Media("image/png", base64="AAA="),
+        Media("audio/l16", base64="AAECAw==", metadata=(("sample_rate", 24000),)),
+        Media("video/*", url="https://v"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "finish"),
+    [
+        ("completed", Finish.STOP),
+        ("requires_action", Finish.TOOL_CALLS),
+        ("incomplete", Finish.LENGTH),
+        ("budget_exceeded", Finish.LENGTH),
+        ("requires_continuation", Finish.PAUSED),
+        ("failed", Finish.ERROR),
+        ("cancelled", Finish.OTHER),
+    ],
+)
+def test_statuses_have_common_words(status: str, finish: Finish) -> None:
+    (turn,) = DIALECT.turns(
+        streamed(event("interaction.completed", interaction={"status": status}))
+    )
+    assert (turn.finish, turn.finish_raw) == (finish, status)
+
+
+def test_an_interaction_that_runs_has_not_finished() -> None:
+    update = event("interaction.status_update", interaction_id="i", status="in_progress")
+    (turn,) = DIALECT.turns(streamed(update))
+    assert (turn.id, turn.finish, turn.finish_raw) == ("i", None, "")
+
+
+def test_errors_keep_what_was_said_before() -> None:
+    said = starts(0, "model_output") + grows(0, "text", text="Hi") + ERROR
+    (turn,) = DIALECT.turns(streamed(said))
+    assert (turn.text, turn.failure) == ("Hi", Failure("No.", code="internal"))
+    failed = {"status": "failed", "errors": [{"code": "internal", "message": "No."}]}
+    (turn,) = DIALECT.turns(whole(json.dumps(failed).encode()))
+    assert (turn.finish, turn.failure) == (Finish.ERROR, Failure("No.", code="internal"))
+
+
+def test_an_http_error_is_one_turn_with_a_failure() -> None:
+    body = DIALECT.error(424, "cassette_not_found", "text")
+    failure = Failure("text", "cassette_not_found", "424")
+    assert DIALECT.turns(whole(body, 424)) == (Turn((), failure=failure),)
+
+
+@pytest.mark.parametrize("body", [b"", b"null", b"{}", b"<"])
+def test_a_body_that_is_no_interaction_has_no_turn(body: bytes) -> None:
+    assert DIALECT.turns(whole(body)) == ()
+
+
+KINDS = st.sampled_from(
+    [
+        *("text", "thought", "thought_summary", "model_output", "arguments_delta", "audio"),
+        *("function_call", "x_call", "x_result", "text_annotation_delta"),
+    ]
+)
+KEYS = st.sampled_from(
+    [
+        *("type", "text", "content", "summary", "signature", "arguments", "annotations", "result"),
+        *("data", "uri", "id", "name", "start_index", "end_index", "url", "total_tokens", "\ud800"),
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()) | KINDS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=10,
+)
+STEPS = st.fixed_dictionaries({"type": KINDS}, optional=dict.fromkeys(["text", "content"], VALUES))
+EVENTS = st.fixed_dictionaries(
+    {"event_type": st.sampled_from(["step.start", "step.delta", "interaction.completed"])},
+    optional={
+        "index": VALUES,
+        "step": STEPS | VALUES,
+        "delta": STEPS | VALUES,
+        "error": VALUES,
+        "interaction": st.dictionaries(st.sampled_from(["steps", "usage", "status"]), VALUES),
+    },
+)
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=4), st.sampled_from([200, 400]))
+def test_events_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
+    events: list[dict[str, Any]], status: int
+) -> None:
+    spelled = [json.dumps(it).encode() for it in events]
+    body = b"".join(b"data: " + it + b"\n\n" for it in spelled)
+    for answer in (streamed(body), whole(spelled[0], status)):
+        assert DIALECT.judge(answer).reason
+        assert orjson.dumps(DIALECT.turns(answer))
+
+
+@given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "json-array"]))
+def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
+    answer = Response(head(), name, messages)
+    assert DIALECT.judge(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+
+
+UNDERSTOOD = (
+    *("interaction.created", "interaction.status_update", "interaction.completed"),
+    *("step.start", "step.delta", "step.stop"),
+)
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
+def test_every_real_interaction_is_claimed_whole_and_read() -> None:
+    rows = [row for row in corpus.rows() if row.wire == "gemini.interactions.payload"]
+    assert len(rows) == 8
+    for row in rows:
+        assert dialects.find(row.request).name == DIALECT.name, row.id
+        said = [json.loads(line) for line in row.body.splitlines()]
+        assert {it["event_type"] for it in said} <= set(UNDERSTOOD), row.id
+        answer = streamed(b"".join(event(it.pop("event_type"), **it) for it in said))
+        assert DIALECT.judge(answer).whole, row.id
+        (turn,) = DIALECT.turns(answer)
+        texts = [it["delta"]["text"] for it in said if it.get("delta", {}).get("type") == "text"]
+        assert turn.text == "".join(texts), row.id
+        assert turn.finish in (Finish.STOP, Finish.TOOL_CALLS), row.id
+        assert turn.usage is not None, row.id
