@@ -79,13 +79,13 @@ def examples() -> Generator[Example, bytes, None]:
         "Ada Lovelace was born in 1815 in London.", response_format=PERSON,
     )  # fmt: skip
     yield Example(
-        "OpenAI Responses, streamed: events with names; opaque to this version",
+        "OpenAI Responses, streamed: events with names",
         "/v1/responses",
         {"model": MODEL, "input": RAIN, "stream": True},
     )
     rain = [{"role": "user", "content": RAIN}]
     yield Example(
-        "Anthropic Messages, streamed; opaque to this version",
+        "Anthropic Messages, streamed",
         "/v1/messages",
         {"model": MODEL, "messages": rain, "max_tokens": 64, "stream": True},
         headers={"anthropic-version": "2023-06-01"},

@@ -28,6 +28,7 @@ from stub import Connection, chunked, upstream
 from waiting import appeared, until
 
 HEALTH = post("/_proxy/health", b"", method="GET")
+JOURNAL = post("/_proxy/journal", b"", method="GET")
 
 ASKING = """
 import http.client, json, os, sys
@@ -142,8 +143,20 @@ class TestTheChild:
             (["auto"], [], ""),
             (["auto", "--on-miss", "fail"], ["OPENAI_API_KEY"], ""),
             (["replay"], ["OPENAI_API_KEY"], ""),
+            (["auto", "--upstream", "openai=http://127.0.0.1:1"], ["OPENAI_API_KEY"], ""),
+            (["auto", "--upstream", "default=http://127.0.0.1:1"], ["OPENAI_API_KEY"], ""),
+            (["auto"], ["AZURE_OPENAI_API_KEY"], ""),
         ],
-        ids=["one", "two", "none", "nothing goes live", "replay"],
+        ids=[
+            "one",
+            "two",
+            "none",
+            "nothing goes live",
+            "replay",
+            "an upstream of ours",
+            "an upstream for all",
+            "no public address",
+        ],
     )
     async def test_dummy_keys_are_said_where_a_request_may_go_live_with_them(
         self, tmp_path: Path, arguments: list[str], unset: list[str], said: str
@@ -174,12 +187,22 @@ class TestTheChild:
             ("./no/such/file", 127, "./no/such/file: there is no such command"),
             ("./no-program", 126, "./no-program cannot be run: Permission denied"),
             (".", 126, ". cannot be run: Permission denied"),
+            (
+                "./no-interpreter",
+                126,
+                (
+                    "./no-interpreter cannot be run: Exec format error: a script's first line must "
+                    "name what runs it, such as #!/bin/sh"
+                ),
+            ),
         ],
     )
     async def test_a_command_that_cannot_be_run_is_told_as_shells_do(
         self, tmp_path: Path, command: str, code: int, words: str
     ) -> None:
         (tmp_path / "no-program").write_text("just text")
+        (tmp_path / "no-interpreter").write_text("echo hello\n")
+        (tmp_path / "no-interpreter").chmod(0o700)
         ran = await run("replay", "--", command, folder=tmp_path)
         assert (ran.code, ran.complaint) == (code, f"llm-proxy: {words}")
         assert "Traceback" not in ran.err
@@ -258,6 +281,54 @@ class TestRecordAndReplay:
         [(head, _)] = live.requests
         assert head.startswith(b"POST /v1/chat/completions ")
 
+    @pytest.mark.parametrize("name", ["OPENAI_BASE_URL", "OPENAI_API_BASE", "MISTRAL_BASE_URL"])
+    @pytest.mark.parametrize("path", ["/v1", "/gateway/v1/", "/gateway", ""])
+    async def test_the_provider_is_asked_for_what_the_client_would_have_asked(
+        self, tmp_path: Path, name: str, path: str
+    ) -> None:
+        asking = _python(ASKING.replace("OPENAI_BASE_URL", name))
+        async with upstream(chunked([DONE])) as live:
+            env = {name: f" {live.url.replace('http', 'HTTP')}{path}"}
+            await run("record", *asking, "hi", "0", folder=tmp_path, env=env)
+        asked = f"POST {path.rstrip('/')}/chat/completions HTTP/1.1\r\n"
+        assert [head.startswith(asked.encode()) for head, _ in live.requests] == [True]
+
+    @pytest.mark.parametrize("mode", ["record", "auto"])
+    async def test_an_address_that_cannot_be_used_is_a_mistake(
+        self, tmp_path: Path, mode: str
+    ) -> None:
+        env = {"OPENAI_BASE_URL": "gateway.example/v1?key=canary"}
+        ran = await run(mode, "--", "true", folder=tmp_path, env=env)
+        assert (ran.code, ran.err) == (
+            2,
+            (
+                "llm-proxy: OPENAI_BASE_URL: 'gateway.example/v1' is no http:// or https:// URL; "
+                "correct it, unset it, or give --upstream openai=URL, which wins\n"
+            ),
+        )
+
+    @pytest.mark.parametrize(
+        ("arguments", "ci"),
+        [
+            ("record --upstream openai=HTTP://127.0.0.1:1", ""),
+            ("record --upstream default=http://127.0.0.1:1", ""),
+            ("replay", ""),
+            ("auto", "true"),
+            ("auto --on-miss fail", ""),
+        ],
+    )
+    async def test_where_nobody_needs_the_address_it_may_be_anything(
+        self, tmp_path: Path, arguments: str, ci: str
+    ) -> None:
+        env = {"OPENAI_BASE_URL": "nonsense", "CI": ci}
+        ran = await run(*arguments.split(), "--", "true", folder=tmp_path, env=env)
+        assert (ran.code, "nonsense" in ran.err) == (0, False)
+
+    async def test_an_answer_from_disk_is_no_recording(self, tmp_path: Path) -> None:
+        put(tmp_path, chat(), says("hello"))
+        ran = await run("auto", *_asks("hi"), folder=tmp_path)
+        assert ran.complaint == "llm-proxy: replayed 1, recorded 0, 0 complete"
+
     @pytest.mark.parametrize(
         ("strict", "code", "expected"),
         [(False, 0, 0), (True, 0, 1), (True, 7, 7), (False, 7, 7)],
@@ -333,20 +404,50 @@ class TestRecordAndReplay:
                 ran = await running.ended()
         assert "recorded 0 exchanges" in ran.err
         assert "the upstream failed" not in ran.err
+        assert "left" not in ran.err
+
+    async def test_a_client_that_leaves_before_an_answer_is_said_and_counted(
+        self, tmp_path: Path
+    ) -> None:
+        async def silent(connection: Connection) -> None:
+            await connection.reader.read()
+
+        async with upstream(silent) as live:
+            options = ["--upstream", f"default={live.url}"]
+            async with serving("record", *options, folder=tmp_path) as running:
+                async with line(running.url) as client:
+                    await client.send(chat("hi", "Host: HOST"))
+                    await until(lambda: len(live.requests) == 1)
+                async with asyncio.timeout(20):
+                    while b"client_gone" not in (await ask(running.url, JOURNAL)).body:
+                        pass
+                running.send(signal.SIGINT)
+                ran = await running.ended()
+        assert "POST /v1/chat/completions: the client left after " in ran.err
+        assert "1 client left before an answer\n" in ran.err
 
 
 class TestAdvice:
     """What is allowed, and will hardly be meant, is said at the start and goes on."""
 
-    @pytest.mark.parametrize("made", [False, True], ids=["no folder", "an empty folder"])
-    async def test_a_replay_of_nothing(self, tmp_path: Path, made: bool) -> None:
+    @pytest.mark.parametrize(
+        ("made", "lack", "more"),
+        [
+            (False, "does not exist", ", or give --cassettes the folder that has them"),
+            (True, "holds no cassettes", ""),
+        ],
+        ids=["no folder", "an empty folder"],
+    )
+    async def test_a_replay_of_nothing(
+        self, tmp_path: Path, made: bool, lack: str, more: str
+    ) -> None:
         if made:
             (tmp_path / "tapes").mkdir()
         ran = await run("replay", "--cassettes", "tapes", "--", "true", folder=tmp_path)
         assert ran.code == 0
         assert ran.err.count(
-            "llm-proxy: tapes/ holds no cassettes: every request will be a miss; record some with "
-            "llm-proxy record\n"
+            f"llm-proxy: tapes/ {lack}: every request will be a miss; record some with "
+            f"llm-proxy record{more}\n"
         ) == 1  # fmt: skip
 
     async def test_a_replay_of_something(self, tmp_path: Path) -> None:
@@ -706,7 +807,7 @@ class TestServing:
         lines: list[dict[str, Any]] = [json.loads(it) for it in ran.err.splitlines()]
         assert all({"at", "level", "message"} <= set(it) for it in lines)
         warnings = [it["message"] for it in lines if it["level"] == "warning"]
-        begins = ["cassettes/ holds no cassettes", "no cassette for", "not answered from"]
+        begins = ["cassettes/ does not exist", "no cassette for", "not answered from"]
         assert len(warnings) == len(begins)
         assert all(it.startswith(begin) for it, begin in zip(warnings, begins, strict=True))
 

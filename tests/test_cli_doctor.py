@@ -86,11 +86,13 @@ async def test_json_is_one_document(tmp_path: Path) -> None:
 
 async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> None:
     ran = await doctor(
-        tmp_path, HTTP_PROXY="http://me:hunter2@proxy:3128", OLLAMA_HOST="http://me:hunter2@gpu:1"
-    )
+        tmp_path, HTTP_PROXY="http://me:hunter2@proxy:3128", OLLAMA_HOST="http://me:hunter2@gpu:1",
+        AWS_ENDPOINT_URL_BEDROCK_RUNTIME="http://aws:1",
+    )  # fmt: skip
     assert ran.code == 0
     assert "warning  proxies         HTTP_PROXY would take requests for 127.0.0.1" in ran.out
-    assert "ok       OLLAMA_HOST     http://gpu:1: clients in this shell ask there" in ran.out
+    assert "warning  OLLAMA_HOST     'http://gpu:1' is only part of what is given" in ran.out
+    assert "ok       AWS_ENDPOINT_URL_BEDROCK_RUNTIME http://aws:1: clients" in ran.out
     assert "hunter2" not in ran.out
 
 
@@ -285,7 +287,8 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
     ("value", "found", "level", "words"),
     [
         ("https://api.example/v1", None, OK, "https://api.example/v1: clients in this shell ask"),
-        ("https://me:pass@api.example/v1?k=1", None, OK, "https://api.example/v1: clients"),
+        (" HTTPS://api.example/v1 ", None, OK, "https://api.example/v1: clients in this shell ask"),
+        ("https://me:pass@api.example/v1?k=1", None, WARNING, "COMMAND refuse it: correct it"),
         ("http://127.0.0.1:4777/v1", None, WARNING, "where nothing listens: start llm-proxy"),
         (
             "http://localhost:4777/v1",
@@ -293,11 +296,16 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
             OK,
             "the default port of llm-proxy",
         ),
-        ("127.0.0.1:4777", None, WARNING, "where nothing listens"),
-        ("http://127.0.0.1:8000", None, OK, "record -- COMMAND takes it as the upstream"),
-        ("http://[::1", None, WARNING, "it is no URL"),
-        ("http://", None, WARNING, "it is no URL"),
-        ("http://a:b", None, WARNING, "it is no URL"),
+        ("127.0.0.1:4777", None, WARNING, "'127.0.0.1:4777' is no http:// or https:// URL; "),
+        (
+            "http://127.0.0.1:8000",
+            None,
+            OK,
+            "record and auto -- COMMAND take it as the upstream",
+        ),
+        ("http://[::1", None, WARNING, "or give --upstream openai=URL, which wins"),
+        ("http://", None, WARNING, "is no http:// or https:// URL"),
+        ("http://a:b", None, WARNING, "is no http:// or https:// URL"),
     ],
 )
 def test_a_base_url_says_where_clients_ask(
@@ -306,6 +314,27 @@ def test_a_base_url_says_where_clients_ask(
     [verdict] = base_url_verdicts({"OPENAI_BASE_URL": value}, 4777, found)
     assert (verdict.name, verdict.level) == ("OPENAI_BASE_URL", level)
     assert words in verdict.text
+    assert "pass" not in verdict.text
+
+
+@pytest.mark.parametrize(
+    ("value", "level"), [("http://b/v1", OK), ("nonsense", WARNING)], ids=["a URL", "none"]
+)
+def test_of_two_variables_for_one_provider_the_one_that_counts_is_named(
+    value: str, level: Level
+) -> None:
+    environ = {"OPENAI_BASE_URL": "http://a/v1", "OPENAI_API_BASE": value}
+    first, second = base_url_verdicts(environ, 4777, None)
+    assert "take it as the upstream" in first.text
+    assert (second.name, second.level) == ("OPENAI_API_BASE", level)
+    assert "take OPENAI_BASE_URL instead as the upstream" in second.text
+    assert "refuse" not in second.text
+
+
+@pytest.mark.parametrize("value", ["box", "box:1", ":1", "[::1]"])
+def test_the_spellings_of_ollama_are_no_mistake(value: str) -> None:
+    [verdict] = base_url_verdicts({"OLLAMA_HOST": value}, 4777, None)
+    assert verdict.level is OK
 
 
 def test_no_base_url_means_that_clients_ask_the_providers() -> None:

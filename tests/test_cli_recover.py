@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from command import Ran, run, serving
 from leftovers import PIECES, REQUEST, aged, body, left, opening
 from llm_proxy.cassette import Cassette
+from llm_proxy.cli.recover import recover as command
 from llm_proxy.exchange import Ending, Head
 from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording import recovering
 from llm_proxy.shell.recording.filing import Files
+from llm_proxy.shell.recording.recovering import Result
 from llm_proxy.shell.recording.spooling import SpoolFile
 from proxying import cassettes
 from raw import ask
@@ -142,6 +148,27 @@ async def test_secrets_that_were_replaced_are_counted(tmp_path: Path) -> None:
     assert only(tmp_path).end.redacted == 3
 
 
+def test_what_was_recovered_does_not_pile_up_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        left(tmp_path, opening(tmp_path, chat(str(number))) + body(*PIECES), f"1-{number}")
+    real, alive = recovering.recover, list[int]()
+
+    def watched(library: Library, folder: Path) -> Iterator[Result]:
+        for result in real(library, folder):
+            alive.append(sum(isinstance(it, Cassette) for it in gc.get_objects()))
+            yield result
+
+    monkeypatch.setattr(recovering, "recover", watched)
+    before = sum(isinstance(it, Cassette) for it in gc.get_objects())
+    folders = ["--cassettes", str(tmp_path / "cassettes"), "--spool", str(tmp_path / "spool")]
+    ran = CliRunner().invoke(command, folders)
+    assert (ran.exit_code, ran.output.count("messages")) == (0, 6)
+    assert "6 recordings recovered" in ran.output + ran.stderr
+    assert 0 < max(alive) - before <= 2
+
+
 async def test_the_spools_of_another_library_are_named_and_kept(tmp_path: Path) -> None:
     path = left(tmp_path, opening(tmp_path / "other") + body(*PIECES))
 
@@ -215,9 +242,9 @@ async def test_temporary_files_are_swept_once_nobody_writes_them(tmp_path: Path)
     left(tmp_path, opening(tmp_path), "1-1")
     folder = tmp_path / "cassettes" / "openai-chat"
     folder.mkdir(parents=True)
-    of_abandoned = _touched(folder / ".1-1.0123abcd.tmp")
+    of_abandoned = aged(_touched(folder / ".1-1.0123abcd.tmp"), 70)
     old = aged(_touched(folder / ".2-1.2.0123abcd.tmp"), 3700)
-    young = aged(_touched(folder / ".3-1.0123abcd.tmp"), 3500)
+    young = aged(_touched(folder / ".3-1.0123abcd.tmp"), 50)
     others = [aged(_touched(folder / name), 9999) for name in (".mine.tmp", "2-1-a.tmp", ".tmp")]
 
     ran = await recover(tmp_path)

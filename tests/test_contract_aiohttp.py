@@ -126,6 +126,27 @@ async def test_a_head_is_lost_when_a_malformed_body_arrives_with_it() -> None:
             pass
 
 
+async def test_the_parser_gives_each_head_to_a_method_also_that_of_a_1xx() -> None:
+    """`Receiver.feed_data` learns there that another head follows."""
+    codes: list[int] = []
+
+    class Told(ResponseHandler):
+        def feed_data(self, data: Any, size: int = 0) -> None:
+            codes.append(data[0].code)
+            super().feed_data(data, size)
+
+    class Ours(aiohttp.TCPConnector):
+        def __init__(self) -> None:
+            super().__init__()
+            make: Callable[..., ResponseHandler] = Told
+            self._factory = partial(make, loop=self._loop)
+
+    early = b"HTTP/1.1 103 Early Hints\r\n\r\n"
+    async with asked(says(early + CHUNKED + b"0\r\n\r\n"), connector=Ours()) as response:
+        assert response.status == 200
+    assert codes == [103, 200]
+
+
 async def test_connections_are_made_and_told_by_the_methods_that_we_override() -> None:
     """`Connector` sets `_factory`; `Receiver` overrides these methods of what it makes."""
     calls: list[str] = []

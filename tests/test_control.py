@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from llm_proxy.pacing import Instant
 from llm_proxy.shell.running.proxy import ModeName
+from llm_proxy.shell.server import control
 from llm_proxy.version import __version__
 from proxying import cassettes, proxy
 from raw import Raw, ask, post
@@ -130,3 +133,43 @@ async def test_reset_destroys_nothing_that_a_recording_run_has_kept(tmp_path: Pa
             await ask(it.url, chat())
             await _reset(it.url, "default")
     assert [it.body for it in cassettes(tmp_path)] == bodies([says(text) for text in texts])
+
+
+async def test_a_long_journal_is_written_by_a_thread_and_keeps_the_latest_ten_thousand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump = control._dump
+    threads: list[int] = []
+
+    def seen(document: Mapping[str, Any]) -> bytes:
+        threads.append(threading.get_ident())
+        return dump(document)
+
+    monkeypatch.setattr(control, "_dump", seen)
+    async with proxy("replay", tmp_path) as it:
+        for number in range(10_001):
+            it.journal.open("s", "POST", f"/{number}").status = 200
+            it.journal.miss(f"miss {number}")
+        journal, misses = await _get(it.url, "journal"), await _get(it.url, "misses")
+    assert len(threads) == 2
+    assert threading.get_ident() not in threads
+    assert journal["requests"] == 10_001
+    assert [entry["path"] for entry in journal["entries"]] == [f"/{n}" for n in range(1, 10_001)]
+    assert misses["misses"] == [f"miss {number}" for number in range(1, 10_001)]
+
+
+async def test_what_a_thread_writes_of_the_journal_does_not_change_under_its_hands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dump = control._dump
+
+    async with proxy("replay", tmp_path) as it:
+        entry = it.journal.open("s", "POST", "/asked")
+
+        def later(document: Mapping[str, Any]) -> bytes:
+            entry.path, entry.status = "/changed", 200
+            return dump(document)
+
+        monkeypatch.setattr(control, "_dump", later)
+        [told] = (await _get(it.url, "journal"))["entries"]
+    assert (told["path"], told["status"]) == ("/asked", 0)

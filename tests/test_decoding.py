@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 from collections.abc import Callable
+from itertools import chain, islice
 from random import Random
 
 import brotli  # type: ignore[import-untyped] # it comes without types
@@ -16,6 +18,7 @@ from llm_proxy.exchange import Head
 from llm_proxy.shell.recording import decoding
 from llm_proxy.shell.recording.decoding import CodingError, Decoder, decoded_head, decoder
 
+MIB = 1024 * 1024
 Pack = Callable[[bytes], bytes]
 
 
@@ -46,7 +49,7 @@ def _decoder(coding: str) -> Decoder:
 
 def _decoded(coding: str, pieces: list[bytes]) -> bytes:
     undo = _decoder(coding)
-    decoded = b"".join(map(undo.decode, pieces))
+    decoded = b"".join(chain.from_iterable(map(undo.decode, pieces)))
     undo.close()
     return decoded
 
@@ -78,7 +81,7 @@ def test_a_body_that_is_cut_short_is_told_at_its_end(name: str) -> None:
         undo = _decoder(coding)
         if name == "gzip in members" and size == len(gzip.compress(b"hello")):
             continue  # the first member is whole, and nothing says that there is another
-        undo.decode(packed[:size])
+        list(undo.decode(packed[:size]))
         with pytest.raises(CodingError, match="cut short"):
             undo.close()
 
@@ -94,7 +97,21 @@ def test_a_bomb_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "LARGEST", 1024 * 1024)
     coding, pack = CODINGS[name]
     with pytest.raises(CodingError, match="more than 1048576 bytes"):
-        _decoder(coding).decode(pack(bytes(3 * 1024 * 1024)))
+        list(_decoder(coding).decode(pack(bytes(3 * 1024 * 1024))))
+
+
+@each_coding
+def test_what_unpacks_to_much_more_is_unpacked_as_it_is_taken(name: str) -> None:
+    coding, pack = CODINGS[name]
+    packed = pack(bytes(64 * MIB))
+    tracemalloc.start()
+    try:
+        size = sum(map(len, islice(_decoder(coding).decode(packed), 16)))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 8 * MIB < size < 48 * MIB
+    assert most < 8 * MIB
 
 
 @each_coding

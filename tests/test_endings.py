@@ -250,7 +250,7 @@ async def test_a_client_that_takes_nothing_is_let_go_and_its_upstream_with_it(
 async def test_a_client_that_takes_little_by_little_is_not_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_DEAF", 0.4)
+    monkeypatch.setattr(wire, "_DEAF", 2.0)
     loop = asyncio.get_running_loop()
 
     async with (
@@ -258,7 +258,7 @@ async def test_a_client_that_takes_little_by_little_is_not_let_go(
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("slow"), window=16 * 1024) as sock,
     ):
-        until_then, taken = loop.time() + 1.5, 0
+        until_then, taken = loop.time() + 3.0, 0
         while loop.time() < until_then:  # so slowly that our kernel asks us for nothing meanwhile
             taken += len(await loop.sock_recv(sock, 4096))
             await asyncio.sleep(0.02)
@@ -353,3 +353,34 @@ async def test_a_request_that_waits_when_the_proxy_stops_is_told_so(tmp_path: Pa
     assert (status, how) == (502, "clean")
     assert "stopped" in json.loads(body)["error"]["message"]
     assert cassettes(tmp_path) == []
+
+
+@pytest.mark.parametrize("early", ["103 Early Hints", "102 Processing", "199 X"])
+async def test_a_malformed_chunk_right_behind_two_heads_costs_no_byte(
+    tmp_path: Path, early: str
+) -> None:
+    answer = (
+        f"HTTP/1.1 {early}\r\nLink: </a>\r\n\r\n".encode() * 2
+        + b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n"
+    )
+
+    async def at_once(connection: Connection) -> None:
+        await connection.send(answer)
+        await connection.reader.read(1)
+
+    async def bit_by_bit(connection: Connection) -> None:
+        for at in range(0, len(answer), 7):
+            await connection.send(answer[at : at + 7])
+            await asyncio.sleep(0)
+        await connection.reader.read(1)
+
+    async with (
+        upstream(at_once, bit_by_bit) as live,
+        proxy("record", tmp_path, live.url) as recording,
+    ):
+        for _ in range(2):
+            async with _client(recording.url, _chat("early", "Connection: close")) as sock:
+                assert dissect(await _read_on(sock)) == (200, b"hello", "rst")
+    assert {(it.end.ending, it.body) for it in cassettes(tmp_path)} == {
+        (Ending.MALFORMED, b"hello")
+    }

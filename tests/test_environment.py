@@ -6,13 +6,16 @@ from collections.abc import Mapping
 
 import pytest
 
+from llm_proxy.errors import UsageError
 from llm_proxy.shell.running.environment import (
     ADOPTED,
     BASE_URLS,
     adopted_upstreams,
     child_environment,
     exports,
+    with_our_v1,
 )
+from llm_proxy.shell.running.settings import parse_upstreams
 
 URL = "http://127.0.0.1:4777"
 
@@ -26,12 +29,27 @@ def test_every_variable_that_is_adopted_is_also_set() -> None:
     [
         ({}, {}),
         ({"OPENAI_BASE_URL": "https://gateway.example/v1"}, {"openai": "https://gateway.example/v1"}),
-        ({"OPENAI_BASE_URL": "not a URL"}, {}),
         ({"OPENAI_BASE_URL": ""}, {}),
+        ({"OPENAI_BASE_URL": " \t"}, {}),
+        ({"OPENAI_BASE_URL": " https://a/v1\n"}, {"openai": "https://a/v1"}),
+        ({"OPENAI_BASE_URL": "HTTPS://A/v1"}, {"openai": "https://A/v1"}),
+        ({"OPENAI_API_BASE": "http://b/v1"}, {"openai": "http://b/v1"}),
+        ({"OPENAI_API_BASE": "b", "OPENAI_BASE_URL": "http://a/v1"}, {"openai": "http://a/v1"}),
+        ({"OPENAI_API_BASE": "http://b/v1", "OPENAI_BASE_URL": " "}, {"openai": "http://b/v1"}),
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:4777/@s/v1"},
+         {"openai": "http://127.0.0.1:4777/@s/v1"}),
+        ({"MISTRAL_BASE_URL": "http://a/v1"}, {"mistral": "http://a/v1"}),
+        ({"AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "http://a"}, {"bedrock": "http://a"}),
         ({"OLLAMA_HOST": "http://box:11434"}, {"ollama": "http://box:11434"}),
         ({"OLLAMA_HOST": "box:8080"}, {"ollama": "http://box:8080"}),
         ({"OLLAMA_HOST": "box"}, {"ollama": "http://box:11434"}),
-        ({"OLLAMA_HOST": "unix:///run/ollama"}, {}),
+        ({"OLLAMA_HOST": "box/sub"}, {"ollama": "http://box:11434/sub"}),
+        ({"OLLAMA_HOST": "box:"}, {"ollama": "http://box:11434"}),
+        ({"OLLAMA_HOST": ":8080"}, {"ollama": "http://127.0.0.1:8080"}),
+        ({"OLLAMA_HOST": " 0.0.0.0 "}, {"ollama": "http://0.0.0.0:11434"}),
+        ({"OLLAMA_HOST": "[::1]"}, {"ollama": "http://[::1]:11434"}),
+        ({"OLLAMA_HOST": "[::1]:80"}, {"ollama": "http://[::1]:80"}),
+        ({"OLLAMA_HOST": "::1"}, {"ollama": "http://[::1]:11434"}),
         ({"GOOGLE_GEMINI_BASE_URL": "http://a", "GROQ_BASE_URL": "http://b"},
          {"gemini": "http://a", "groq": "http://b"}),
     ],
@@ -40,6 +58,56 @@ def test_addresses_in_the_environment_become_upstreams(
     environ: Mapping[str, str], adopted: Mapping[str, str]
 ) -> None:
     assert adopted_upstreams(environ) == adopted
+
+
+@pytest.mark.parametrize("name", sorted(ADOPTED))
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("http://gate way/v1", "'http://gate way/v1' is no http:// or https:// URL"),
+        ("ftp://gateway/v1", "'ftp://gateway/v1' is no http:// or https:// URL"),
+        ("https:/gateway/v1", "'https:/gateway/v1' is no http:// or https:// URL"),
+        ("http://", "'http://' is no http:// or https:// URL"),
+        ("http://a:b", "'http://a:b' is no http:// or https:// URL"),
+        ("http://a/\x1b[31m", r"'http://a/\\x1b[31m' is no http:// or https:// URL"),
+        ("http://me:canary@gw/v1", "'http://gw/v1' is only part of what is given"),
+        ("http://canary@gw/v1", "'http://gw/v1' is only part of what is given"),
+        ("http://me:canary/1@gw/v1", "'http://gw/v1' is no http:// or https:// URL"),
+        ("http://gw/v1?key=canary", "'http://gw/v1' is only part of what is given"),
+        ("http://gw/v1#canary", "'http://gw/v1' is only part of what is given"),
+        ("http://gw/v1?", "'http://gw/v1' is only part of what is given"),
+    ],
+)
+def test_what_is_no_plain_url_is_refused_by_its_variable(name: str, value: str, shown: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        adopted_upstreams({name: value})
+    said = str(caught.value)
+    assert said.startswith(f"{name}: {shown}")
+    assert said.endswith(
+        f"; correct it, unset it, or give --upstream {ADOPTED[name]}=URL, which wins"
+    )
+    assert "canary" not in said
+
+
+def test_a_key_in_place_of_an_address_is_not_shown() -> None:
+    with pytest.raises(UsageError) as caught:
+        adopted_upstreams({"OPENAI_BASE_URL": "sk-proj-canary-canary"})
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize("pair", ["openai=HTTP://A/v1", " openai = hTTp://A/v1 "])
+def test_a_scheme_may_be_written_in_capitals(pair: str) -> None:
+    assert parse_upstreams([pair]) == {"openai": "http://A/v1"}
+
+
+def test_what_is_given_makes_the_variable_irrelevant() -> None:
+    environ = {"OPENAI_BASE_URL": "nonsense", "OPENAI_API_BASE": "too", "GROQ_BASE_URL": "http://g"}
+    assert adopted_upstreams(environ, {"openai"}) == {"groq": "http://g"}
+
+
+def test_the_clients_that_are_given_a_v1_are_known() -> None:
+    assert with_our_v1(ADOPTED.values()) == {"openai", "mistral"}
+    assert with_our_v1(["mistral", "groq"]) == {"mistral"}
 
 
 @pytest.mark.parametrize(

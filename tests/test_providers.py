@@ -143,3 +143,19 @@ def test_an_address_is_the_nearest_that_was_given(
 )
 def test_a_target_is_joined_to_its_base(base: str, target: str, url: str) -> None:
     assert providers.join(base, target) == url
+
+
+@pytest.mark.parametrize(
+    ("base", "target", "url"),
+    [
+        ("http://a/v1", "/v1/x", "http://a/v1/x"),
+        ("http://a", "/v1/x", "http://a/x"),
+        ("http://a/b/", "/v1/x?c=1", "http://a/b/x?c=1"),
+        ("http://a/v1beta/openai/", "/v1?c", "http://a/v1beta/openai?c"),
+        ("http://a/b", "/v1beta/x", "http://a/b/v1beta/x"),
+    ],
+)
+def test_what_was_a_clients_own_base_takes_the_place_of_our_v1(
+    base: str, target: str, url: str
+) -> None:
+    assert providers.join(base, target, in_place_of_v1=True) == url

@@ -23,7 +23,14 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import backlog, recorder, recovering, spool_writer, spooling
+from llm_proxy.shell.recording import (
+    backlog,
+    recorder,
+    recovering,
+    spool_writer,
+    spooled_recording,
+    spooling,
+)
 from llm_proxy.shell.recording.recovering import Recovered
 from proxying import cassettes, proxy
 from raw import ask, post
@@ -137,7 +144,7 @@ async def test_a_recording_that_breaks_off_is_kept_as_far_as_it_goes(tmp_path: P
 async def test_a_disk_that_is_too_slow_costs_the_recording_and_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorder, "SMALL", 0)  # or the event loop itself would hang, once
+    monkeypatch.setattr(spooled_recording, "SMALL", -1)  # or the event loop itself would hang, once
     monkeypatch.setattr(backlog, "LARGEST", 1024)
     monkeypatch.setattr(backlog, "PATIENCE", 0.1)
     hangs, append = threading.Event(), spooling.SpoolFile.append

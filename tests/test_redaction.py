@@ -215,6 +215,8 @@ def test_a_parameter_that_is_called_like_a_secret_is_one(name: str) -> None:
 def test_a_redirect_keeps_where_it_leads_without_the_secrets_of_its_query() -> None:
     kept = redaction.response_headers((("Location", "https://a.example/b?key=abc&c=d"),))
     assert kept == (("Location", "https://a.example/b?key=[redacted]&c=d"),)
+    kept = redaction.response_headers((("Location", "/cb?a=1#access_token=abc&state=1"),))
+    assert kept == (("Location", "/cb?a=1#access_token=[redacted]&state=1"),)
 
 
 @pytest.mark.parametrize(

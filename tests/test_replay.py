@@ -152,6 +152,13 @@ class TestSessions:
         assert raw.status == 400
         assert "is no session name" in _message(raw)
 
+    async def test_of_a_long_session_name_a_hundred_characters_are_shown(
+        self, tmp_path: Path
+    ) -> None:
+        async with proxy("replay", tmp_path) as replaying:
+            raw = await ask(replaying.url, chat("hi", f"x-llm-proxy-session: {'x' * 5000}"))
+        assert f"'{'x' * 99}…' is no session name" in _message(raw)
+
 
 # How each ending comes out again, as bytes on the client's socket.
 ENDINGS = [

@@ -150,3 +150,9 @@ def test_the_key_is_that_of_what_is_stored() -> None:
 
 def test_the_session_is_no_part_of_the_key() -> None:
     assert routed("/@a/v1/x").key == routed("/@b/v1/x").key == routed("/v1/x").key
+
+
+@pytest.mark.parametrize("name", ["credentials", "stored", "model", "key"])
+def test_what_is_computed_once_is_described_by_the_class(name: str) -> None:
+    assert getattr(Call, name).__doc__
+    assert getattr(Call, name) is vars(Call)[name]

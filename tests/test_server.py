@@ -44,6 +44,12 @@ async def replaying(tmp_path: Path) -> AsyncIterator[RunningProxy]:
         yield it
 
 
+_LEFT = (
+    r"POST /v1/chat/completions: the client left after \d+\.\d s, "
+    r"before the upstream had answered"
+)
+
+
 def _named(host: str) -> bytes:
     return GET + f"Host: {host}\r\n\r\n".encode("latin-1")
 
@@ -81,6 +87,25 @@ class TestHosts:
         assert (raw.status, rest) == (421, b"")
         assert "--allow-host" in _error(raw)
         assert raw.header("connection") == "close"
+
+    @pytest.mark.parametrize(
+        ("host", "name"),
+        [("127.0.0.1:1", "127.0.0.1"), ("LocalHost", "localhost"), ("[::1]:1", "::1")],
+    )
+    async def test_where_only_the_port_differs_that_is_what_is_said(
+        self, replaying: RunningProxy, host: str, name: str
+    ) -> None:
+        port = replaying.url.rpartition(":")[2]
+        raw = await ask(replaying.url, _named(host))
+        assert raw.status == 421
+        assert _error(raw) == (
+            f"the host is right, the port of {host!r} is not: this proxy listens on {port}; "
+            f"behind a mapped port start it with --allow-host {name}"
+        )
+
+    async def test_behind_a_mapped_port_our_own_name_can_be_allowed(self, tmp_path: Path) -> None:
+        async with proxy("replay", tmp_path, allow_hosts=frozenset({"127.0.0.1"})) as replaying:
+            assert (await ask(replaying.url, _named("127.0.0.1:1"))).status == 424
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LocalHost", "[::1]", "127.0.0.2"])
     async def test_our_own_names_are_served(self, replaying: RunningProxy, host: str) -> None:
@@ -494,6 +519,14 @@ class TestFraming:
     async def test_a_bomb_of_a_header_is_refused(self, replaying: RunningProxy) -> None:
         raw = await ask(replaying.url, chat("hi", "X-Bomb: " + "a" * 200_000))
         assert raw.status in {400, 431}
+        assert _error(raw).endswith("one of its headers is longer than 65536 bytes")
+
+    async def test_a_url_that_is_too_long_is_not_shown(self, replaying: RunningProxy) -> None:
+        raw = await ask(replaying.url, post("/v1/" + "a" * 70_000, b""))
+        assert raw.status == 400
+        assert _error(raw).endswith(
+            "its first line or one of its headers is longer than 65536 bytes"
+        )
 
     async def test_a_header_of_thirty_kilobytes_is_not_a_bomb(
         self, replaying: RunningProxy
@@ -666,6 +699,29 @@ class TestJournal:
             await until(lambda: replaying.server.active == 0, within=1)
             [entry] = replaying.journal.entries
         assert entry.ending == "client_gone"
+        assert replaying.journal.counts.left == 0  # it had the head
+
+    @pytest.mark.parametrize("begun", [False, True], ids=["before", "within"])
+    async def test_a_client_that_leaves_is_counted_where_there_was_no_answer_yet(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture, begun: bool
+    ) -> None:
+        async def slow(connection: Connection) -> None:
+            if begun:
+                await connection.begin()
+                await connection.chunk(b"data: 1\n\n")
+            await connection.reader.read()
+
+        caplog.set_level("INFO")
+        async with upstream(slow) as live, proxy("record", tmp_path, live.url) as recording:
+            async with line(recording.url) as client:
+                await client.send(chat("hi", "Host: HOST"))
+                await until(lambda: len(live.requests) == 1)
+                if begun:
+                    await client.reader.readuntil(b"data: 1")
+            await until(lambda: recording.server.active == 0)
+        assert recording.journal.counts.left == (not begun)
+        said = [it for it in caplog.messages if "left after" in it]
+        assert [bool(re.fullmatch(_LEFT, it)) for it in said] == [True] * (not begun)
 
 
 class TestStopping:

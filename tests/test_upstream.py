@@ -21,7 +21,7 @@ import pytest
 
 from llm_proxy.exchange import Ending, Head
 from llm_proxy.outcomes import outcome
-from llm_proxy.shell.recording.recorder import SpooledRecording
+from llm_proxy.shell.recording.spooled_recording import SpooledRecording
 from llm_proxy.shell.upstream import live
 from llm_proxy.shell.upstream.connection import UpstreamResponse
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
@@ -406,6 +406,60 @@ async def test_an_unreachable_provider_is_a_502_in_the_shape_of_the_dialect(
     assert nowhere in message
     assert "--upstream" in message
     assert cassettes(tmp_path) == []
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_proxy_that_cannot_be_reached_is_named_and_not_the_provider(
+    tmp_path: Path, scheme: str
+) -> None:
+    nowhere = f"http://127.0.0.1:{_free_port()}"
+    async with (
+        upstream(whole(b"{}")) as live,
+        proxy(
+            "record", tmp_path, live.url.replace("http", scheme), upstream_proxy=nowhere
+        ) as recording,
+    ):
+        raw = await ask(recording.url, CHAT)
+    message = json.loads(raw.body)["error"]["message"]
+    assert (raw.status, live.requests) == (502, [])
+    assert message.startswith(f"--upstream-proxy {nowhere} cannot be reached (")
+    assert live.url not in message
+
+
+async def test_a_proxy_whose_name_does_not_resolve_is_named_and_not_the_provider(
+    tmp_path: Path,
+) -> None:
+    settings = {"upstream_proxy": "http://proxy.invalid:3128"}
+    async with proxy("record", tmp_path, "http://127.0.0.1:1", **settings) as recording:
+        raw = await ask(recording.url, CHAT)
+    message = json.loads(raw.body)["error"]["message"]
+    assert message.startswith("--upstream-proxy http://proxy.invalid:3128 cannot be reached (")
+
+
+async def test_a_proxy_that_lets_nobody_through_is_named_with_what_it_said(tmp_path: Path) -> None:
+    async with upstream(whole(b"no", status="403 Forbidden")) as between:
+        async with proxy(
+            "record", tmp_path, "https://provider.invalid", upstream_proxy=between.url
+        ) as recording:
+            raw = await ask(recording.url, CHAT)
+    assert raw.status == 502
+    message = json.loads(raw.body)["error"]["message"]
+    assert message.startswith(f"--upstream-proxy {between.url} refused the way ")
+    assert "HTTP 403" in message
+
+
+async def test_a_failure_behind_the_proxy_names_both(tmp_path: Path) -> None:
+    async def closes(connection: Connection) -> None:
+        connection.fin()
+
+    async with upstream(closes) as between:
+        async with proxy(
+            "record", tmp_path, "http://provider.invalid", upstream_proxy=between.url
+        ) as recording:
+            raw = await ask(recording.url, CHAT)
+    message = json.loads(raw.body)["error"]["message"]
+    assert "http://provider.invalid" in message
+    assert f"through --upstream-proxy {between.url}" in message
 
 
 async def test_a_provider_whose_name_does_not_resolve_is_a_502_that_says_so(

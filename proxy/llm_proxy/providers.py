@@ -108,9 +108,14 @@ def address(provider: str, configured: Mapping[str, str]) -> str | None:
     return next((it.url for it in PROVIDERS if it.name == provider and it.url), None)
 
 
-def join(base: str, target: str) -> str:
-    """The URL for a request target below a base URL; a `/v1` that both have is joined once."""
+def join(base: str, target: str, *, in_place_of_v1: bool = False) -> str:
+    """The URL for a request target below a base URL; a `/v1` that both have is joined once.
+
+    A base `in_place_of_v1` takes the place of that `/v1`, whatever it ends in: it is what a
+    client was given before it was given ours.
+    """
     base = base.rstrip("/")
-    if base.endswith("/v1") and (target == "/v1" or target.startswith(("/v1/", "/v1?"))):
+    joined = in_place_of_v1 or base.endswith("/v1")
+    if joined and (target == "/v1" or target.startswith(("/v1/", "/v1?"))):
         target = target.removeprefix("/v1")
     return base + target

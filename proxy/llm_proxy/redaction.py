@@ -85,13 +85,19 @@ def response_headers(headers: Headers) -> Headers:
     for name, value in headers:
         lower = name.lower()
         if lower == "location":
-            target, mark, parameters = value.partition("?")
-            kept.append((name, target + mark + query(parameters)[0]))
+            kept.append((name, _location(value)))
         elif lower in RESPONSE_HEADERS or lower.startswith(_RESPONSE_PREFIXES):
             kept.append((name, value))
         elif lower in REQUEST_IDS:
             kept.append((name, PLACEHOLDER))
     return tuple(kept)
+
+
+def _location(url: str) -> str:
+    """A redirect's target without the secrets of its query and its fragment."""
+    rest, hash_mark, fragment = url.partition("#")
+    target, mark, parameters = rest.partition("?")
+    return target + mark + query(parameters)[0] + hash_mark + query(fragment)[0]
 
 
 def query(raw: str) -> tuple[str, int]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Self, TypeVar, overload
 
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.dialects import Dialect
-from llm_proxy.errors import RequestRefused
+from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.exchange import Request, header
 from llm_proxy.providers import provider_of
 
@@ -26,6 +26,8 @@ OUR_HEADERS: Final = "x-llm-proxy-"
 """Headers with this prefix are for us and go no further."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_LONGEST: Final = 100
+"""Characters of a name."""
 _PREFIXES: Final = ("/@", "/~")
 _PREFIX: Final = re.compile(r"(?:/@(?P<session>[^/]*))?(?:/~(?P<provider>[^/]*))?(?P<path>/.*|)")
 
@@ -43,7 +45,15 @@ class _Once(Generic[T]):
         self._name = compute.__name__
         self.__doc__ = compute.__doc__
 
-    def __get__(self, call: Call, _owner: type[Call]) -> T:
+    @overload
+    def __get__(self, call: None, _owner: type[Call]) -> Self: ...
+
+    @overload
+    def __get__(self, call: Call, _owner: type[Call]) -> T: ...
+
+    def __get__(self, call: Call | None, _owner: type[Call]) -> Self | T:
+        if call is None:  # asked of the class
+            return self
         value = self._compute(call)
         call.__dict__[self._name] = value  # which is found before this descriptor from then on
         return value
@@ -135,6 +145,8 @@ def is_name(text: str) -> bool:
 def _checked(what: str, name: str) -> str:
     if not is_name(name):
         raise RequestRefused(
-            400, f"{name!r} is no {what} name: use letters, digits, dot, dash and underscore"
+            400,
+            f"'{printable(name, _LONGEST)}' is no {what} name: use letters, digits, dot, dash and "
+            f"underscore, at most {_LONGEST} of them",
         )
     return name

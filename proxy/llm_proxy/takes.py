@@ -102,6 +102,12 @@ class Shelf:
         self._renewing = renew
         self._foreign = foreign
 
+    def copy(self) -> Shelf:
+        """The same, to go back to where a placement cannot be carried out."""
+        twin = Shelf(self._old, renew=self._renewing, foreign=self._foreign)
+        twin._mine, twin._parked = set(self._mine), list(self._parked)
+        return twin
+
     def place(self, number: int, *, complete: bool) -> Placement:
         """The place of the run's take `number`, which is used again after a reset."""
         if self._renewing and complete:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -12,6 +12,7 @@ import click
 from llm_proxy.cli.option_types import Checked, Count, OneOf, Seconds, Truth
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import parse_pace
+from llm_proxy.providers import ANY
 from llm_proxy.shell.running.settings import (
     Settings,
     checked_url,
@@ -37,8 +38,8 @@ def _upstream(pair: str) -> None:
 def _url(url: str) -> None:
     """Raises `UsageError` for what is no plain http or https URL; an empty text stands for none."""
     try:
-        if url:
-            checked_url("", url)
+        if url.strip():
+            checked_url("", url.strip())
     except UsageError as error:
         raise UsageError(str(error).removeprefix(": ")) from None
 
@@ -166,17 +167,23 @@ def server_options(function: F) -> F:
     return function
 
 
-def settings_of(values: dict[str, Any], command: tuple[str, ...]) -> Settings:
-    """The frozen settings for option values.  Raises `UsageError` for values that make none."""
+def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool) -> Settings:
+    """The frozen settings for option values; `live` where a provider may be asked.
+
+    Raises `UsageError` for values that make none.
+    """
     environ = os.environ
     port = values["port"]
+    given = parse_upstreams(values.get("upstream", ()))
+    adopted = _adopted(given, environ) if command and live else {}
     return Settings(
         cassettes=values["cassettes"],
         host=values["host"],
         port=(0 if command else PORT) if port is None else port,
         port_file=values["port_file"],
-        upstreams=_upstreams(values.get("upstream", ()), command),
-        upstream_proxy=values.get("upstream_proxy") or None,
+        upstreams=adopted | given,
+        clients_own=_clients_own(adopted),
+        upstream_proxy=_proxy(values.get("upstream_proxy") or ""),
         idle_timeout=values.get("idle_timeout", 300.0),
         finish_on_disconnect=values.get("finish_on_disconnect", False),
         max_body=values["max_body"],
@@ -192,17 +199,18 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...]) -> Settings:
     )
 
 
-def _upstreams(pairs: tuple[str, ...], command: tuple[str, ...]) -> dict[str, str]:
-    """The addresses that were given; with a COMMAND also those that its environment names."""
+def _adopted(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The addresses that the environment of a COMMAND names, where nothing that is given wins."""
     from llm_proxy.shell.running.environment import adopted_upstreams  # noqa: PLC0415 # only to serve
 
-    given = parse_upstreams(pairs)
-    if not command or "default" in given:
-        return given
-    adopted = {}
-    for name, url in adopted_upstreams(os.environ).items():
-        try:
-            adopted[name] = checked_url(name, url)
-        except UsageError:
-            continue  # the operator did not write it for us
-    return adopted | given
+    return {} if ANY in given else adopted_upstreams(environ, given)
+
+
+def _clients_own(adopted: Mapping[str, str]) -> frozenset[str]:
+    from llm_proxy.shell.running.environment import with_our_v1  # noqa: PLC0415 # only to serve
+
+    return with_our_v1(adopted)
+
+
+def _proxy(url: str) -> str | None:
+    return checked_url("--upstream-proxy", url.strip()) if url.strip() else None

@@ -37,18 +37,21 @@ def recover(cassettes: Path, spool: Path | None) -> None:
     A spool that cannot be read is kept and named, and makes the exit code 1.
     """
     folder = spool or default_spool(os.environ)
-    results: list[Result] = []
+    counts: Counter[type[Result]] = Counter()
+    others: Counter[Path] = Counter()
     for result in recovering.recover(Library(cassettes), folder):
-        results.append(result)
+        counts[type(result)] += 1  # the results themselves hold whole cassettes
         match result:
             case Recovered() | Deleted():
                 print_lines([_result_line(result)])
             case Kept(why=why):
                 print_note(why)
-            case Foreign():
-                pass
-    _print_summary(results, cassettes, folder)
-    raise click.exceptions.Exit(1 if any(isinstance(it, Kept) for it in results) else 0)
+            case Foreign(library=library):
+                others[library] += 1
+    if counts.total() == others.total():
+        print_note(f"nothing to recover for {cassettes}: no recording was broken off ({folder})")
+    _print_summary(counts[Recovered], others)
+    raise click.exceptions.Exit(1 if counts[Kept] else 0)
 
 
 def _result_line(it: Recovered | Deleted) -> Line:
@@ -65,17 +68,13 @@ def _result_line(it: Recovered | Deleted) -> Line:
             return line(Span(f"deleted {display.path_text(path)}: {why}", "dim"))
 
 
-def _print_summary(results: list[Result], cassettes: Path, folder: Path) -> None:
-    """Say what there was to do, and what is left for others."""
-    ours = [it for it in results if not isinstance(it, Foreign)]
-    if not ours:
-        print_note(f"nothing to recover for {cassettes}: no recording was broken off ({folder})")
-    if back := sum(isinstance(it, Recovered) for it in ours):
+def _print_summary(recovered: int, others: Counter[Path]) -> None:
+    """Say what came back, and what is left for other libraries."""
+    if recovered:
         print_note(
-            f"{display.counted(back, 'recording')} recovered; replay --allow-partial plays them, "
-            "record replaces them"
+            f"{display.counted(recovered, 'recording')} recovered; replay --allow-partial plays "
+            "them, record replaces them"
         )
-    others = Counter(it.library for it in results if isinstance(it, Foreign))
     for library, count in sorted(others.items()):
         print_note(
             f"{display.counted(count, 'recording')} of another library: "

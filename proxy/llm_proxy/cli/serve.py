@@ -77,13 +77,16 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
 
 
 def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
-    settings = settings_of(values, command)  # a mistake is told before anything heavy is imported
+    replays = mode == "replay" or (mode == "auto" and in_ci(os.environ))
+    live = not replays and not (mode == "auto" and values["on_miss"] == "fail")
+    # A mistake is told before anything heavy is imported.
+    settings = settings_of(values, command, live=live)
 
     from llm_proxy.shell.running.logs import configure  # noqa: PLC0415 # only to serve
     from llm_proxy.shell.running.serving import serve  # noqa: PLC0415 # only to serve
 
     configure(settings.log_format)
-    if mode == "auto" and in_ci(os.environ):
+    if mode == "auto" and replays:
         logging.getLogger("llm_proxy").info("CI is set: auto replays, and records nothing")
         mode = "replay"
     raise click.exceptions.Exit(serve(mode, settings, command))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from llm_proxy.modes.base import Answer, played
+from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, played
 from llm_proxy.pacing import Pace
 from llm_proxy.ports import Recorder, Takes, Upstream
 from llm_proxy.routing import Call
@@ -42,9 +42,9 @@ class Auto:
         match self._on_miss:
             case "record":
                 source = self._upstream.stream(call, lambda: self._recorder.start(call, ordinal))
-                return Answer(source, "live")
+                return Answer(source, LIVE)
             case "passthrough":
-                return Answer(self._upstream.stream(call, None), "live, not recorded")
+                return Answer(self._upstream.stream(call, None), UNRECORDED)
             case "fail":
                 raise await self._takes.miss(call, ordinal)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from llm_proxy.actions import Source
 from llm_proxy.pacing import Pace, play
 from llm_proxy.ports import Take
 from llm_proxy.routing import Call
+
+LIVE: Final = "live"
+UNRECORDED: Final = "live, not recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +20,12 @@ class Answer:
 
     source: Source
     origin: str
-    """`live`, or the file of the cassette that is played."""
+    """`LIVE`, `UNRECORDED`, or the file of the cassette that is played."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the provider gives it."""
+        return self.origin in {LIVE, UNRECORDED}
 
 
 class Mode(Protocol):

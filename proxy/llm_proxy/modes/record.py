@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llm_proxy.modes.base import Answer
+from llm_proxy.modes.base import LIVE, Answer
 from llm_proxy.ports import Recorder, Upstream
 from llm_proxy.routing import Call
 
@@ -18,7 +18,7 @@ class Record:
 
     async def answer(self, call: Call) -> Answer:
         """The provider's answer."""
-        return Answer(self._upstream.stream(call, lambda: self._recorder.start(call)), "live")
+        return Answer(self._upstream.stream(call, lambda: self._recorder.start(call)), LIVE)
 
     def reset(self, session: str) -> None:
         """Number the session's takes from 1 again."""

@@ -24,8 +24,9 @@ Nothing outside this folder and the entry points touches them.
         connection   aiohttp's connection, with a memory for how it failed
     recording    from a running stream to a cassette
         recorder     recordings while they run: who writes them down, and when
+        spooled_recording  one of them on the event loop: what came, until it is written
         backlog      what waits for the disk, and how long one waits for that
-        spool_writer one of them: its key, its spool, decoded and redacted as it comes
+        spool_writer one of them on the disk: its key, its spool, decoded and redacted as it comes
         decoding     content codings that arrive although identity was asked for
         spooling     spool files: locks, appends, leftovers
         filing       from a spool to a cassette in the library

@@ -18,7 +18,7 @@ from llm_proxy.shell.running.settings import default_spool
 
 _STYLES: Final = {Level.OK: "good", Level.WARNING: "doubtful", Level.PROBLEM: "bad"}
 _LEVEL: Final = max(map(len, Level))
-_NAME: Final = 16
+_NAME: Final = 15
 """Columns."""
 
 
@@ -55,7 +55,7 @@ def doctor(cassettes: Path, spool: Path | None, *, as_json: bool) -> None:
 
 def _verdict_line(it: Verdict) -> Line:
     level = Span(f"{it.level:<{_LEVEL}}", _STYLES[it.level])
-    return line(level, "  ", Span(f"{it.name:<{_NAME}}", "bold"), display.one_line(it.text))
+    return line(level, "  ", Span(f"{it.name:<{_NAME}} ", "bold"), display.one_line(it.text))
 
 
 def _count(verdicts: Sequence[Verdict], level: Level) -> int:

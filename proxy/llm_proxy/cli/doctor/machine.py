@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 
 from llm_proxy.cli.doctor.listeners import Occupant, listener
 from llm_proxy.cli.doctor.verdicts import Level, Verdict
+from llm_proxy.errors import UsageError
 from llm_proxy.shell.recording.decoding import decoder
-from llm_proxy.shell.running.environment import ADOPTED, BASE_URLS
+from llm_proxy.shell.running.environment import ADOPTED, BASE_URLS, base_url, counting
+from llm_proxy.shell.running.settings import checked_url
 from llm_proxy.version import __version__
 
 _FLOORS: Final = {"aiohttp": (3, 14, 4), "orjson": (3, 11, 6), "click": (8, 2), "rich": (14,)}
@@ -153,26 +155,43 @@ def base_url_verdicts(
     environ: Mapping[str, str], port: int, found: Occupant | None
 ) -> Iterator[Verdict]:
     """Where the clients of this environment are pointed."""
-    pointed = {name: environ[name] for name in BASE_URLS if environ.get(name)}
+    taken = counting(environ)
+    pointed = {name: url for name in BASE_URLS if (url := base_url(name, environ))}
     if not pointed:
         yield Verdict("base URLs", Level.OK, "none in the environment: clients ask the providers")
-    for name, value in pointed.items():
-        yield _pointed(name, value, port, found)
+    for name, url in pointed.items():
+        try:
+            checked = checked_url("", url)
+        except UsageError as error:
+            yield Verdict(name, Level.WARNING, _unusable(name, str(error), taken))
+        else:
+            yield _pointed(name, checked, _adoption(name, taken), (port, found))
 
 
-def _pointed(name: str, value: str, port: int, found: Occupant | None) -> Verdict:
-    try:
-        parts = urlsplit(value if "://" in value else f"http://{value}")
-        host, at = parts.hostname, parts.port
-    except ValueError:
-        parts, host, at = urlsplit(""), None, None
-    if host is None:
-        return Verdict(name, Level.WARNING, "it is no URL: correct it, or unset it")
-    shown = f"{parts.scheme}://{host}{f':{at}' if at else ''}{parts.path}"
-    if host not in _LOCAL or at != port:
-        upstream = "; record -- COMMAND takes it as the upstream" if name in ADOPTED else ""
-        return Verdict(name, Level.OK, f"{shown}: clients in this shell ask there{upstream}")
+def _unusable(name: str, why: str, taken: Mapping[str, str]) -> str:
+    """What is said of a value that is no plain URL."""
+    if name not in taken:
+        return f"{why.removeprefix(': ')}; correct it, or unset it ({_adoption(name, taken)})"
+    return (
+        f"{why.removeprefix(': ')}; record and auto -- COMMAND refuse it: correct it, unset it, or "
+        f"give --upstream {taken[name]}=URL, which wins"
+    )
+
+
+def _adoption(name: str, taken: Mapping[str, str]) -> str:
+    """What `record` and `auto` make of a variable."""
+    if name in taken:
+        return "record and auto -- COMMAND take it as the upstream"
+    winner = next(it for it, provider in taken.items() if provider == ADOPTED[name])
+    return f"record and auto -- COMMAND take {winner} instead as the upstream"
+
+
+def _pointed(name: str, url: str, adoption: str, ours: tuple[int, Occupant | None]) -> Verdict:
+    parts = urlsplit(url)
+    port, found = ours
+    if parts.hostname not in _LOCAL or parts.port != port:
+        return Verdict(name, Level.OK, f"{url}: clients in this shell ask there; {adoption}")
     if found is None:
-        text = f"{shown}, where nothing listens: start llm-proxy, or unset {name}"
+        text = f"{url}, where nothing listens: start llm-proxy, or unset {name}"
         return Verdict(name, Level.WARNING, text)
-    return Verdict(name, Level.OK, f"{shown}, the default port of llm-proxy")
+    return Verdict(name, Level.OK, f"{url}, the default port of llm-proxy")

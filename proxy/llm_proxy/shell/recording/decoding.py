@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from llm_proxy.exchange import Head, Headers, header
@@ -28,44 +29,54 @@ class CodingError(Exception):
 class Decoder(Protocol):
     """Undoes one coding."""
 
-    def decode(self, data: bytes) -> bytes:
-        """The bytes that `data` makes available; raises `CodingError`."""
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """What `data` makes available, in pieces of a MiB or little more; raises `CodingError`.
+
+        Each piece is decoded when it is asked for.  Take them all before the next `data`, or
+        give up on the body.
+        """
 
     def close(self) -> None:
         """Say that nothing follows; raises `CodingError` when something had to."""
+
+
+class _Tally:
+    """Counts what was given out."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > LARGEST:
+            raise CodingError(f"it decodes to more than {LARGEST} bytes")
 
 
 class _Zlib:
     def __init__(self, wbits: int) -> None:
         self._wbits = wbits
         self._inflate = zlib.decompressobj(wbits)
-        self._size = 0
+        self._tally = _Tally()
         self._begun = False
 
-    def decode(self, data: bytes) -> bytes:
-        try:
-            return self._decode(data)
-        except zlib.error as error:
-            raise CodingError(str(error)) from None
-
-    def close(self) -> None:
-        if self._begun and not self._inflate.eof:
-            raise CodingError(_CUT)
-
-    def _decode(self, data: bytes) -> bytes:
-        pieces: list[bytes] = []
+    def decode(self, data: bytes) -> Iterator[bytes]:
         more = False
         while data or more:
             self._begun = True
             if self._inflate.eof:  # a further gzip member
                 self._inflate = zlib.decompressobj(self._wbits)
-            pieces.append(self._inflate.decompress(data, _STEP))
-            self._size += len(pieces[-1])
-            if self._size > LARGEST:
-                raise CodingError(f"it decodes to more than {LARGEST} bytes")
+            try:
+                piece = self._inflate.decompress(data, _STEP)
+            except zlib.error as error:
+                raise CodingError(str(error)) from None
+            self._tally.add(piece)
             data = self._inflate.unconsumed_tail or self._inflate.unused_data
-            more = len(pieces[-1]) == _STEP and not self._inflate.eof
-        return b"".join(pieces)
+            more = len(piece) == _STEP and not self._inflate.eof
+            yield piece
+
+    def close(self) -> None:
+        if self._begun and not self._inflate.eof:
+            raise CodingError(_CUT)
 
 
 class _Deflate:
@@ -75,14 +86,14 @@ class _Deflate:
         self._start = b""
         self._zlib: _Zlib | None = None
 
-    def decode(self, data: bytes) -> bytes:
+    def decode(self, data: bytes) -> Iterator[bytes]:
         if self._zlib is None:
             self._start = data = self._start + data
             if len(data) < _ZLIB_HEADER:
-                return b""
+                return
             is_zlib = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0
             self._zlib = _Zlib(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
-        return self._zlib.decode(data)
+        yield from self._zlib.decode(data)
 
     def close(self) -> None:
         if self._zlib is not None:
@@ -91,34 +102,38 @@ class _Deflate:
             raise CodingError(_CUT)
 
 
-class _Foreign:
-    """A decompressor of an optional package."""
+@dataclass(frozen=True, slots=True)
+class _Unpacker:
+    """A decompressor of an optional package, as `_Foreign` needs it."""
 
-    def __init__(
-        self,
-        decompress: Callable[[bytes], bytes],
-        finished: Callable[[], bool],
-        errors: type[Exception],
-    ) -> None:
-        self._decompress = decompress
-        self._finished = finished
-        self._errors = errors
-        self._size = 0
+    step: Callable[[bytes], bytes]
+    """Decompresses to `_STEP` bytes or little more, and keeps what it did not use."""
+    has_more: Callable[[bytes], bool]
+    """Whether it may give more after this piece without more data."""
+    finished: Callable[[], bool]
+    errors: type[Exception]
+
+
+class _Foreign:
+    def __init__(self, unpacker: _Unpacker) -> None:
+        self._unpacker = unpacker
+        self._tally = _Tally()
         self._begun = False
 
-    def decode(self, data: bytes) -> bytes:
-        self._begun = True
-        try:
-            decoded = self._decompress(data)
-        except (self._errors, EOFError) as error:
-            raise CodingError(str(error)) from None
-        self._size += len(decoded)
-        if self._size > LARGEST:
-            raise CodingError(f"it decodes to more than {LARGEST} bytes")
-        return decoded
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        more = False
+        while data or more:
+            self._begun = True
+            try:
+                piece = self._unpacker.step(data)
+            except (self._unpacker.errors, EOFError) as error:
+                raise CodingError(str(error)) from None
+            self._tally.add(piece)
+            data, more = b"", self._unpacker.has_more(piece)
+            yield piece
 
     def close(self) -> None:
-        if self._begun and not self._finished():
+        if self._begun and not self._unpacker.finished():
             raise CodingError(_CUT)
 
 
@@ -131,14 +146,33 @@ def decoder(coding: str) -> Decoder | None:
             return _Deflate()
         case "br":
             brotli = _optional("brotli")
-            unpack = brotli and brotli.Decompressor()
-            return unpack and _Foreign(unpack.process, unpack.is_finished, brotli.error)
+            return brotli and _Foreign(_brotli(brotli))
         case "zstd":
             zstd = _optional("compression.zstd") or _optional("backports.zstd")
-            unpack = zstd and zstd.ZstdDecompressor()
-            return unpack and _Foreign(unpack.decompress, lambda: unpack.eof, zstd.ZstdError)
+            return zstd and _Foreign(_zstd(zstd))
         case _:
             return None
+
+
+def _brotli(package: Any) -> _Unpacker:
+    unpack = package.Decompressor()
+    return _Unpacker(
+        step=lambda data: unpack.process(data, output_buffer_limit=_STEP),
+        # It says that it accepts more data while it has pieces to give.
+        has_more=lambda piece: bool(piece) or not unpack.can_accept_more_data(),
+        finished=unpack.is_finished,
+        errors=package.error,
+    )
+
+
+def _zstd(package: Any) -> _Unpacker:
+    unpack = package.ZstdDecompressor()
+    return _Unpacker(
+        step=lambda data: unpack.decompress(data, max_length=_STEP),
+        has_more=lambda _: not (unpack.eof or unpack.needs_input),
+        finished=lambda: unpack.eof,
+        errors=package.ZstdError,
+    )
 
 
 def _optional(module: str) -> Any:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import Final
+from typing import BinaryIO, Final
 
 from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spool
 from llm_proxy.errors import CassetteError, SpoolError
@@ -51,7 +51,8 @@ class Files:
         self._library = library
         self._renew = renew
         self._shelves: dict[tuple[str, str], Shelf] = {}
-        self._began = timestamp()
+        self._found = _identities(library) if renew else {}
+        """The files of the takes that were there when this run began."""
         self._warned = False
         self._lock = threading.Lock()
 
@@ -79,23 +80,34 @@ class Files:
         folder = self._library.place(meta, request, 1).parent
         _make_folder(folder)
         temporary = folder / f".{path.stem}.{token_hex(4)}.tmp"
-        temporary.open("xb").close()  # a file that is there is not ours, to write or to delete
-        try:
-            _write(temporary, spooled, ending, at, redacted)
-            cassette = _read_back(temporary, meta)
-            found = outcome(cassette)
-            with self._lock, _alone(self._library.root):
-                shelf = self._shelf(meta, request)
-                placement = shelf.place(spooled.target.take, complete=found.complete)
-                final = self._put(temporary, meta, request, placement)
-        except CassetteError as error:
-            raise SpoolError(
-                f"the recording in {path} cannot be made a cassette: {error}"
-            ) from None
-        finally:
-            with suppress(FileNotFoundError):
-                temporary.unlink()
+        with _held(temporary) as file:
+            try:
+                _write(file, spooled, ending, at, redacted)
+                cassette = _read_back(temporary, meta)
+                found = outcome(cassette)
+                with self._lock, _alone(self._library.root):
+                    final = self._shelve(temporary, spooled, complete=found.complete)
+            except CassetteError as error:
+                raise SpoolError(
+                    f"the recording in {path} cannot be made a cassette: {error}"
+                ) from None
         return Filed(final, replace(cassette, file=str(final)), found)
+
+    def _shelve(self, temporary: Path, spooled: spool.Spooled, *, complete: bool) -> Path:
+        """Give a finished cassette its number; where that fails, nothing has changed."""
+        meta, request = spooled.meta, spooled.request
+        shelf = self._shelf(meta, request)
+        before = shelf.copy()
+        placement = shelf.place(spooled.target.take, complete=complete)
+        first = self._library.place(meta, request, placement.number)
+        try:
+            self._rename(temporary, first, meta, placement.number)
+            _sync_folder(first.parent)
+        except OSError:
+            if self._renew:
+                self._shelves[meta.session, meta.key] = before
+            raise
+        return self._tidy(first, meta, request, placement)
 
     def _shelf(self, meta: Meta, request: StoredRequest) -> Shelf:
         """The numbers of this key and session: those of the run, or else those on disk by now."""
@@ -113,45 +125,68 @@ class Files:
 
     def _foreign(self, meta: Meta, request: StoredRequest, number: int) -> bool:
         """Whether another process put down a take of that number since this run began."""
-        if number not in self._library.numbers(meta.session, meta.key):
-            return self._library.place(meta, request, number).exists()
-        path = self._library.take(meta.session, meta.key, number).path
-        try:
-            foreign = self._library.opening(path)[0].recorded >= self._began
-        except CassetteError:  # unreadable: an old one, whoever broke it
-            return False
-        if foreign and not self._warned:
+        path = self._library.place(meta, request, number)
+        if number in self._library.numbers(meta.session, meta.key):
+            path = self._library.take(meta.session, meta.key, number).path
+        there = _identity(path)
+        foreign = there is not None and there != self._found.get(path)
+        if foreign and self._renew and not self._warned:
             self._warned = True
             log.warning(
-                "another llm-proxy records into %s at the same time: where both record the same "
-                "request, the takes of both are kept; give each its own session or --cassettes",
-                self._library.root,
+                "%s was put there by another process since this run began; it is kept beside the "
+                "new takes: give each recorder its own session or --cassettes",
+                path,
             )
         return foreign
 
-    def _put(
-        self, temporary: Path, meta: Meta, request: StoredRequest, placement: Placement
-    ) -> Path:
-        first = self._library.place(meta, request, placement.number)
-        self._rename(temporary, first, meta, placement.number)
-        for source, target in placement.move:
-            parked = self._library.remove(meta.session, meta.key, source)
-            if parked is not None:
-                self._rename(parked.path, self._library.place(meta, request, target), meta, target)
-        for number in placement.remove:
-            old = self._library.remove(meta.session, meta.key, number)
-            if old is not None:
-                old.path.unlink(missing_ok=True)
-        _sync_folder(first.parent)
-        return self._library.take(meta.session, meta.key, placement.final).path
+    def _tidy(self, where: Path, meta: Meta, request: StoredRequest, placement: Placement) -> Path:
+        """Renumber and delete what the new take at `where` calls for; gives where it is then.
+
+        It is safe by now: what fails here is told, and costs no recording.
+        """
+        try:
+            for source, target in placement.move:
+                parked = self._library.remove(meta.session, meta.key, source)
+                if parked is None or not parked.path.exists():  # deleted by hand
+                    self._delete(meta, target)
+                    continue
+                home = self._library.place(meta, request, target)
+                self._rename(parked.path, home, meta, target)
+                where = home if parked.path == where else where
+            for number in placement.remove:
+                self._delete(meta, number)
+            _sync_folder(where.parent)
+        except OSError as error:
+            log.warning("older takes beside %s could not be tidied: %s", where, error.strerror)
+        return where
+
+    def _delete(self, meta: Meta, number: int) -> None:
+        old = self._library.remove(meta.session, meta.key, number)
+        if old is not None:
+            old.path.unlink(missing_ok=True)
 
     def _rename(self, source: Path, target: Path, meta: Meta, number: int) -> None:
         """Put `source` at `target`, in place of whatever held that number, wherever it lay."""
-        replaced = self._library.remove(meta.session, meta.key, number)
         source.replace(target)
+        replaced = self._library.remove(meta.session, meta.key, number)
         if replaced is not None and replaced.path != target:
             replaced.path.unlink(missing_ok=True)
         self._library.add(target, meta.session, meta.key, number)
+
+
+def _identities(library: Library) -> dict[Path, tuple[int, int]]:
+    """What tells each file of a library from one that takes its place."""
+    found = ((path, _identity(path)) for path in library.files())
+    return {path: identity for path, identity in found if identity is not None}
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Inode and time of a file; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def timestamp() -> str:
@@ -179,14 +214,25 @@ def _make_folder(folder: Path) -> None:
         _sync_folder(made.parent)
 
 
+@contextmanager
+def _held(temporary: Path) -> Iterator[BinaryIO]:
+    """A new file, held as long as it is written, and gone afterwards unless it was renamed."""
+    with temporary.open("xb") as file:  # one that is there is not ours, to write or to delete
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield file
+        finally:
+            with suppress(FileNotFoundError):
+                temporary.unlink()
+
+
 def _write(
-    temporary: Path, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
+    file: BinaryIO, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
 ) -> None:
-    with temporary.open("wb") as file:
-        for lines in spool.assemble(spooled, ending, at, redacted):
-            file.write(lines)
-        file.flush()
-        os.fsync(file.fileno())
+    file.writelines(spool.assemble(spooled, ending, at, redacted))
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _read_back(temporary: Path, meta: Meta) -> Cassette:

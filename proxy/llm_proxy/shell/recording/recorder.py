@@ -5,6 +5,7 @@
     start, head,          10 ms later:               at the end:
     read, end        ──▶  key, decode, redact,  ──▶  spool to cassette
     (append to a list)    append to the spool
+                          (the large and the slow in a spooling thread)
 
 Clients come first: what arrives goes on at once; it is written once that is done, and with pauses
 for what comes meanwhile.  What a client has had for some 20 ms survives the death of this process.
@@ -31,32 +32,24 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.errors import SpoolError
-from llm_proxy.exchange import Ending, Head, Read, header
 from llm_proxy.routing import Call
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import backlog
 from llm_proxy.shell.recording.backlog import Backlog
 from llm_proxy.shell.recording.filing import Filed, Files
-from llm_proxy.shell.recording.spool_writer import (
-    EndItem,
-    HeadItem,
-    Item,
-    LossItem,
-    SpoolWriter,
-    StartItem,
-)
+from llm_proxy.shell.recording.spool_writer import EndItem, Item, SpoolWriter, StartItem
+from llm_proxy.shell.recording.spooled_recording import Batch, SpooledRecording
 from llm_proxy.takes import Ordinals
 
 log: Final = logging.getLogger("llm_proxy")
 
 AFTER: Final = 0.01
 """Seconds from the arrival of something to its hand-over."""
-SMALL: Final = 128 * 1024
-"""Bytes of requests and responses that are written on the event loop: less than a ms of work."""
 SLOW: Final = 0.1
 """Seconds for such a write, beyond which the disk is taken for slow until it was faster again."""
 _STRETCH: Final = 0.0005
 """Seconds of work on the event loop after which everybody else has a turn."""
+_LAST: Final = 30.0
+"""Seconds without any progress, at the end, after which the disk is given up."""
 _MANY: Final = 20
 """Recordings that are worth a line while somebody waits for them to be filed."""
 
@@ -116,9 +109,15 @@ class Recorder:
         """Number the takes of this session from 1 again, beginning with the next request."""
         self._write_all()
         if self._in_thread:
-            self._spooling.submit(self._ordinals.reset, session)
+            self._in_thread += 1
+            self._follow(self._reset_later(session))
         else:
             self._ordinals.reset(session)
+
+    async def _reset_later(self, session: str) -> None:
+        """Behind everything that came before."""
+        await asyncio.wrap_future(self._spooling.submit(self._ordinals.reset, session))
+        self._in_thread -= 1
 
     async def close(self) -> None:
         """See every recording into the library that has ended.  All of them must have."""
@@ -126,9 +125,22 @@ class Recorder:
         if len(self._running) > _MANY:
             log.info("filing %d recordings", len(self._running))
         while self._running:
-            await asyncio.wait(self._running)
-        self._spooling.shutdown()
-        self._filing.shutdown()
+            done, _ = await asyncio.wait(
+                self._running, timeout=_LAST, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                self._give_up()
+                break
+            self._write_all()
+        for threads in (self._spooling, self._filing):
+            threads.shutdown(wait=not self._running, cancel_futures=True)
+
+    def _give_up(self) -> None:
+        """A disk that hangs does not keep us for ever; what it has is found by `recover`."""
+        why = f"the disk took nothing for {_LAST:g} s; what it has is in {self._folder}"
+        for task in self._running:
+            task.cancel()
+            self._events.failed("a recording", f"{why}: llm-proxy recover")
 
     def touched(self, recording: SpooledRecording) -> None:
         """A recording has something to write, once every client has had its turn."""
@@ -152,25 +164,32 @@ class Recorder:
 
     def _write(self, recording: SpooledRecording) -> None:
         """Write what came of one recording: here, or where it holds up nobody."""
-        items = recording.drain()
-        size = sum(map(_size, items))
-        small = size <= SMALL and _request_size(items[0]) <= SMALL and not recording.is_coded
-        if self._in_thread == 0 and not self._slow and small:
-            self._settle(_written(recording.writer, items), size)
+        if recording.in_thread:  # what came since goes along when that is done
+            return
+        batch = recording.drain()
+        if self._in_thread == 0 and not self._slow and batch.is_small:
+            self._settle(_written(recording.writer, batch.items), batch)
         else:
             self._in_thread += 1
-            work = self._spooling.submit(_written, recording.writer, items)
-            self._follow(self._settle_later(work, size))
+            recording.in_thread = True
+            work = self._spooling.submit(_written, recording.writer, batch.items)
+            self._follow(self._settle_later(recording, work, batch))
 
-    async def _settle_later(self, work: Future[Written], size: int) -> None:
+    async def _settle_later(
+        self, recording: SpooledRecording, work: Future[Written], batch: Batch
+    ) -> None:
         written = await asyncio.wrap_future(work)
         self._in_thread -= 1
-        self._settle(written, size)
+        recording.in_thread = False
+        if recording.has_more:
+            self.touched(recording)
+        self._settle(written, batch)
 
-    def _settle(self, it: Written, size: int) -> None:
-        """See to what the writing of so many bytes brought to light."""
-        self._slow = it.took > SLOW and size <= SMALL
-        self.backlog.grow(-size)
+    def _settle(self, it: Written, batch: Batch) -> None:
+        """See to what the writing of a batch brought to light."""
+        if batch.is_small:
+            self._slow = it.took > SLOW
+        self.backlog.grow(-batch.size)
         if it.error is not None:
             self._failed(it.writer, it.error)
         if it.end is not None:
@@ -198,79 +217,6 @@ class Recorder:
         ours = isinstance(error, SpoolError)
         why = str(error) if ours else f"a fault in llm-proxy, please report it: {error!r}"
         self._events.failed(writer.what, why)
-
-
-class SpooledRecording:
-    """One exchange being taken down: the event loop's side."""
-
-    def __init__(self, recorder: Recorder, start: StartItem) -> None:
-        """As little as can be: the request has not been sent yet."""
-        self._recorder = recorder
-        self._writer: SpoolWriter | None = None
-        self._items: list[Item] = [start]
-        self._lost = False
-        self.is_coded = False
-        """Whether few bytes may become many: the upstream compresses, although asked not to."""
-        recorder.touched(self)
-
-    @property
-    def writer(self) -> SpoolWriter:
-        """What writes it down."""
-        if self._writer is None:
-            self._writer = self._recorder.writer()
-        return self._writer
-
-    def head(self, at: float, head: Head) -> None:
-        """The head arrived, at `at` ms."""
-        self.is_coded = header(head.headers, "content-encoding") is not None
-        self._add(HeadItem(at, head))
-
-    def read(self, read: Read) -> None:
-        """Bytes arrived."""
-        if not self._lost:
-            self._recorder.backlog.grow(len(read.data))
-            self._add(read)
-
-    @property
-    def keeps_up(self) -> bool:
-        """Whether more may come."""
-        return self._lost or self._recorder.backlog.has_room
-
-    async def catch_up(self) -> None:
-        """Wait until it keeps up, or is given up."""
-        if not await self._recorder.backlog.room():
-            self._lost = True
-            self._add(
-                LossItem(f"the disk takes longer than {backlog.PATIENCE:g} s for what arrived")
-            )
-
-    def end(self, at: float, ending: Ending) -> None:
-        """Nothing more will come: write the cassette."""
-        self._add(EndItem(at, ending))
-
-    def drain(self) -> list[Item]:
-        """What came since the last time."""
-        items, self._items = self._items, []
-        return items
-
-    def _add(self, item: Item) -> None:
-        self._items.append(item)
-        if len(self._items) == 1:
-            self._recorder.touched(self)
-
-
-def _size(item: Item) -> int:
-    """Bytes of an answer that an item brings."""
-    match item:
-        case Read(_, data):
-            return len(data)
-        case _:
-            return 0
-
-
-def _request_size(item: Item) -> int:
-    """Bytes of the request that a recording begins with."""
-    return len(item.call.request.body) if isinstance(item, StartItem) else 0
 
 
 def _written(writer: SpoolWriter, items: list[Item]) -> Written:

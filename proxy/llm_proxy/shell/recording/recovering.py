@@ -22,6 +22,8 @@ from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.filing import TEMPORARY, Filed, Files
 from llm_proxy.shell.recording.spooling import belongs, claimed, opened, spools
 
+YOUNG: Final = timedelta(minutes=1)
+"""How old a temporary file is that its writer would hold."""
 STALE: Final = timedelta(hours=1)
 """How old a temporary file is that no cassette is being written to any more."""
 
@@ -69,14 +71,11 @@ def recover(library: Library, folder: Path) -> Iterator[Result]:
     """
     library.refresh()
     files = Files(library, renew=False)
-    living: set[str] = set()
-    dead: set[str] = set()
     for path in spools(folder):
         with claimed(path) as mine:
-            (dead if mine else living).add(path.stem)
             if mine:
                 yield _one(files, library.root, path)
-    yield from _sweep(library.root, living, dead)
+    yield from _sweep(library.root)
 
 
 def _one(files: Files, root: Path, path: Path) -> Result:
@@ -114,16 +113,20 @@ def _replaced(spooled: Spooled) -> int:
     ) + sum(read.data.count(mark.encode()) for read in spooled.reads)
 
 
-def _sweep(root: Path, living: set[str], dead: set[str]) -> Iterator[Deleted]:
-    """Delete the temporary files of cassettes that nobody is writing any more."""
-    before = (datetime.now(UTC) - STALE).timestamp()
+def _sweep(root: Path) -> Iterator[Deleted]:
+    """Delete the temporary files of cassettes that nobody is writing any more.
+
+    Their writer holds them, so one that can be held is left over; only a young one may belong to
+    a writer that has not got hold of it yet.  Where the file system has no locks, age decides.
+    """
+    now = datetime.now(UTC).timestamp()
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in sorted(names):
-            match = TEMPORARY.fullmatch(name)
-            if match is None or match[1] in living:
+            if TEMPORARY.fullmatch(name) is None:
                 continue
             path = Path(folder, name)
-            with suppress(FileNotFoundError):
-                if match[1] in dead or path.lstat().st_mtime < before:
+            with suppress(FileNotFoundError), claimed(path) as mine:
+                age = timedelta(seconds=now - path.lstat().st_mtime)
+                if age > (YOUNG if mine else STALE):
                     yield _deleted(path, "a cassette that was never finished")

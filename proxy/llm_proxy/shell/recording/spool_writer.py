@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,10 @@ from llm_proxy.version import __version__
 
 LARGEST: Final = 160 * 1024 * 1024
 """Bytes of a body that a cassette has room for, all but always; a larger one is not kept."""
+
+
+_PORTION: Final = 1024 * 1024
+"""Bytes of the spool that are written at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +94,27 @@ class SpoolWriter:
 
         Raises `SpoolError` where the disk or the answer's size forbids to go on.
         """
+        if self.failed:
+            return
         lines: list[bytes] = []
-        loss: LossItem | None = None
+        size = 0
         for item in items:
             if isinstance(item, LossItem):
-                loss = item
-            if not self.failed and loss is None:
-                lines += self._lines(item)
+                self._append(lines)
+                raise SpoolError(item.why)
+            more = self._lines(item)
+            lines += more
+            size += sum(map(len, more))
+            if size > _PORTION:
+                self._append(lines)
+                lines, size = [], 0
+        self._append(lines)
+
+    def _append(self, lines: list[bytes]) -> None:
         if lines:
             if self._file is None:
                 self._file = SpoolFile(self._folder, self._name)
             self._file.append(b"".join(lines))
-        if loss is not None:
-            raise SpoolError(loss.why)
 
     def file(self, files: Files, end: EndItem) -> Filed | None:
         """Make the cassette and let go of the spool; None where no answer had begun.
@@ -162,22 +174,25 @@ class SpoolWriter:
         return lines
 
     def _pieces(self, pieces: Iterable[redaction.Piece]) -> list[bytes]:
-        lines = [spool.read(piece.read, rest=piece.rest) for piece in pieces]
-        self._size += sum(map(len, lines))
-        if self._size > LARGEST * 4 // 3:
-            raise SpoolError(f"the answer is larger than {LARGEST} bytes, the most that is kept")
+        lines: list[bytes] = []
+        for piece in pieces:  # they are decoded as they are asked for: stop in time
+            lines.append(spool.read(piece.read, rest=piece.rest))
+            self._size += len(lines[-1])
+            if self._size > LARGEST * 4 // 3:
+                raise SpoolError(
+                    f"the answer is larger than {LARGEST} bytes, the most that is kept"
+                )
         return lines
 
-    def _read(self, read: Read) -> list[redaction.Piece]:
+    def _read(self, read: Read) -> Iterator[redaction.Piece]:
         if self._broken is not None:
-            return []
-        if self._decoder is not None:
-            try:
-                read = Read(read.at, self._decoder.decode(read.data))
-            except CodingError:
-                self._broken = Ending.MALFORMED
-                return []
-        return self._redactor.feed(read) if read.data else []
+            return
+        try:
+            for data in self._decoder.decode(read.data) if self._decoder else [read.data]:
+                if data:
+                    yield from self._redactor.feed(Read(read.at, data))
+        except CodingError:
+            self._broken = Ending.MALFORMED
 
     def _end_coding(self) -> None:
         if self._decoder is None or self._broken is not None:

@@ -11,7 +11,7 @@ from typing import Final
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.library.library import files_below
-from llm_proxy.shell.running.environment import keys_not_set
+from llm_proxy.shell.running.environment import KEYS, keys_not_set
 from llm_proxy.shell.running.settings import Settings
 
 _EFFECTIVE: Final = os.access in os.supports_effective_ids
@@ -42,9 +42,12 @@ def warnings(mode: str, settings: Settings) -> Iterator[str]:
     """A sentence for each setting that is allowed, and will hardly do what is meant."""
     if mode == "replay":
         if next(files_below(settings.cassettes), None) is None:
+            there = settings.cassettes.exists()
+            lack = "holds no cassettes" if there else "does not exist"
             yield (
-                f"{settings.cassettes}/ holds no cassettes: every request will be a miss; record "
-                "some with llm-proxy record"
+                f"{settings.cassettes}/ {lack}: every request will be a miss; record some with "
+                "llm-proxy record"
+                + ("" if there else ", or give --cassettes the folder that has them")
             )
         return
     known = [*(it.name for it in providers.PROVIDERS), providers.ANY]
@@ -60,7 +63,7 @@ def warnings(mode: str, settings: Settings) -> Iterator[str]:
 
 def on_dummy_keys(mode: str, settings: Settings, environ: Mapping[str, str]) -> str:
     """What to say of keys that are none, where a request could go live with one; mostly nothing."""
-    names = keys_not_set(environ)
+    names = [name for name in keys_not_set(environ) if _is_public(KEYS[name], settings.upstreams)]
     if mode != "auto" or settings.on_miss == "fail" or not names:
         return ""
     verb, dummy = ("is", "a dummy") if len(names) == 1 else ("are", "dummies")
@@ -68,6 +71,12 @@ def on_dummy_keys(mode: str, settings: Settings, environ: Mapping[str, str]) -> 
         f"{', '.join(names)} {verb} not set: the command has {dummy}, which live requests will not "
         "be served with where a key is asked for"
     )
+
+
+def _is_public(provider: str, upstreams: Mapping[str, str]) -> bool:
+    """Whether requests of this provider go to its built-in address: one of ours may need no key."""
+    configured = provider in upstreams or providers.ANY in upstreams
+    return not configured and providers.address(provider, {}) is not None
 
 
 def _nearest(path: Path) -> Path:

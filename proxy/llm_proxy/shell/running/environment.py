@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
+
+from llm_proxy.errors import UsageError
+from llm_proxy.shell.running.settings import checked_url
 
 BASE_URLS: Final = {
     "OPENAI_BASE_URL": "/v1",
@@ -21,25 +24,29 @@ BASE_URLS: Final = {
 
 ADOPTED: Final = {
     "OPENAI_BASE_URL": "openai",
+    "OPENAI_API_BASE": "openai",
     "ANTHROPIC_BASE_URL": "anthropic",
     "GOOGLE_GEMINI_BASE_URL": "gemini",
     "OLLAMA_HOST": "ollama",
     "GROQ_BASE_URL": "groq",
     "CO_API_URL": "cohere",
+    "MISTRAL_BASE_URL": "mistral",
     "AZURE_OPENAI_ENDPOINT": "azure",
+    "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "bedrock",
 }
-"""Variables that name a provider's address, where the operator's shell sets them already."""
+"""Variables that name a provider's address, where the operator's shell sets them already; of two
+for one provider, the first that is set counts."""
 
-KEYS: Final = (
-    "OPENAI_API_KEY",
-    "ANTHROPIC_API_KEY",
-    "GEMINI_API_KEY",
-    "GROQ_API_KEY",
-    "CO_API_KEY",
-    "MISTRAL_API_KEY",
-    "AZURE_OPENAI_API_KEY",
-)
-"""Without some key, most SDKs refuse to start."""
+KEYS: Final = {
+    "OPENAI_API_KEY": "openai",
+    "ANTHROPIC_API_KEY": "anthropic",
+    "GEMINI_API_KEY": "gemini",
+    "GROQ_API_KEY": "groq",
+    "CO_API_KEY": "cohere",
+    "MISTRAL_API_KEY": "mistral",
+    "AZURE_OPENAI_API_KEY": "azure",
+}
+"""The providers' keys: without some key, most SDKs refuse to start."""
 
 DUMMY_KEY: Final = "llm-proxy-replay"
 _LOOPBACK: Final = ("127.0.0.1", "localhost")
@@ -66,22 +73,60 @@ def keys_not_set(environ: Mapping[str, str]) -> list[str]:
     return [name for name in KEYS if not environ.get(name)]
 
 
-def adopted_upstreams(environ: Mapping[str, str]) -> dict[str, str]:
-    """The providers' addresses that the operator's environment names."""
-    named = {provider: environ.get(name, "") for name, provider in ADOPTED.items()}
-    named["ollama"] = _ollama(named["ollama"])
-    return {
-        provider: address
-        for provider, address in named.items()
-        if address.startswith(("http://", "https://"))
-    }
+def adopted_upstreams(environ: Mapping[str, str], given: Container[str] = ()) -> dict[str, str]:
+    """The addresses that the operator's environment names, of the providers not `given`.
+
+    Raises `UsageError` for one that is no plain http or https URL: what is meant for a private
+    gateway must not go to the public provider.
+    """
+    adopted: dict[str, str] = {}
+    for name, provider in counting(environ).items():
+        if provider not in given:
+            try:
+                adopted[provider] = checked_url(name, base_url(name, environ))
+            except UsageError as error:
+                raise UsageError(
+                    f"{error}; correct it, unset it, or give --upstream {provider}=URL, which wins"
+                ) from None
+    return adopted
+
+
+def counting(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that name an address, one for each provider, and that provider."""
+    chosen: dict[str, str] = {}
+    for name, provider in ADOPTED.items():
+        if provider not in chosen.values() and base_url(name, environ):
+            chosen[name] = provider
+    return chosen
+
+
+def base_url(name: str, environ: Mapping[str, str]) -> str:
+    """The value of a base-URL variable as it is meant; empty where it is not set."""
+    value = environ.get(name, "").strip()
+    return _ollama(value) if name == "OLLAMA_HOST" else value
+
+
+def with_our_v1(providers: Container[str]) -> frozenset[str]:
+    """Those of these providers whose clients are given our address with a `/v1`."""
+    return frozenset(
+        provider
+        for name, provider in ADOPTED.items()
+        if provider in providers and BASE_URLS[name].endswith("/v1")
+    )
 
 
 def _ollama(host: str) -> str:
-    """`OLLAMA_HOST` as a URL: its clients take `HOST` and `HOST:PORT` as well."""
-    if not host or "://" in host:
-        return host
-    return f"http://{host}" if ":" in host else f"http://{host}:11434"
+    """`OLLAMA_HOST` as a URL: its clients take `HOST`, `HOST:PORT` and `:PORT` as well."""
+    if not host or "://" in host or host.lower().startswith(("http:", "https:")):
+        return host  # a URL, or a mistake in one
+    authority, slash, path = host.partition("/")
+    user, at, place = authority.rpartition("@")
+    name, _, port = place.rpartition(":")
+    if not name.endswith("]") and (":" in name or ":" not in place):
+        name, port = place, ""  # an IPv6 address holds colons of its own
+    if ":" in name and not name.startswith("["):
+        name = f"[{name}]"
+    return f"http://{user}{at}{name or '127.0.0.1'}:{port or '11434'}{slash}{path}"
 
 
 def exports(url: str) -> list[str]:

@@ -114,6 +114,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         runner = web.ServerRunner(listener, shutdown_timeout=_LAST_MOMENT)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
+        stack.callback(server.wind_down)
         port = await _listen(runner, settings)
         url = f"http://{_shown(settings.host)}:{port}"
         _refuse_self(settings, port)
@@ -148,6 +149,7 @@ async def _recorder(mode: ModeName, settings: Settings, journal: Journal) -> Rec
 def _upstream(settings: Settings) -> UpstreamSettings:
     return UpstreamSettings(
         addresses=settings.upstreams,
+        in_place_of_v1=settings.clients_own,
         idle=settings.idle_timeout,
         proxy=settings.upstream_proxy,
         finish_on_disconnect=settings.finish_on_disconnect,

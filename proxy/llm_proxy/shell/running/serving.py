@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -128,7 +129,10 @@ async def _start(
     except FileNotFoundError:
         raise CommandFailed(127, f"{command[0]}: there is no such command") from None
     except OSError as error:
-        raise CommandFailed(126, f"{command[0]} cannot be run: {error.strerror}") from None
+        hint = ""
+        if error.errno == errno.ENOEXEC:
+            hint = ": a script's first line must name what runs it, such as #!/bin/sh"
+        raise CommandFailed(126, f"{command[0]} cannot be run: {error.strerror}{hint}") from None
 
 
 def _in_the_foreground() -> bool:
@@ -169,14 +173,19 @@ def _port_file(path: Path | None, url: str) -> Iterator[None]:
 
 
 def _last_word(mode: ModeName, counts: Counts) -> None:
-    if mode != "replay":
+    if mode == "record":
         log.info("recorded %s, %d complete", counted(counts.recorded, "exchange"), counts.complete)
+    if mode == "auto":
+        numbers = (counts.replayed, counts.recorded, counts.complete)
+        log.info("replayed %d, recorded %d, %d complete", *numbers)
     if partial := counts.recorded - counts.complete:
         log.info("not complete: %s; see llm-proxy ls --partial", counted(partial, "recording"))
     if counts.missed:
         log.warning("not answered from a cassette: %s", counted(counts.missed, "request"))
     if counts.upstream_failed:
         log.warning("the upstream failed %s", counted(counts.upstream_failed, "request"))
+    if counts.left:
+        log.warning("%s left before an answer", counted(counts.left, "client"))
     if counts.lost:
         log.error("lost: %s", counted(counts.lost, "recording"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,12 +11,18 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import UsageError, printable
 from llm_proxy.modes.auto import OnMiss
 from llm_proxy.pacing import Pace
 from llm_proxy.takes import AfterLast
 
 CONFIG: Final = "llm-proxy.toml"
+_UP_TO_USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
+_FROM_QUERY: Final = re.compile(r"[?#].*", re.DOTALL)
+_LONGEST_NAME: Final = 15
+"""Characters of what may be the bare name of a host."""
+_LONGEST_SHOWN: Final = 200
+"""Characters of a URL in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,8 @@ class Settings:
     allow_origins: frozenset[str]
     spool: Path
     log_format: str
+    clients_own: frozenset[str] = frozenset()
+    """Providers whose address stands where clients have our `/v1`: it was theirs before."""
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
@@ -61,18 +70,35 @@ def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def checked_url(what: str, url: str) -> str:
-    """`url`, if it is a plain http or https URL.  Raises `UsageError` otherwise."""
+    """`url` with its scheme in small letters, if it is a plain http or https URL.
+
+    Raises `UsageError` otherwise, with what of it can hold no key.
+    """
+    scheme, _, rest = url.partition("://")
     try:
         parts = urlsplit(url)
         valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         valid = False
         parts = urlsplit("")
-    if not valid:
-        raise UsageError(f"{what}: {url!r} is no http:// or https:// URL")
-    if parts.username is not None or parts.query or parts.fragment:
-        raise UsageError(f"{what}: give the URL without user, query and fragment")
-    return url
+    if not valid or not url.isprintable() or " " in url or parts.scheme != scheme.lower():
+        raise UsageError(f"{what}: {shown_url(url)!r} is no http:// or https:// URL")
+    if "@" in parts.netloc or "?" in url or "#" in url:
+        raise UsageError(
+            f"{what}: {shown_url(url)!r} is only part of what is given: an upstream is a URL "
+            "without user, query and fragment"
+        )
+    return f"{parts.scheme}://{rest}"
+
+
+def shown_url(url: str) -> str:
+    """What may be a URL as it can be shown: without user, password, query and fragment."""
+    if len(url) > _LONGEST_NAME and not set(url) & set(".:/"):
+        return f"{printable(url, 4)}…"  # a key, where an address should be
+    authority = _FROM_QUERY.sub("", url).partition("://")[2].partition("/")[0]
+    if not re.fullmatch(r"[A-Za-z0-9.-]+(:[0-9]*)?|\[[0-9A-Fa-f:]+\](:[0-9]*)?", authority):
+        url = _UP_TO_USER.sub(r"\1", url)  # a password may hold anything, a slash too
+    return printable(_FROM_QUERY.sub("", url), _LONGEST_SHOWN)
 
 
 def default_spool(environ: Mapping[str, str]) -> Path:

@@ -8,7 +8,10 @@ POST /_proxy/sessions/NAME/reset       begin a session again
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -38,7 +41,7 @@ class Control:
     async def answer(self, request: web.BaseRequest, wire: Wire) -> None:
         """Answer one of them, with JSON."""
         status, document = self._document(request.method, request.path)
-        body = orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE)
+        body = await _written(document)
         headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
         await wire.whole(Head(status, "llm-proxy", headers, "length", len(body)), body)
 
@@ -48,12 +51,31 @@ class Control:
             case "GET" | "HEAD", "/_proxy/health":
                 return 200, {"ok": True, "mode": self._mode.name, "version": __version__}
             case "GET" | "HEAD", "/_proxy/journal":
-                entries = [entry.as_json() for entry in self._journal.entries]
+                # Those that are not over change under the hands of the thread that writes them.
+                entries = [it if it.status else replace(it) for it in self._journal.entries]
                 return 200, {"requests": self._journal.requests, "entries": entries}
             case "GET" | "HEAD", "/_proxy/misses":
-                return 200, {"misses": list(self._journal.misses)}
+                return 200, {"misses": self._journal.misses}
             case "POST", _ if reset is not None:
                 self._mode.reset(reset[1])
                 return 200, {"session": reset[1], "reset": True}
             case _:
                 return 404, {"error": f"there is no {method} {path}; see docs/server.md"}
+
+
+async def _written(document: Mapping[str, Any]) -> bytes:
+    """The document as JSON.  Its lists may be long: a thread writes them."""
+    if any(isinstance(value, list) for value in document.values()):
+        return await asyncio.to_thread(_dump, document)
+    return _dump(document)
+
+
+def _dump(document: Mapping[str, Any]) -> bytes:
+    """The document as JSON; its lists one by one, for each is written with the GIL held."""
+    parts = {
+        name: [orjson.Fragment(orjson.dumps(it)) for it in value]
+        if isinstance(value, list)
+        else value
+        for name, value in document.items()
+    }
+    return orjson.dumps(parts, option=orjson.OPT_APPEND_NEWLINE)

@@ -52,7 +52,15 @@ class Guards:
         if len(hosts) != 1:
             raise RequestRefused(400, "a request needs one Host header")
         socket = request.transport and request.transport.get_extra_info("sockname")
-        if not _is_ours(hosts[0], socket[1] if socket else None, self.allow_hosts):
+        port = socket[1] if socket else None
+        if not _is_ours(hosts[0], port, self.allow_hosts):
+            name, _ = _split(hosts[0])
+            if _is_local(name):
+                raise RequestRefused(
+                    421,
+                    f"the host is right, the port of {hosts[0]!a} is not: this proxy listens on "
+                    f"{port}; behind a mapped port start it with --allow-host {name}",
+                )
             raise RequestRefused(
                 421,
                 f"this proxy does not answer for the host {hosts[0]!a}: start it with "
@@ -79,7 +87,7 @@ def _is_ours(host: str, port: int | None, allowed: frozenset[str]) -> bool:
     name, named_port = _split(host)
     if name in allowed or host.lower() in allowed:
         return True
-    return (name == _LOCAL or _is_loopback(name)) and (named_port or "80") == str(port)
+    return _is_local(name) and (named_port or "80") == str(port)
 
 
 def _split(host: str) -> tuple[str, str]:
@@ -90,7 +98,10 @@ def _split(host: str) -> tuple[str, str]:
     return (match["v6"] or match["name"]).lower(), match["port"] or ""
 
 
-def _is_loopback(name: str) -> bool:
+def _is_local(name: str) -> bool:
+    """Whether this can be no other machine's name."""
+    if name == _LOCAL:
+        return True
     try:
         address = ipaddress.ip_address(name)
     except ValueError:

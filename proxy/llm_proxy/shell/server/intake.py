@@ -9,6 +9,7 @@ answered in our own words.
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +23,7 @@ from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.wire import Wire
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_TOO_LONG: Final = re.compile(r"(?:\d+, message:\s*)?Got more than (\d+) bytes when reading")
 _LONGEST_LINE: Final = 200
 """Characters of what the parser says that are passed on."""
 
@@ -150,4 +152,6 @@ def _too_large(limits: ServerLimits) -> RequestRefused:
 
 def _line(said: str) -> str:
     """The first line of what the parser says; it draws a picture of the bytes below it."""
+    if (too_long := _TOO_LONG.match(said)) is not None:  # which shows the bytes as Python does
+        return f"its first line or one of its headers is longer than {too_long[1]} bytes"
     return printable(said.partition("\n")[0].rstrip(":"), _LONGEST_LINE)

@@ -6,8 +6,8 @@ The counts go on for as long as the run does; what they count is kept up to a li
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 _KEPT: Final = 10_000
 """Of each kind."""
@@ -15,7 +15,7 @@ _KEPT: Final = 10_000
 
 @dataclass(slots=True)
 class Entry:
-    """One request and its answer."""
+    """One request and its answer, as the API gives it."""
 
     number: int
     session: str
@@ -40,10 +40,6 @@ class Entry:
     note: str = ""
     """What went wrong, in a sentence."""
 
-    def as_json(self) -> dict[str, Any]:
-        """The entry as the API gives it."""
-        return asdict(self)
-
 
 @dataclass(slots=True)
 class Recorded:
@@ -59,6 +55,8 @@ class Counts:
     """How often it happened in this run."""
 
     requests: int = 0
+    replayed: int = 0
+    """Requests that a cassette answered."""
     recorded: int = 0
     complete: int = 0
     """Of those recorded."""
@@ -68,6 +66,8 @@ class Counts:
     """Requests that no cassette answered, or none that can be used."""
     upstream_failed: int = 0
     """Requests that an upstream did not answer."""
+    left: int = 0
+    """Requests whose client left before an answer."""
 
 
 class Journal:

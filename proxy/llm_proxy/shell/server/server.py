@@ -17,6 +17,7 @@ from llm_proxy.errors import (
     Miss,
     RequestRefused,
     UpstreamFailed,
+    printable,
 )
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.modes import Mode
@@ -31,8 +32,10 @@ from llm_proxy.shell.server.wire import Wire
 
 log: Final = logging.getLogger("llm_proxy")
 
-_LARGE: Final = 64 * 1024
+_LARGE: Final = 16 * 1024
 """Bytes of a request whose key takes a while."""
+_LONGEST_PATH: Final = 200
+"""Characters of a path in the log."""
 _TARGET: Final = re.compile("[\x21-\x7e]*")
 _PRINTABLE: Final = "".join(map(chr, range(0x21, 0x7F)))
 
@@ -110,6 +113,9 @@ class Server:
         lateness = Lateness()
         try:
             await self._answer(call, wire, entry, lateness)
+        except (ConnectionError, asyncio.CancelledError):
+            self._note_leaving(call, wire)
+            raise
         finally:
             entry.ms = round(call.elapsed(), 3)
             entry.late_mean_ms = round(lateness.mean, 3)
@@ -125,6 +131,7 @@ class Server:
         try:
             answer = await self._mode.answer(call)
             entry.origin = answer.origin
+            self._journal.counts.replayed += not answer.live
             await perform(answer.source, call, wire, lateness)
             entry.ending = "cut" if wire.cut else "sent"
         except (Miss, CassetteError, UpstreamFailed) as error:
@@ -147,6 +154,19 @@ class Server:
         elif not self._stopping:  # what a stop breaks off is no failure of the upstream's
             self._journal.counts.upstream_failed += 1
         log.warning("%s", error)
+
+    def _note_leaving(self, call: Call, wire: Wire) -> None:
+        """Say that a client left before any answer; while we stop, it is not its own doing."""
+        if wire.begun or self._stopping:
+            return
+        self._journal.counts.left += 1
+        log.info(
+            "%s %s: the client left after %.1f s, before %s",
+            call.request.method,
+            printable(call.stored.path, _LONGEST_PATH),
+            call.elapsed() / 1000,
+            "it was answered" if self._mode.name == "replay" else "the upstream had answered",
+        )
 
 
 async def _reset(wire: Wire) -> None:

@@ -201,17 +201,18 @@ async def _taking(transport: asyncio.WriteTransport, draining: asyncio.Future[No
     """Wait for `draining`; gives whether the client went on taking something.
 
     What the peer's kernel took counts as well: ours asks for more in large portions, and a slow
-    client needs minutes for one.
+    client needs minutes for one.  Looks are counted, not seconds: however long our event loop
+    stands still, it is one look.
     """
-    loop = asyncio.get_running_loop()
     sock = transport.get_extra_info("socket")
-    left, deadline = -1, 0.0
+    left, in_vain = -1, 0
     while not draining.done():
         still = transport.get_write_buffer_size() + unsent(sock)
         if still != left:
-            left, deadline = still, loop.time() + _DEAF
-        elif loop.time() >= deadline:
+            left, in_vain = still, 0
+        elif in_vain >= _LOOKS:
             return False
+        in_vain += 1
         await asyncio.wait([draining], timeout=_DEAF / _LOOKS)
     return True
 
@@ -219,17 +220,18 @@ async def _taking(transport: asyncio.WriteTransport, draining: asyncio.Future[No
 async def _delivered(transport: asyncio.WriteTransport, sock: Any) -> None:
     """Wait until the peer's kernel has what was sent: a reset throws away what is under way.
 
-    A client that reads gets everything, however slow it is.
+    A client that reads gets everything, however slow it is.  Pauses are counted as long as they
+    are meant to be: what our event loop stands still is not the client's.
     """
-    loop = asyncio.get_running_loop()
-    pause, left, deadline = 0.001, -1, 0.0
+    pause, left, waited = 0.001, -1, 0.0
     while not transport.is_closing():
         still = transport.get_write_buffer_size() + unsent(sock)
         if still != left:
-            left, deadline = still, loop.time() + _PATIENCE
-        if still == 0 or loop.time() > deadline:
+            left, waited = still, 0.0
+        if still == 0 or waited > _PATIENCE:
             return
         await asyncio.sleep(pause)
+        waited += pause
         pause = min(pause * 2, _LONGEST_PAUSE)
 
 

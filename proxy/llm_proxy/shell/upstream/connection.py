@@ -6,7 +6,7 @@ happen, because nothing further up can find them out for certain:
 * A malformed chunk makes the parser raise, and the reader of the body is forgotten: it waits
   for ever.  Here it is told.
 * A head that arrives together with a malformed body is never given out.  Here the parser gets
-  the head by itself.
+  the head by itself, after those of 1xx responses before it.
 * A reset of a body that is delimited by close looks like its clean end, and the response lets
   go of its connection with its last byte.  Here the response keeps hold of it.
 """
@@ -21,13 +21,18 @@ from typing import Any, Final
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
+from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import StreamReader
 
 REUSED: Final[ContextVar[Receiver | None]] = ContextVar("REUSED", default=None)
 """The connection that this task was given last, if it had served before.  (A trace of aiohttp's
 would tell as well, and cost each request as much time as all the rest that we do with it.)"""
 
-_END_OF_HEAD = b"\r\n\r\n"
+_END_OF_HEAD: Final = b"\r\n\r\n"
+_SWITCHED: Final = 101
+_INFORMATIONAL: Final = frozenset(range(100, 200)) - {_SWITCHED}
+"""Statuses of responses that another one follows; aiohttp drops them."""
 
 
 class Malformed(aiohttp.ClientPayloadError):
@@ -56,18 +61,25 @@ class Receiver(ResponseHandler):
     def data_received(self, data: bytes) -> None:
         """Parse what arrived: first what belongs to the head, then the rest."""
         self.heard = True
-        if self._head is not None:
+        while data and self._head is not None:
             end = (self._head + data).find(_END_OF_HEAD)
             if end == -1:
                 self._head = (self._head + data)[-len(_END_OF_HEAD) :]
-            else:
-                size = end + len(_END_OF_HEAD) - len(self._head)
-                self._head = None
-                super().data_received(data[:size])
-                data = data[size:]
-                if not data or self.exception() is not None:
-                    return
-        super().data_received(data)
+                break
+            size = end + len(_END_OF_HEAD) - len(self._head)
+            self._head = None
+            super().data_received(data[:size])  # comes to `feed_data`
+            data = data[size:]
+            if self.exception() is not None:
+                return
+        if data:
+            super().data_received(data)
+
+    def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
+        """Take a head from the parser: after that of a 1xx response another one follows."""
+        if data[0].code in _INFORMATIONAL:
+            self._head = b""
+        super().feed_data(data, size)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         """Note that the connection failed, and tell the reader of the body."""

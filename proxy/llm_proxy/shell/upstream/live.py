@@ -47,6 +47,8 @@ class UpstreamSettings:
 
     addresses: Mapping[str, str]
     """Base URLs by provider name; `default` stands in for all."""
+    in_place_of_v1: frozenset[str] = frozenset()
+    """Providers whose address takes the place of the `/v1` that a target begins with."""
     idle: float = 300.0
     """The longest silence in seconds, before the head and between reads."""
     connect: float = 10.0
@@ -135,7 +137,9 @@ class LiveUpstream:
                 f"no upstream is known for {call.request.method} {call.stored.path} (provider "
                 f"{call.provider}): start llm-proxy with --upstream {call.provider}=URL",
             )
-        return URL(providers.join(base, call.request.target), encoded=True)
+        instead = call.provider in self._settings.in_place_of_v1
+        url = providers.join(base, call.request.target, in_place_of_v1=instead)
+        return URL(url, encoded=True)
 
     async def _ask(self, call: Call, url: URL) -> tuple[UpstreamResponse, Head]:
         try:
@@ -205,7 +209,10 @@ def _request_body(body: bytes) -> bytes | io.BytesIO | None:
 
 
 def _as_utf8(value: str) -> str:
-    """A header value such that aiohttp, which writes UTF-8, writes the bytes that came."""
+    """A header value such that aiohttp, which writes UTF-8, writes the bytes that came.
+
+    Of bytes that are no UTF-8 it writes the characters that they are in Latin-1.
+    """
     if value.isascii():
         return value
     try:
@@ -225,6 +232,10 @@ def _head(response: aiohttp.ClientResponse, method: str) -> Head:
 def _failure(error: Exception, call: Call, url: URL, settings: UpstreamSettings) -> UpstreamFailed:
     where = f"the upstream of {call.provider}, {url.origin()},"
     hint = f"check that it runs, or give --upstream {call.provider}=URL"
+    if settings.proxy is not None:
+        if (why := _of_the_proxy(error, URL(settings.proxy))) is not None:
+            return UpstreamFailed(502, f"--upstream-proxy {settings.proxy} {why}")
+        where += f" asked through --upstream-proxy {settings.proxy},"
     match error:
         case aiohttp.ServerTimeoutError():
             return UpstreamFailed(
@@ -240,3 +251,20 @@ def _failure(error: Exception, call: Call, url: URL, settings: UpstreamSettings)
             return UpstreamFailed(502, f"{where} did not answer in HTTP")
         case _:
             return UpstreamFailed(502, f"{where} could not be asked ({type(error).__name__})")
+
+
+def _of_the_proxy(error: Exception, proxy: URL) -> str | None:
+    """What is said of a failure that is the operator's proxy's own; None for any other."""
+    match error:
+        case aiohttp.ClientHttpProxyError():
+            return (
+                f"refused the way to the upstream with HTTP {error.status}: let it pass that "
+                "host, or start llm-proxy with another proxy or none"
+            )
+        case aiohttp.ClientConnectorError() if (error.host, error.port) == (proxy.host, proxy.port):
+            return (
+                f"cannot be reached ({error.os_error}): check that it runs, or start llm-proxy "
+                "with another proxy or none"
+            )
+        case _:
+            return None

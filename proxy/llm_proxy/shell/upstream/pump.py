@@ -6,7 +6,8 @@ off is fetched afterwards.  What it reads goes to the recording at once and into
 client.  When the client is far behind, the transport is paused; a paused transport reports no
 error either, so nothing can be lost then.
 
-Silence is nobody's error: an idle limit turns it into one.
+Silence is nobody's error: an idle limit turns it into one.  Only what the event loop could have
+heard is silence: it looks often, and what a look comes late by does not count.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ log: Final = logging.getLogger("llm_proxy")
 
 AHEAD: Final = 8 * 1024 * 1024
 """Bytes that the pump may be ahead of the client before it pauses the upstream."""
+_LOOKS: Final = 8
+"""How often we look within the idle limit whether the event loop stands still."""
+_TURNS: Final = 3
+"""Turns of the event loop after the limit: in one, what has arrived is read, in the next, the
+protocol learns of an end, and in the third our task does."""
 
 Ask = Callable[[], Awaitable[tuple[UpstreamResponse, Head]]]
 """Sends the request and waits for the head.  Raises `UpstreamFailed`."""
@@ -61,6 +67,7 @@ class Pump:
         self._abandoned = False
         self._stopped_as = Ending.KILLED
         self._last = self._loop.time()
+        self._doubts = 0
         self._timer: asyncio.TimerHandle | None = None
         self.task = self._loop.create_task(self._run())
         self.task.add_done_callback(self._report)
@@ -132,6 +139,7 @@ class Pump:
         """Nothing is awaited before the first read: what comes with the head must be seen."""
         self._response = response
         ending = Ending.RECORDER_ERROR  # unless we learn better, it is a fault of ours
+        self._last = self._loop.time()
         self._watch(self._idle)
         try:
             if self.recording is not None:
@@ -219,14 +227,31 @@ class Pump:
                 transport.resume_reading()
 
     def _watch(self, seconds: float) -> None:
-        self._timer = self._loop.call_later(seconds, self._check_idle)
+        self._timer = self._loop.call_later(min(seconds, self._idle / _LOOKS), self._look)
 
-    def _check_idle(self) -> None:
-        """Look again when the limit could be reached; a paused upstream is not silent."""
+    def _look(self) -> None:
+        """Look again until the limit is reached; a paused upstream is not silent."""
+        self._forgive()
         left = self._last + self._idle - self._loop.time()
         if self._paused or self._holding:
             left = self._idle
         if left > 0:
+            self._doubts = 0
             self._watch(left)
+        elif self._doubts < _TURNS:
+            self._doubts += 1
+            self._watch(0)
         elif self._response is not None:
             self._response.content.set_exception(_Stalled())
+
+    def _forgive(self) -> None:
+        """Take off the silence what this look came late by: our loop stood still meanwhile.
+
+        One that is late by more than looks are apart says no more than that: the loop may have
+        stood still since the look before.
+        """
+        if self._timer is None:
+            return
+        now, apart = self._loop.time(), self._idle / _LOOKS
+        late = now - self._timer.when()
+        self._last = min(now, self._last + late + (apart if late > apart else 0))
