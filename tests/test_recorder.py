@@ -167,6 +167,24 @@ async def test_a_disk_that_is_too_slow_costs_the_recording_and_no_memory(
     assert cassette.body == b"".join(pieces[:2])  # what came until the backlog was full
 
 
+async def test_a_disk_that_hangs_for_good_does_not_keep_the_proxy_from_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spooled_recording, "SMALL", -1)
+    monkeypatch.setattr(recorder, "_LAST", 0.2)
+    released = threading.Event()
+    monkeypatch.setattr(spooling.SpoolFile, "append", lambda *_: released.wait(60))
+    try:
+        async with upstream(chunked(WHOLE)) as live:
+            async with proxy("record", tmp_path, live.url) as it:
+                raw = await ask(it.url, chat())
+    finally:
+        released.set()
+    assert raw.body == b"".join(WHOLE)
+    [failure] = it.journal.failures
+    assert f"what it has is in {tmp_path / 'spool'}: llm-proxy recover" in failure
+
+
 async def test_a_disk_that_turns_slow_holds_up_the_event_loop_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
