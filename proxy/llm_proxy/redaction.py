@@ -37,7 +37,8 @@ RESPONSE_HEADERS: Final = frozenset(
      "cache-control", "www-authenticate", "etag", "allow", "content-range", "accept-ranges",
      "retry-after", "retry-after-ms", "x-should-retry", "openai-version", "openai-processing-ms",
      "openai-model", "anthropic-version", "x-amzn-errortype",
-     "x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count",
+     "x-amzn-bedrock-content-type", "x-amzn-bedrock-input-token-count",
+     "x-amzn-bedrock-output-token-count",
      "access-control-allow-origin", "access-control-expose-headers", "x-accel-buffering"}
 )  # fmt: skip
 """The response headers that are stored as they came."""
