@@ -130,7 +130,8 @@ async def test_a_client_hears_the_replay_as_it_heard_the_model(
         f"{cassette.end.at:.0f} ms, sha256 {cassette.end.sha256[:12]} equal; offsets of the "
         f"replay: median error {median:.2f} ms, largest {max(errors):.2f} ms"
     )
-    assert median <= MEDIAN_ERROR + statistics.median(others)
+    beside = statistics.median(others)
+    assert median <= MEDIAN_ERROR, f"a bare server beside it: {beside:.2f} ms"
 
 
 async def offset_errors(url: str, cassette: Cassette) -> list[float]:

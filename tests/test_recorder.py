@@ -346,6 +346,27 @@ async def test_a_disk_that_suffices_is_exit_code_0(tmp_path: Path) -> None:
     assert (ran.code, ran.err.count("not recorded")) == (0, 0)
 
 
+HANGS = """
+import time
+from llm_proxy.shell.recording import recorder, spooled_recording, spooling
+spooled_recording.SMALL = -1
+recorder._LAST = 0.2
+spooling.SpoolFile.append = lambda *_: time.sleep(3600)
+"""
+
+
+async def test_a_disk_that_hangs_for_good_does_not_keep_the_process(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HANGS)
+    client = ("env", "-u", "PYTHONPATH", sys.executable, "-c", CLIENT)
+    async with upstream(chunked(WHOLE)) as live:
+        options = ("--upstream", f"default={live.url}", "--", *client)
+        prefix = ("env", f"PYTHONPATH={tmp_path}")
+        ran = await run("record", *options, folder=tmp_path, prefix=prefix)
+    assert ran.out.split() == [hashlib.sha256(b"".join(WHOLE)).hexdigest()]
+    assert ran.code == 1
+    assert ran.err.count("the disk took nothing for 0.2 s") == 1
+
+
 # --- size ---------------------------------------------------------------------------------------
 
 

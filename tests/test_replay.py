@@ -328,7 +328,7 @@ class TestPace:
         late = [at - due * spread for at, due in zip(raw.times, offsets, strict=True)]
         assert raw.chunks == pieces
         assert min(late) > -0.5
-        assert sorted(late)[2] < 500  # the median, on however busy a machine
+        assert sorted(late)[2] < 25  # the median: a busy machine may be late once
         assert raw.head_at > 10 * spread - 0.5
 
     async def test_a_retry_after_is_scaled_with_the_pace(self, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from urllib.parse import unquote
 
 import orjson
 
-from llm_proxy import framing
 from llm_proxy.dialects import plain, reading
 from llm_proxy.dialects.anthropic_message import Messages, failure, kind, stop_reason
 from llm_proxy.dialects.base import Judgement, Response
@@ -85,12 +84,7 @@ class Anthropic:
 
     def codec(self, request: Request, head: Head) -> str:
         """Events by content type; where a streamed response has none, by what was asked for."""
-        if not plain.succeeded(head):
-            return "whole"
-        content_type = header(head.headers, "content-type")
-        if not content_type and self.streams(request):
-            return "sse"
-        return "sse" if framing.by_content_type(content_type) == "sse" else "whole"
+        return plain.events_or_whole(head, streams=self.streams(request))
 
     def judge(self, response: Response) -> Judgement:
         """Whole by `message_stop`, by its stop reason, or by an error in the stream."""

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import parse_qs
 
-from llm_proxy import framing
 from llm_proxy.dialects import google_api, plain, reading
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.gemini_steps import Step
 from llm_proxy.dialects.reading import Fields
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Head, Request
 from llm_proxy.framing.sse import read_event
 from llm_proxy.turns import Failure, Finish, Json, Turn, Usage
 
@@ -67,12 +66,7 @@ class GeminiInteractions:
 
     def codec(self, request: Request, head: Head) -> str:
         """Events by content type; where there is none, by what was asked for."""
-        content_type = header(head.headers, "content-type")
-        if not plain.succeeded(head):
-            return "whole"
-        if not content_type:
-            return "sse" if self.streams(request) else "whole"
-        return "sse" if framing.by_content_type(content_type) == "sse" else "whole"
+        return plain.events_or_whole(head, streams=self.streams(request))
 
     def judge(self, response: Response) -> Judgement:
         """Whole by `[DONE]`, by the event that completes it, or by an error."""

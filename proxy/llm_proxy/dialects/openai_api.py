@@ -1,4 +1,4 @@
-"""What OpenAI's APIs have in common, whatever is asked: errors, models, and how answers are cut.
+"""What OpenAI's APIs have in common, whatever is asked: errors, models, streams and their end.
 
 An error may come in place of an event: an event named `error` (Groq), an object that says it is
 one (vLLM), a line `error: {...}` that is no SSE at all (GPUStack, old llama.cpp), or a bare
@@ -13,10 +13,9 @@ from urllib.parse import unquote
 
 import orjson
 
-from llm_proxy import framing
-from llm_proxy.dialects import plain, reading
+from llm_proxy.dialects import reading
 from llm_proxy.dialects.reading import Fields
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Request
 from llm_proxy.framing.sse import read_event
 
 _DEPLOYMENT: Final = re.compile(r"/openai/deployments/([^/]+)/")
@@ -35,19 +34,6 @@ def model(request: Request) -> str:
 def streams(request: Request) -> bool:
     """Only where the body says `"stream": true`."""
     return reading.document(request.body).get("stream") is True
-
-
-def codec(head: Head, *, streams: bool) -> str:
-    """Events by content type; where a streamed response has none, by what was asked for.
-
-    Errors are documents, and some come labelled as the stream that they are not.
-    """
-    if not plain.succeeded(head):
-        return "whole"
-    content_type = header(head.headers, "content-type")
-    if not content_type and streams:
-        return "sse"
-    return "sse" if framing.by_content_type(content_type) == "sse" else "whole"
 
 
 def error(kind: str, message: str) -> bytes:

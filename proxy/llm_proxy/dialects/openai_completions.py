@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.dialects import openai_api, openai_choices, reading
+from llm_proxy.dialects import openai_api, openai_choices, plain, reading
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
@@ -41,7 +41,7 @@ class OpenAICompletions:
 
     def codec(self, request: Request, head: Head) -> str:
         """By status and content type; where there is none, by what was asked for."""
-        return openai_api.codec(head, streams=self.streams(request))
+        return plain.events_or_whole(head, streams=self.streams(request))
 
     def judge(self, response: Response) -> Judgement:
         """Whole by `[DONE]`, by every choice finished, or by an error in the stream."""

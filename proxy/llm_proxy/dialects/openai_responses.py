@@ -94,7 +94,7 @@ class OpenAIResponses:
 
     def codec(self, request: Request, head: Head) -> str:
         """By status and content type; where there is none, by what was asked for."""
-        return openai_api.codec(head, streams=self.streams(request))
+        return plain.events_or_whole(head, streams=self.streams(request))
 
     def judge(self, response: Response) -> Judgement:
         """Whole by the event that holds the whole response, or by an error in the stream."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Final
 
+from llm_proxy import framing
 from llm_proxy.dialects import reading
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.reading import Fields
-from llm_proxy.exchange import Head
+from llm_proxy.exchange import Head, header
 from llm_proxy.turns import Failure, Json
 
 _REASON_LENGTH: Final = 60
@@ -18,6 +19,19 @@ _REASON_LENGTH: Final = 60
 def succeeded(head: Head) -> bool:
     """Whether the status is one of success."""
     return HTTPStatus(200) <= head.status < HTTPStatus(300)
+
+
+def events_or_whole(head: Head, *, streams: bool) -> str:
+    """The codec of an API that streams events: by content type; where there is none, as asked.
+
+    Errors are documents, and some come labelled as the stream that they are not.
+    """
+    if not succeeded(head):
+        return "whole"
+    content_type = header(head.headers, "content-type")
+    if not content_type:
+        return "sse" if streams else "whole"
+    return "sse" if framing.by_content_type(content_type) == "sse" else "whole"
 
 
 def body(response: Response) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final, cast
 
 import orjson
@@ -29,10 +30,8 @@ def parse(data: bytes) -> Json:
     Beyond orjson it reads what clients read too: `NaN` (vLLM's log probabilities), one half
     of a surrogate pair (servers that cut text by UTF-16 units), a byte order mark.
     """
-    try:
+    with suppress(orjson.JSONDecodeError):  # stricter than what clients read with
         return cast("Json", orjson.loads(data))
-    except orjson.JSONDecodeError:
-        pass
     try:
         return cast("Json", json.loads(data.decode("utf-8-sig")))
     except RecursionError:
@@ -103,10 +102,8 @@ def joined(pieces: Iterable[str]) -> str:
 
 def compact(value: Json) -> str:
     """The value as JSON text without spaces; empty where it is nested too deeply to write."""
-    try:
+    with suppress(orjson.JSONEncodeError):  # halves of surrogate pairs, integers beyond 64 bits
         return orjson.dumps(value).decode()
-    except orjson.JSONEncodeError:  # halves of surrogate pairs, integers beyond 64 bits
-        pass
     try:
         return json.dumps(value, separators=(",", ":"))
     except RecursionError:

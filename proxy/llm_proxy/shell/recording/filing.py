@@ -94,7 +94,7 @@ class Files:
         return Filed(final, replace(cassette, file=str(final)), found)
 
     def _shelve(self, temporary: Path, spooled: spool.Spooled, *, complete: bool) -> Path:
-        """Give a finished cassette its number; where that fails, nothing has changed."""
+        """Give a finished cassette its number; where that fails, the shelf is as it was."""
         meta, request = spooled.meta, spooled.request
         shelf = self._shelf(meta, request)
         before = shelf.copy()

@@ -8,7 +8,7 @@
                           (the large and the slow in a spooling thread)
 
 Clients come first: what arrives goes on at once; it is written once that is done, and with pauses
-for what comes meanwhile.  What a client has had for some 20 ms survives the death of this process.
+for what comes meanwhile.  What a client has had for 50 ms survives the death of this process.
 
 An append takes some microseconds, and on a busy machine a thread may have to wait for its turn
 much longer than that.  So small ones are done on the event loop, which has its turn; large ones,
@@ -95,6 +95,8 @@ class Recorder:
         self._slow = False
         self._running: set[asyncio.Future[None]] = set()
         self.backlog = Backlog()
+        self.hangs = False
+        """Whether `close` gave up on a disk: a thread of ours waits for it, perhaps for ever."""
 
     def start(self, call: Call, take: int | None = None) -> SpooledRecording:
         """Take down this call as its key's next take of the run, or as take number `take`."""
@@ -110,13 +112,13 @@ class Recorder:
         self._write_all()
         if self._in_thread:
             self._in_thread += 1
-            self._follow(self._reset_later(session))
+            self._follow(self._settle_reset(self._spooling.submit(self._ordinals.reset, session)))
         else:
             self._ordinals.reset(session)
 
-    async def _reset_later(self, session: str) -> None:
-        """Behind everything that came before."""
-        await asyncio.wrap_future(self._spooling.submit(self._ordinals.reset, session))
+    async def _settle_reset(self, work: Future[None]) -> None:
+        """It stands in line already, behind everything that came before it."""
+        await asyncio.wrap_future(work)
         self._in_thread -= 1
 
     async def close(self) -> None:
@@ -137,6 +139,7 @@ class Recorder:
 
     def _give_up(self) -> None:
         """A disk that hangs does not keep us for ever; what it has is found by `recover`."""
+        self.hangs = True
         why = f"the disk took nothing for {_LAST:g} s; what it has is in {self._folder}"
         for task in self._running:
             task.cancel()

@@ -52,6 +52,7 @@ class RunningProxy:
     server: Server
     journal: Journal
     upstream: LiveUpstream | None
+    recorder: Recorder | None
     stop_listening: Callable[[], Coroutine[None, None, None]]
 
     def busy(self) -> int:
@@ -89,6 +90,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         if records(mode, settings):
             await asyncio.to_thread(check_folders, settings)
         upstream: LiveUpstream | None = None
+        recorder: Recorder | None = None
         if mode == "replay":
             chosen: Mode = Replay(_takes(library, settings), settings.pace, settings.after_last)
         else:
@@ -123,7 +125,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
             for site in list(runner.sites):
                 await site.stop()
 
-        yield RunningProxy(url, server, journal, upstream, stop_listening)
+        yield RunningProxy(url, server, journal, upstream, recorder, stop_listening)
 
 
 def _takes(library: Library, settings: Settings) -> TakesOnDisk:

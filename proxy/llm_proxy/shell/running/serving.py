@@ -38,10 +38,15 @@ def serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
 
     Raises `UsageError` where it cannot run.
     """
-    return asyncio.run(_serve(mode, settings, command))
+    code, hangs = asyncio.run(_serve(mode, settings, command))
+    if hangs:  # Python would wait for the thread that waits for the disk
+        logging.shutdown()
+        os._exit(code)
+    return code
 
 
-async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
+async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> tuple[int, bool]:
+    """The exit code, and whether a disk hangs."""
     async with running(mode, settings) as proxy:
         doubtful = await asyncio.to_thread(list, warnings(mode, settings))
         with _port_file(settings.port_file, proxy.url):  # nothing is awaited until we hear signals
@@ -53,7 +58,8 @@ async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> 
                 log.info("%s", said)
             code = await _until_told(proxy, command, environment)
     _last_word(mode, proxy.journal.counts)
-    return code or _verdict(proxy.journal.counts, settings)
+    hangs = proxy.recorder is not None and proxy.recorder.hangs
+    return code or _verdict(proxy.journal.counts, settings), hangs
 
 
 class _Signals:
