@@ -19,6 +19,7 @@ logic       bytes and values in, bytes and values out
     `heads`      what is passed on of a head, how it delimits its body, what may be written
     `routing`    a request's session, provider, dialect and key: a `Call`
     `redaction`  what never reaches the disk
+    `frame_redaction`  the same, of a stream whose frames know their own length
     `matching`   keys, and why a request missed
     `cassette`   the file format, its spool, and its migrations
     `understanding`  the dialect of a recording, and its response as that one sees it

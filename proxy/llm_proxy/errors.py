@@ -7,6 +7,7 @@
     ├── SpoolError          the recording cannot be kept up (disk full, no rights)
     ├── RequestRefused      a request that we do not serve              -> its HTTP status
     ├── UpstreamFailed      no answer from the provider                 -> 502 or 504
+    ├── CannotSay           a turn that a dialect has no words for
     └── Miss                no cassette answers this request            -> 424
 
 A message names the thing, the place and the next step.  It is raised where it is known, and
@@ -74,6 +75,10 @@ class UpstreamFailed(LlmProxyError):
     def __init__(self, status: int, message: str) -> None:
         self.status = status
         super().__init__(message)
+
+
+class CannotSay(LlmProxyError):
+    """A turn that would not be the same answer in this dialect."""
 
 
 class Miss(LlmProxyError):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy import dialects, matching
+from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import printable
 from llm_proxy.matching import KEY_RULES
@@ -34,15 +34,17 @@ def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
     known = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
     if meta.dialect not in known:
         named = printable(repr(meta.dialect), 60)
-        yield f"dialect {named} is not one that this version knows: {', '.join(known)}"
+        yield (
+            f"dialect {named} is not one that this version knows: upgrade llm-proxy, "
+            f"unless line 1 {_EDITED}"
+        )
     if place.key16 is not None and place.key16 != meta.key[:16]:
         yield (
             f"the key begins {meta.key[:16]}, the file's name says {place.key16}: "
             f"a replay does not find it; rename the file to {meta.key[:16]}-<take>.jsonl"
         )
-    if meta.key_rules == KEY_RULES and (key := matching.key(meta.provider, cassette.request)) != (
-        meta.key
-    ):
+    key = matching.key(meta.provider, cassette.request)
+    if meta.key_rules == KEY_RULES and key != meta.key and not _is_keyed_otherwise(cassette):
         yield (
             f"the stored request has key {key[:16]}…, line 1 says {meta.key[:16]}…: "
             f"one of them {_EDITED}"
@@ -57,6 +59,12 @@ def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
             f"session {meta.session} lies in the folder of session {place.session}: "
             f"move it below {_folder(meta.session)}"
         )
+
+
+def _is_keyed_otherwise(cassette: Cassette) -> bool:
+    """Whether the key is that of another request than the stored one: with its secrets in it."""
+    asked, mark = cassette.request, redaction.OF_OPERATOR
+    return mark.encode() in asked.body or mark in asked.path or mark in asked.query
 
 
 def _folder(session: str) -> str:

@@ -2,8 +2,9 @@
 
 The key of a request is a hash of its method, provider, path, query and the canonical form of
 its redacted body.  Two requests that mean the same to a provider have one key, whatever SDK
-sent them: the order of keys, spaces and the spelling of numbers do not count.  Everything else
-does: the order of messages, `stream`, tools.  Headers are out.
+sent them: the order of keys, spaces and the spelling of numbers do not count, nor do the fields
+that a dialect calls volatile.  Everything else does: the order of messages, `stream`, tools.
+Headers are out.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import orjson
 
+from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.exchange import header
+from llm_proxy.exchange import Request, header
 
 KEY_RULES: Final = 1
 """The version of the rules in this module, stored in every cassette."""
@@ -62,7 +64,7 @@ def normal_query(query: str) -> str:
 
 def canonical_body(request: StoredRequest) -> bytes:
     """The body in the one form that all bodies of its meaning share."""
-    document = _document(request.body)
+    document = _document(request)
     if document is not None:
         return orjson.dumps(document[0], option=orjson.OPT_SORT_KEYS)
     boundary = _BOUNDARY.search(header(request.headers, "content-type") or "")
@@ -71,12 +73,39 @@ def canonical_body(request: StoredRequest) -> bytes:
     return request.body
 
 
-def _document(body: bytes) -> tuple[Any] | None:
-    """The JSON value of a body, its numbers normalised; None where it is not JSON."""
+def _document(request: StoredRequest) -> tuple[Any] | None:
+    """The JSON value of a body without what is volatile, its numbers normalised.
+
+    None where it is not JSON.
+    """
     try:
-        return (_normal(orjson.loads(body), _DEEPEST),)
+        value = _normal(orjson.loads(request.body), _DEEPEST)
     except ValueError:
         return None
+    it = request
+    dialect = dialects.find(Request(it.method, it.path, it.query, it.headers, b""))
+    for path in dialect.volatile:
+        _forget(value, path.removeprefix("$.").split("."))
+    return (value,)
+
+
+def _forget(value: Any, path: list[str]) -> None:
+    """Take what stands at this path out of a value; `name[*]` is each item of a list.
+
+    An item that says nothing beside it but its type is a reference, and keeps it.
+    """
+    name, *rest = path
+    if not isinstance(value, dict):
+        return
+    if not rest:
+        value.pop(name, None)
+    elif name.endswith("[*]"):
+        items = value.get(name.removesuffix("[*]"))
+        for item in items if isinstance(items, list) else ():
+            if isinstance(item, dict) and item.keys() - {*rest, "type"}:
+                _forget(item, rest)
+    else:
+        _forget(value.get(name), rest)
 
 
 def _normal(value: Any, depth: int) -> Any:
@@ -114,7 +143,7 @@ def leaves(provider: str, request: StoredRequest) -> dict[str, str]:
         "path": normal_path(request.path),
         "query": normal_query(request.query),
     }
-    document = _document(request.body)
+    document = _document(request)
     if document is None:
         flat["body"] = canonical_body(request).decode("utf-8", "replace")
     else:

@@ -15,6 +15,12 @@ from llm_proxy.routing import Call
 class Recording(Protocol):
     """Takes down one exchange while it runs.  Nothing here raises."""
 
+    def conceal(self, secrets: frozenset[bytes]) -> None:
+        """The request went out with these: they are stored neither of it nor of its answer.
+
+        Called before the head arrives, if at all.
+        """
+
     def head(self, at: float, head: Head) -> None:
         """The head arrived, at `at` ms."""
 
@@ -41,7 +47,7 @@ class Upstream(Protocol):
         """Ask the provider, and give its answer as it arrives.
 
         `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
-        first burst when there is no answer.
+        first burst when there is no answer, and `RequestRefused` for what cannot be asked.
         """
 
 

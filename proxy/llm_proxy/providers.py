@@ -1,7 +1,7 @@
 """Which provider a path belongs to, and where that provider lives.
 
-The provider is part of the key, so it is found by the path alone (and by a header, on the
-paths that several providers share), never by what happens to be configured.
+The provider is part of the key, so it is found by the path alone (and by a header or a query
+parameter, on the paths that several providers share), never by what happens to be configured.
 """
 
 from __future__ import annotations
@@ -29,19 +29,41 @@ class Provider:
     """A regular expression for the paths that are this provider's."""
     headers: tuple[str, ...] = ()
     """Headers that only this provider's clients send, on paths that it shares with others."""
+    shared: str = ""
+    """A regular expression for paths that are this provider's where `tells` says so, and else
+    another's, whatever the order."""
+    tells: str = ""
+    """A regular expression for what says so: a header, `name: value`, or a parameter,
+    `?name=value`, in any case."""
 
+
+_OF_AGENTS: Final = (
+    r"/agents/[^/]+/agentAliases/.*|/knowledgebases/[^/]+/.*|/flows/[^/]+/(aliases/|executions).*"
+    r"|/(retrieveAndGenerate(Stream)?|agenticRetrieveStream|generateQuery|optimize-prompt)"
+)
+_OF_SIGNED_AGENTS: Final = r"/(agents|sessions|tags|rerank)(/.*)?"
+"""Paths of Bedrock's that anybody may have."""
 
 PROVIDERS: Final[tuple[Provider, ...]] = (
+    Provider(
+        # A gateway's prefix may stand in front.  Possessive: no path takes long.
+        "bedrock", "", r"((?!/model/).)*+/model/.+/(converse|invoke|count)[a-z-]*/?"
+        rf"|/(guardrail|async-invoke).*|{_OF_AGENTS}",
+        shared=_OF_SIGNED_AGENTS, tells=r"authorization: aws4-.*/bedrock/aws4_request\b.*",
+    ),
     Provider("vertex", "", r"/(v1(beta1)?/)?(projects|publishers)/.*"),
     Provider("groq", "https://api.groq.com", r"/openai/v1/.*"),
-    Provider("azure", "", r"/openai/.*"),
+    Provider(
+        "azure", "", r"/openai/.*",
+        shared=r"/openai/v1/.*", tells=r"api-key: .*|\?api-version=.*",
+    ),
     Provider("openrouter", "https://openrouter.ai", r"/api/v1/.*"),
     Provider("ollama", "http://127.0.0.1:11434", r"/api/.*|/"),
-    Provider("bedrock", "", r"/model/[^/]+/(converse|invoke|count).*|/(guardrail|async-invoke).*"),
     Provider(
         "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?",
         ("anthropic-version",),
     ),
+    Provider("codeassist", "https://cloudcode-pa.googleapis.com", r"/v1internal[:/].*"),
     Provider(
         "gemini", "https://generativelanguage.googleapis.com",
         r"/v1(beta|alpha)/.*|/v1/models/[^/]+:.*|/upload/v1.*", ("x-goog-api-key",),
@@ -49,6 +71,9 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     Provider(
         "cohere", "https://api.cohere.com",
         r"/v2/.*|/v1/(chat|generate|rerank|embed|tokenize|detokenize)",
+        shared=r"/v1/(models|datasets|connectors|finetuning|embed-jobs|classify|summarize"
+        r"|check-api-key)(/.*)?",
+        tells=r"x-fern-sdk-name: .*cohere.*|user-agent: .*cohere.*|cohere-version: .*",
     ),
     Provider(
         "openai", "https://api.openai.com",
@@ -67,6 +92,9 @@ on the paths that come after.  Those without paths are reached as `/~NAME/...`."
 
 def provider_of(request: Request) -> str:
     """The name of the provider that this request belongs to; `ANY` where none claims it."""
+    for provider in _sharing(request.path):
+        if _says(request, provider.tells):
+            return provider.name
     by_path = _of_path(request.path)
     names = _telling().intersection(name.lower() for name, _ in request.headers)
     if not names:
@@ -82,6 +110,20 @@ def _of_path(path: str) -> str | None:
     """The first provider whose path it is."""
     match = _paths().fullmatch(path)
     return match.lastgroup if match else None
+
+
+@lru_cache(256)
+def _sharing(path: str) -> tuple[Provider, ...]:
+    """The providers whose path it is where the request says so; mostly none."""
+    return tuple(it for it in PROVIDERS if it.shared and re.fullmatch(it.shared, path))
+
+
+def _says(request: Request, what: str) -> bool:
+    """Whether a header or a parameter of the request is what this expression asks for."""
+    headers = (f"{name}: {value}" for name, value in request.headers)
+    parameters = (f"?{pair}" for pair in request.query.split("&"))
+    said = re.compile(what, re.IGNORECASE)
+    return any(said.fullmatch(it) for it in (*headers, *parameters))
 
 
 @cache
@@ -106,6 +148,14 @@ def address(provider: str, configured: Mapping[str, str]) -> str | None:
     if ANY in configured:
         return configured[ANY]
     return next((it.url for it in PROVIDERS if it.name == provider and it.url), None)
+
+
+def of_bedrock(path: str, region: str) -> str:
+    """Where AWS serves this path of Bedrock's in a region: its agents have a host of their own."""
+    agents = re.fullmatch(f"{_OF_AGENTS}|{_OF_SIGNED_AGENTS}", path)
+    country = ".cn" if region.startswith("cn-") else ""
+    host = "bedrock-agent-runtime" if agents else "bedrock-runtime"
+    return f"https://{host}.{region}.amazonaws.com{country}"
 
 
 def join(base: str, target: str, *, in_place_of_v1: bool = False) -> str:

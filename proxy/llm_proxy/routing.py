@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Self, TypeVar, overload
 
+import orjson
+
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
@@ -64,6 +66,9 @@ class Call:
     """A request on its way through us, with everything that its answer depends on."""
 
     request: Request
+    """As the provider is asked."""
+    plain: Request
+    """The same without a content coding: what is read, stored, and keyed."""
     session: str
     provider: str
     dialect: Dialect
@@ -79,22 +84,23 @@ class Call:
     @_Once
     def credentials(self) -> frozenset[bytes]:
         """What must not be stored of this request, wherever it turns up."""
-        return redaction.credentials(self.request)
+        return redaction.credentials(self.plain)
 
     @_Once
     def stored(self) -> StoredRequest:
         """The request as it may be stored."""
+        asked = self.plain
         redactor = redaction.Redactor(self.credentials)
-        query, count = redaction.query(self.request.query)
+        query, count = redaction.query(asked.query)
         return StoredRequest(
-            method=self.request.method,
-            path=redactor.text(self.request.path),
+            method=asked.method,
+            path=redactor.text(asked.path),
             query=redactor.text(query),
             headers=tuple(
                 (name, redactor.text(value))
-                for name, value in redaction.request_headers(self.request.headers)
+                for name, value in redaction.request_headers(asked.headers)
             ),
-            body=redactor.whole(self.request.body),
+            body=_without_secrets(asked.body, redactor),
             redacted=redactor.count + count,
         )
 
@@ -112,24 +118,46 @@ class Call:
         return matching.key(self.provider, self.stored)
 
 
-def route(request: Request, arrived: float, now: Callable[[], float]) -> Call:
-    """The call that this request makes.
+def _without_secrets(body: bytes, redactor: redaction.Redactor) -> bytes:
+    r"""The body as it may be stored; a secret may also stand in it as JSON's `\u` spells it."""
+    plain = redactor.whole(body)
+    if b"\\u" not in plain:
+        return plain
+    try:
+        written = orjson.dumps(orjson.loads(plain))
+    except orjson.JSONDecodeError:
+        return plain
+    before = redactor.count
+    again = redactor.whole(written)
+    return again if redactor.count > before else plain
+
+
+def route(
+    request: Request, arrived: float, now: Callable[[], float], uncoded: Request | None = None
+) -> Call:
+    """The call that this request makes; `uncoded` is the same without its content coding.
 
     Raises `RequestRefused` for a session or provider name that is no name.
     """
+    asked = uncoded or request
     ours = [pair for pair in request.headers if pair[0].lower().startswith(OUR_HEADERS)]
     if not ours and not request.path.startswith(_PREFIXES):  # nearly all of them
-        return Call(
-            request, DEFAULT_SESSION, provider_of(request), dialects.find(request), arrived, now
-        )
+        provider = provider_of(request)
+        return Call(request, asked, DEFAULT_SESSION, provider, dialects.find(asked), arrived, now)
     match = _PREFIX.fullmatch(request.path)
     assert match is not None  # noqa: S101 # the pattern matches every path
     named = header(tuple(ours), SESSION_HEADER)
     session = _checked("session", _first(match["session"], named, DEFAULT_SESSION))
-    theirs = tuple(pair for pair in request.headers if pair not in ours)
-    plain = replace(request, path=match["path"] or "/", headers=theirs)
-    provider = _checked("provider", _first(match["provider"], provider_of(plain)))
-    return Call(plain, session, provider, dialects.find(plain), arrived, now)
+    theirs, plain = (
+        replace(
+            it,
+            path=match["path"] or "/",
+            headers=tuple(pair for pair in it.headers if pair not in ours),
+        )
+        for it in (request, asked)
+    )
+    provider = _checked("provider", _first(match["provider"], provider_of(theirs)))
+    return Call(theirs, plain, session, provider, dialects.find(plain), arrived, now)
 
 
 def _first(*names: str | None) -> str:

@@ -111,8 +111,18 @@ class Finish(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Counting:
+    """What a provider counts as input and as output."""
+
+    cache_is_input: bool = True
+    """Whether the input counts what was read from a cache or written to one."""
+    reasoning_is_output: bool = True
+    """Whether the output counts reasoning."""
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the provider counted them; None where it said nothing."""
+    """Tokens, as the provider counted them (see `Counting`); None where it said nothing."""
 
     input: int | None = None
     output: int | None = None

@@ -29,6 +29,7 @@ _COMMANDS: Final = {
     "auto": _Command("serve", "Replay what is there, record what is not."),
     "ls": _Command("ls", "List the cassettes of a library."),
     "show": _Command("show", "Show one cassette: what was said, and when each byte came."),
+    "export": _Command("export", "Tell a recorded answer again in another dialect."),
     "verify": _Command("verify", "Check that every cassette is whole and consistent."),
     "recover": _Command("recover", "Make cassettes of recordings that a crash broke off."),
     "demo": _Command("demo", "Record a stream, stop the provider, replay it; needs no key."),

@@ -93,6 +93,8 @@ LIVE: Final[tuple[Callable[[Any], Any], ...]] = (
             help="Where a provider is; `default` stands for all of them. Repeatable."),
     _option("--upstream-proxy", metavar="URL", type=Checked("URL", _url),
             help="An HTTP proxy on the way to the providers."),
+    _option("--sign", type=OneOf(["aws"]),
+            help="Sign requests for Bedrock anew with your AWS credentials; needs botocore."),
     _option("--idle-timeout", type=Seconds(), default=300.0,
             help="The longest silence of a provider, in seconds."),
     _option("--finish-on-disconnect", is_flag=True,
@@ -113,8 +115,8 @@ ON_MISS: Final = _option(
 
 SERVER_NAMES: Final = (
     "cassettes", "host", "port", "port_file", "pace", "allow_partial", "strict", "max_body",
-    "allow_host", "allow_origin", "log_format", "upstream", "upstream_proxy", "idle_timeout",
-    "finish_on_disconnect", "spool", "after_last", "on_miss",
+    "allow_host", "allow_origin", "log_format", "upstream", "upstream_proxy", "sign",
+    "idle_timeout", "finish_on_disconnect", "spool", "after_last", "on_miss",
 )  # fmt: skip
 """Every setting that a file may hold."""
 
@@ -196,6 +198,7 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool)
         allow_origins=frozenset(values["allow_origin"]),
         spool=values.get("spool") or default_spool(environ),
         log_format=values["log_format"],
+        sign=values.get("sign"),
     )
 
 

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.dialects.anthropic import Anthropic
+from llm_proxy.dialects.anthropic.dialect import Anthropic
 from llm_proxy.dialects.base import Dialect, Judgement, Response
-from llm_proxy.dialects.bedrock import Bedrock
-from llm_proxy.dialects.cohere import Cohere
-from llm_proxy.dialects.gemini import Gemini
-from llm_proxy.dialects.gemini_interactions import GeminiInteractions
-from llm_proxy.dialects.ollama import Ollama
+from llm_proxy.dialects.bedrock.dialect import Bedrock
+from llm_proxy.dialects.cohere.dialect import Cohere
+from llm_proxy.dialects.google.gemini import Gemini
+from llm_proxy.dialects.google.interactions import GeminiInteractions
+from llm_proxy.dialects.ollama.dialect import Ollama
 from llm_proxy.dialects.opaque import Opaque
-from llm_proxy.dialects.openai_chat import OpenAIChat
-from llm_proxy.dialects.openai_completions import OpenAICompletions
-from llm_proxy.dialects.openai_responses import OpenAIResponses
+from llm_proxy.dialects.openai.chat import OpenAIChat
+from llm_proxy.dialects.openai.completions import OpenAICompletions
+from llm_proxy.dialects.openai.endpoints import ENDPOINTS
+from llm_proxy.dialects.openai.responses import OpenAIResponses
+from llm_proxy.dialects.unspoken import Unspoken
 from llm_proxy.exchange import Request
 
-__all__ = ["DIALECTS", "OPAQUE", "Dialect", "Judgement", "Response", "find", "named"]
+__all__ = [
+    "DIALECTS",
+    "OPAQUE",
+    "Dialect",
+    "Judgement",
+    "Response",
+    "find",
+    "named",
+    "speakers",
+]
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     OpenAIChat(),
@@ -29,6 +40,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     Ollama(),
     Cohere(),
     Bedrock(),
+    *ENDPOINTS,
 )
 """In the order in which they are asked whether a request is theirs."""
 
@@ -39,6 +51,11 @@ OPAQUE: Final[Dialect] = Opaque()
 def find(request: Request) -> Dialect:
     """The dialect that this request speaks; `OPAQUE` where none claims it."""
     return next((dialect for dialect in DIALECTS if dialect.claims(request)), OPAQUE)
+
+
+def speakers() -> dict[str, Dialect]:
+    """The dialects whose answers hold turns, by name."""
+    return {it.name: it for it in DIALECTS if not isinstance(it, Unspoken)}
 
 
 def named(name: str) -> Dialect:

@@ -1,4 +1,4 @@
-"""What a dialect is: one provider wire format, judged and read.
+"""What a dialect is: one provider wire format, judged, read and spoken.
 
 A dialect takes values and gives values.  It knows no socket and no file, and no other dialect.
 """
@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.exchange import Head, Request
-from llm_proxy.turns import Turn
+from llm_proxy.turns import Counting, Failure, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,22 @@ class Response:
 
 
 class Dialect(Protocol):
-    """One provider wire format."""
+    """One provider wire format: what is told in it is read as it was told."""
 
     @property
     def name(self) -> str:
         """As it stands in cassettes and paths: `openai-chat`."""
+
+    @property
+    def volatile(self) -> tuple[str, ...]:
+        """Paths of a request's body that its clients fill anew in each run: `$.input[*].id`.
+
+        They don't enter the key, so a change here is a change of `matching.KEY_RULES`.
+        """
+
+    @property
+    def counting(self) -> Counting:
+        """What its usage counts."""
 
     def claims(self, request: Request) -> bool:
         """Whether this request speaks this dialect."""
@@ -61,3 +74,32 @@ class Dialect(Protocol):
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The JSON body of an error in this dialect's own shape."""
+
+    def typical(self, model: str, *, stream: bool) -> Request:
+        """The request that a client makes for an answer of this model."""
+
+    def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
+        """The turns as an answer to this request can tell them, one a choice.
+
+        Raises `CannotSay` where the answer would not be the same.
+        """
+
+    def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
+        """The answer to this request that tells these turns, as far as they fit.
+
+        A message is what goes out at one time.  Raises as `fit` does.
+        """
+
+    def refuse(
+        self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
+    ) -> Response:
+        """An HTTP error that says this; type and code are the status's own where it has none.
+
+        `retry_after` is in s.
+        """
+
+    def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
+        """The answer to what clients ask beside turns: models, counts of tokens, embeddings.
+
+        None where a turn is asked for, or nobody could know the answer.
+        """

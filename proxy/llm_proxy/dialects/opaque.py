@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import orjson
 
 from llm_proxy import framing
+from llm_proxy.dialects import plain, speech
 from llm_proxy.dialects.base import Judgement, Response
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.unspoken import Unspoken
 from llm_proxy.exchange import Head, Request, header
-from llm_proxy.turns import Turn
+from llm_proxy.turns import Failure, Turn
 
 
-class Opaque:
+class Opaque(Unspoken):
     """The dialect of last resort."""
 
     name = "opaque"
+    volatile: tuple[str, ...] = ()
 
     def claims(self, request: Request) -> bool:
         """Any request at all."""
@@ -33,9 +39,7 @@ class Opaque:
 
     def judge(self, response: Response) -> Judgement:
         """Whole as far as HTTP can say, which for a body delimited by close is nothing."""
-        if response.head.framing == "close":
-            return Judgement(whole=True, reason="delimited by close", proven=False)
-        return Judgement(whole=True, reason="HTTP framing ended")
+        return plain.by_framing(response)
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """None that we can read."""
@@ -45,3 +49,15 @@ class Opaque:
         """A shape that the clients of several providers print in full."""
         error = {"type": kind, "message": message, "code": status, "param": None}
         return orjson.dumps({"type": "error", "error": error})
+
+    def refuse(
+        self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
+    ) -> Response:
+        """In the shape of our own errors."""
+        headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
+        body = self.error(status, failure.type or failure.code, failure.message)
+        return speech.document(body, headers, status)
+
+    def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
+        """None: nobody knows what is asked."""
+        return None

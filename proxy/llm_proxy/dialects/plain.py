@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
 
@@ -53,6 +54,13 @@ def judge(response: Response) -> Judgement:
     return Judgement(whole=True, reason="JSON body")
 
 
+def by_framing(response: Response) -> Judgement:
+    """Whole as far as HTTP can say, which of a body that a close delimits is nothing."""
+    if response.head.framing == "close":
+        return Judgement(whole=True, reason="delimited by close", proven=False)
+    return Judgement(whole=True, reason="HTTP framing ended")
+
+
 def in_band(failure: Failure) -> Judgement:
     """The provider itself said that nothing more would come."""
     message = " ".join((failure.message or failure.type or failure.code).split())
@@ -78,9 +86,18 @@ def http_failure(response: Response) -> Failure:
     said: Fields = reading.document(body(response))
     error = said.get("error")
     if error and error is not True:
-        return failure(error)
+        return _beside(said, failure(error))
     if said.get("message"):
         return failure(dict(said))
     if said.get("detail"):
         return Failure(reading.words(said.get("detail")))
     return Failure(f"HTTP {response.head.status} {response.head.reason}".strip())
+
+
+def _beside(said: Fields, found: Failure) -> Failure:
+    """An error in words may have its code and its type beside it."""
+    if reading.fields(said.get("error")):
+        return found
+    return replace(
+        found, type=reading.words(said.get("error_type")), code=reading.words(said.get("code"))
+    )

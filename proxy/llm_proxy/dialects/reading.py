@@ -116,9 +116,9 @@ def metadata(source: Fields, names: Iterable[str]) -> Metadata:
     return tuple(pair for pair in pairs if pair[1] not in _EMPTY and _is_writable(pair))
 
 
-def _is_writable(value: tuple[str, Json]) -> bool:
+def _is_writable(pair: tuple[str, Json]) -> bool:
+    """Whether it can be written, and is read as it was: NaN, say, is not."""
     try:
-        orjson.dumps(value)
+        return bool(orjson.loads(orjson.dumps(pair)) == list(pair))
     except orjson.JSONEncodeError:
         return False
-    return True

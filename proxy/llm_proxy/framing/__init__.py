@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from llm_proxy.framing import eventstream, sse
 from llm_proxy.framing.eventstream import EventStreamCodec
 from llm_proxy.framing.json_array import JsonArrayCodec
 from llm_proxy.framing.ndjson import NdjsonCodec
@@ -39,19 +40,19 @@ class Codec(Protocol):
 CODECS: Final[Mapping[str, Callable[[int], Codec]]] = {
     "sse": SseCodec,
     "ndjson": NdjsonCodec,
-    "eventstream": EventStreamCodec,
+    eventstream.NAME: EventStreamCodec,
     "json-array": JsonArrayCodec,
     "whole": WholeCodec,
 }
 """Each framing of messages under the name that a cassette stores."""
 
 _BY_CONTENT_TYPE: Final = {
-    "text/event-stream": "sse",
+    sse.CONTENT_TYPE: "sse",
     "application/x-ndjson": "ndjson",
     "application/ndjson": "ndjson",
     "application/jsonl": "ndjson",
     "application/stream+json": "ndjson",
-    "application/vnd.amazon.eventstream": "eventstream",
+    eventstream.CONTENT_TYPE: eventstream.NAME,
 }
 
 

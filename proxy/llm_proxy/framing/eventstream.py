@@ -19,10 +19,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+NAME: Final = "eventstream"
+"""The name of the codec."""
+
+CONTENT_TYPE: Final = "application/vnd.amazon.eventstream"
+
 _LENGTHS: Final = struct.Struct(">II")
 _PRELUDE: Final = struct.Struct(">III")
 _CRC: Final = struct.Struct(">I")
 _SHORT: Final = struct.Struct(">H")
+PRELUDE: Final = _PRELUDE.size
+"""Bytes of a prelude."""
 _LEAST: Final = _PRELUDE.size + _CRC.size
 """Bytes of a frame without headers and payload."""
 _ENDLESS: Final = 2**62
@@ -30,6 +37,9 @@ _ENDLESS: Final = 2**62
 
 _BYTES: Final = 6
 _TEXT: Final = 7
+_LONGEST: Final = 2**16 - 1
+"""Bytes of the longest value of a header."""
+_LONGEST_NAME: Final = 2**8 - 1
 _WIDTHS: Final = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Bytes of a header's value, by its type: true, false, integers, a time, a UUID."""
 
@@ -83,11 +93,37 @@ class EventStreamCodec:
         return done
 
 
-def _rest(prelude: bytes | bytearray) -> int:
-    """How many bytes follow this prelude in its message."""
+def frame_size(prelude: bytes | bytearray) -> int | None:
+    """Bytes of the frame that begins with this prelude; None where no frame does."""
     total, headers, checksum = _PRELUDE.unpack(prelude)
     fits = checksum == crc32(prelude[: _LENGTHS.size]) and total >= _LEAST + headers
-    return total - _PRELUDE.size if fits else _ENDLESS
+    return int(total) if fits else None
+
+
+def _rest(prelude: bytes | bytearray) -> int:
+    """How many bytes follow this prelude in its message."""
+    return (frame_size(prelude) or _ENDLESS) - _PRELUDE.size
+
+
+@dataclass(frozen=True, slots=True)
+class RawHeader:
+    """A header of a frame, and where it stands."""
+
+    name: bytes
+    kind: int
+    """The number of its value's type."""
+    value: bytes
+    begin: int
+    end: int
+
+    @property
+    def has_length(self) -> bool:
+        """Whether its value may be longer or shorter: bytes or text."""
+        return self.kind in (_BYTES, _TEXT)
+
+    def text(self) -> str | None:
+        """Its value, where that is text.  Raises `ValueError` for what is no UTF-8."""
+        return self.value.decode() if self.kind == _TEXT else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +151,7 @@ def read_frame(message: bytes) -> Frame | None:
         return None
     payload_at = _PRELUDE.size + _LENGTHS.unpack_from(body)[1]
     try:
-        pairs = list(_headers(body[_PRELUDE.size : payload_at]))
+        pairs = [(it.name.decode(), it.text()) for it in raw_headers(body[:payload_at], PRELUDE)]
     except (ValueError, KeyError, IndexError, struct.error):
         return None
     if len({name for name, _ in pairs}) != len(pairs):
@@ -129,7 +165,9 @@ def frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
     Raises `ValueError` for what no frame can hold.
     """
     try:
-        written = b"".join(_header(name.encode(), value.encode()) for name, value in headers)
+        written = b"".join(
+            written_header(name.encode(), _TEXT, value.encode()) for name, value in headers
+        )
         lengths = _LENGTHS.pack(_LEAST + len(written) + len(payload), len(written))
     except struct.error:
         raise ValueError("a frame cannot hold so much") from None
@@ -137,10 +175,13 @@ def frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
     return body + _CRC.pack(crc32(body))
 
 
-def _headers(data: bytes) -> Iterator[tuple[str, str | None]]:
-    """Names and values; None for a value that is no text.  Raises where they are malformed."""
-    at = 0
+def raw_headers(data: bytes, at: int) -> Iterator[RawHeader]:
+    """The headers in `data` from `at` on.
+
+    Raises `ValueError`, `KeyError`, `IndexError` or `struct.error` where they are malformed.
+    """
     while at < len(data):
+        begin = at
         name, at = _piece(data, at + 1, data[at])
         kind, at = data[at], at + 1
         if kind in (_BYTES, _TEXT):
@@ -149,7 +190,7 @@ def _headers(data: bytes) -> Iterator[tuple[str, str | None]]:
         else:
             width = _WIDTHS[kind]
         value, at = _piece(data, at, width)
-        yield name.decode(), value.decode() if kind == _TEXT else None
+        yield RawHeader(name, kind, value, begin, at)
 
 
 def _piece(data: bytes, at: int, width: int) -> tuple[bytes, int]:
@@ -160,5 +201,9 @@ def _piece(data: bytes, at: int, width: int) -> tuple[bytes, int]:
     return data[at:end], end
 
 
-def _header(name: bytes, value: bytes) -> bytes:
-    return struct.pack(f">B{len(name)}sBH", len(name), name, _TEXT, len(value)) + value
+def written_header(name: bytes, kind: int, value: bytes) -> bytes:
+    """A header as it stands in a frame.  Raises `ValueError` where it is too long for one."""
+    if len(name) > _LONGEST_NAME or len(value) > _LONGEST:
+        raise ValueError("a frame cannot hold so much")
+    length = _SHORT.pack(len(value)) if kind in (_BYTES, _TEXT) else b""
+    return bytes((len(name),)) + name + bytes((kind,)) + length + value

@@ -15,6 +15,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+CONTENT_TYPE: Final = "text/event-stream"
+DONE: Final = b"[DONE]"
+"""What the last event of many streams says."""
+
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
 _BOM: Final = b"\xef\xbb\xbf"
 
@@ -99,3 +103,14 @@ def read_event(message: bytes) -> SseEvent:
         elif name == b"event":
             event = value.decode("utf-8", "replace")
     return SseEvent(event, b"\n".join(data) if data else None)
+
+
+def is_done(message: bytes) -> bool:
+    """Whether a message is the `[DONE]` that ends a stream."""
+    return DONE in message and (read_event(message).data or b"").strip() == DONE
+
+
+def event(data: bytes, name: str = "", line_end: bytes = b"\n") -> bytes:
+    """One event as a message: `data` is one line, `name` its type where the stream names any."""
+    named = b"event: " + name.encode() + line_end if name else b""
+    return named + b"data: " + data + line_end * 2

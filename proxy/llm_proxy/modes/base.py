@@ -38,7 +38,8 @@ class Mode(Protocol):
     async def answer(self, call: Call) -> Answer:
         """The answer to this call.
 
-        Raises `Miss`, `CassetteError` or `UpstreamFailed`; the last one also from the source.
+        Raises `Miss`, `CassetteError`, `UpstreamFailed` or `RequestRefused`; the last two also
+        from the source.
         """
 
     def reset(self, session: str) -> None:

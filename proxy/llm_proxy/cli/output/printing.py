@@ -6,16 +6,20 @@ was recorded can steer the terminal.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import click
 import orjson
 
 from llm_proxy import display
+from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Outcome
 
 _STYLES: Final[dict[str, dict[str, Any]]] = {
@@ -29,6 +33,10 @@ _STYLES: Final[dict[str, dict[str, Any]]] = {
 }
 """What a style looks like, in the words of `click.style`."""
 
+_HARMLESS: Final = re.compile(
+    r"(?:[^\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]|\r\n)*"
+)
+"""Text without characters that a terminal obeys, or that turn the direction of writing."""
 _NARROWEST: Final = 40
 _NO_TERMINAL: Final = 100
 """Columns that are assumed where the output is no terminal."""
@@ -99,9 +107,23 @@ def print_json(document: Any) -> None:
 
 def write_bytes(data: bytes) -> None:
     """Write bytes to stdout as they are."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    with _stdout():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def write_harmless(data: bytes, what: str) -> None:
+    """Write bytes to stdout as they are.
+
+    Raises `UsageError` where that is a terminal and they could harm it; `what` names them.
+    """
+    if sys.stdout.isatty() and _HARMLESS.fullmatch(data.decode("utf-8", "replace")) is None:
+        raise UsageError(
+            f"{what} holds control characters that a terminal obeys: write it to a file or a "
+            "pipe, or see show --messages, which escapes them"
+        )
+    write_bytes(data)
 
 
 def _styled(span: Span, *, coloured: bool) -> str:
@@ -113,4 +135,31 @@ def _styled(span: Span, *, coloured: bool) -> str:
 def _write(text: str) -> None:
     """Write what stdout's encoding can have; the rest as escapes."""
     encoding = sys.stdout.encoding or "ascii"
-    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, color=True)
+    with _stdout():
+        click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, color=True)
+
+
+@contextmanager
+def _stdout() -> Iterator[None]:
+    """Where stdout is written: what cannot be is said in one sentence, as a full disk is.
+
+    Raises `LlmProxyError`; that nobody reads any more is left to click.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        _forget_the_rest()
+        raise LlmProxyError(
+            f"stdout cannot be written, so what it has is not all: {error.strerror}"
+        ) from error
+
+
+def _forget_the_rest() -> None:
+    """Send what is still buffered nowhere: Python would fail on it once more at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    finally:
+        os.close(nowhere)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 import click
 
-from llm_proxy.cassette import Cassette
 from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.json_documents import cassette_document
 from llm_proxy.cli.output.printing import (
@@ -19,7 +15,7 @@ from llm_proxy.cli.output.printing import (
     is_ascii,
     print_json,
     print_lines,
-    write_bytes,
+    write_harmless,
 )
 from llm_proxy.cli.show.finding import find
 from llm_proxy.cli.show.message_table import Layout
@@ -27,8 +23,6 @@ from llm_proxy.cli.show.page import page, raw_messages
 from llm_proxy.cli.show.review import review, unreadable
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.shell.library.library import Library
-
-_HARMLESS: Final = re.compile(r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]*")
 
 
 @click.command
@@ -68,7 +62,7 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
     if forms["as_json"]:
         print_json(cassette_document(it))
     elif forms["body"]:
-        _write_body(it)
+        write_harmless(it.body, "--body")
     elif forms["only_messages"]:
         print_lines(raw_messages(it))
     else:
@@ -81,14 +75,3 @@ def _reviewed(library: Library, path: Path) -> Iterator[Line]:
         yield from review(library.load(path))
     except CassetteError as error:
         yield from unreadable(error, path.read_bytes())
-
-
-def _write_body(cassette: Cassette) -> None:
-    """Write the body as it is.  Raises `UsageError` where that could harm a terminal."""
-    body = cassette.body
-    if sys.stdout.isatty() and _HARMLESS.fullmatch(body.decode("utf-8", "replace")) is None:
-        raise UsageError(
-            "--body holds control characters that a terminal obeys: write it to a file or a "
-            "pipe, or see --messages, which escapes them"
-        )
-    write_bytes(body)

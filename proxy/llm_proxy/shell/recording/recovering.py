@@ -18,6 +18,7 @@ from llm_proxy import redaction
 from llm_proxy.cassette.spool import Spooled
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending
+from llm_proxy.frame_redaction import EVENTSTREAM, placeholders
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.filing import TEMPORARY, Filed, Files
 from llm_proxy.shell.recording.spooling import belongs, claimed, opened, spools
@@ -106,11 +107,17 @@ def _deleted(path: Path, why: str) -> Deleted:
 
 def _replaced(spooled: Spooled) -> int:
     """How many secrets were replaced in the response; ids of requests are not counted as such."""
-    headers = spooled.head_line.response.headers if spooled.head_line else ()
-    mark = redaction.PLACEHOLDER
-    return sum(
-        value.count(mark) for name, value in headers if name.lower() not in redaction.REQUEST_IDS
-    ) + sum(read.data.count(mark.encode()) for read in spooled.reads)
+    if spooled.head_line is None:
+        return 0
+    response, mark = spooled.head_line.response, redaction.PLACEHOLDER
+    of_headers = sum(
+        value.count(mark)
+        for name, value in response.headers
+        if name.lower() not in redaction.REQUEST_IDS
+    )
+    if response.codec == EVENTSTREAM:
+        return of_headers + placeholders(spooled.reads)
+    return of_headers + sum(read.data.count(mark.encode()) for read in spooled.reads)
 
 
 def _sweep(root: Path) -> Iterator[Deleted]:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import redaction
-from llm_proxy.cassette import Meta, spool
-from llm_proxy.dialects import Dialect
+from llm_proxy.cassette import Meta, StoredRequest, spool
 from llm_proxy.errors import SpoolError
 from llm_proxy.exchange import Ending, Head, Read, Request
+from llm_proxy.frame_redaction import EVENTSTREAM, FrameRedactor
 from llm_proxy.matching import KEY_RULES
 from llm_proxy.routing import Call
-from llm_proxy.shell.recording.decoding import CodingError, Decoder, decoded_head
+from llm_proxy.shell.decoding import CodingError, Decoder, decoded_head
 from llm_proxy.shell.recording.filing import Filed, Files, timestamp
 from llm_proxy.shell.recording.spooling import SpoolFile
 from llm_proxy.takes import Ordinals
@@ -22,7 +22,6 @@ from llm_proxy.version import __version__
 
 LARGEST: Final = 160 * 1024 * 1024
 """Bytes of a body that a cassette has room for, all but always; a larger one is not kept."""
-
 
 _PORTION: Final = 1024 * 1024
 """Bytes of the spool that are written at a time."""
@@ -35,6 +34,13 @@ class StartItem:
     call: Call
     take: int | None
     """None is the next take of the key in this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretsItem:
+    """The request went out with these, which are not the client's."""
+
+    secrets: frozenset[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class EndItem:
     ending: Ending
 
 
-Item = StartItem | HeadItem | Read | LossItem | EndItem
+Item = StartItem | SecretsItem | HeadItem | Read | LossItem | EndItem
 """What happens to an exchange, in order."""
 
 
@@ -79,9 +85,12 @@ class SpoolWriter:
         self._name = name
         self._library = library
         self._ordinals = ordinals
-        self._asked: tuple[Dialect, Request] | None = None
+        self._asked: tuple[Call, spool.SpoolLine] | None = None
         self._opening = b""
+        self._secrets: frozenset[bytes] = frozenset()
         self._redactor = redaction.Redactor(())
+        self._body: redaction.Redactor | FrameRedactor = self._redactor
+        """What takes the secrets out of the body."""
         self._decoder: Decoder | None = None
         self._broken: Ending | None = None
         self._file: SpoolFile | None = None
@@ -141,6 +150,9 @@ class SpoolWriter:
             case StartItem(call, take):
                 self._start(call, take)
                 return []
+            case SecretsItem(secrets):
+                self._conceal_all(secrets)
+                return []
             case HeadItem(at, head):
                 return self._head(at, head)
             case Read():
@@ -149,19 +161,38 @@ class SpoolWriter:
                 return []
             case EndItem():
                 self._end_coding()
-                return self._pieces(self._redactor.close())
+                return self._pieces(self._body.close())
 
     def _start(self, call: Call, take: int | None) -> None:
-        self.what = f"{call.request.method} {call.stored.path}"
         number = take if take is not None else self._ordinals.next(call.session, call.key)
-        target = spool.SpoolLine(1, self._library, number)
-        self._opening = spool.opening(target, _meta(call), call.stored)
-        self._redactor = redaction.Redactor(call.credentials)
-        self._asked = (call.dialect, call.request)
+        self._asked = (call, spool.SpoolLine(1, self._library, number))
+        self._open(call.stored)
+        self._conceal(call.credentials)
+
+    def _open(self, request: StoredRequest) -> None:
+        """Begin with this request."""
+        assert self._asked is not None  # noqa: S101 # a recording begins with its start
+        call, target = self._asked
+        self.what = f"{request.method} {request.path}"
+        self._opening = spool.opening(target, _meta(call, request), request)
+
+    def _conceal(self, secrets: frozenset[bytes]) -> None:
+        """Store none of these of the answer either; called before the head comes."""
+        self._secrets |= secrets
+        self._redactor = self._body = redaction.Redactor(self._secrets)
+
+    def _conceal_all(self, secrets: frozenset[bytes]) -> None:
+        """Store none of these, which are not the client's: of the request neither."""
+        assert self._asked is not None  # noqa: S101 # they come between the start and the head
+        stored = self._asked[0].stored
+        concealed = _without(stored, secrets)
+        if concealed is not stored:
+            self._open(concealed)
+        self._conceal(secrets)
 
     def _head(self, at: float, head: Head) -> list[bytes]:
         assert self._asked is not None  # noqa: S101 # a recording begins with its start
-        dialect, request = self._asked
+        call, _ = self._asked
         stored, coding, self._decoder = decoded_head(head)
         headers = tuple(
             (name, self._redactor.text(value))
@@ -169,7 +200,10 @@ class SpoolWriter:
         )
         reason = self._redactor.text(stored.reason)
         kept = Head(stored.status, reason, headers, stored.framing, stored.length)
-        lines = [self._opening, spool.head(kept, at, dialect.codec(request, kept), coding)]
+        codec = call.dialect.codec(call.plain, kept)
+        if codec == EVENTSTREAM:
+            self._body = FrameRedactor(self._redactor)
+        lines = [self._opening, spool.head(kept, at, codec, coding)]
         self._asked, self._opening = None, b""  # a large request is not kept for its stream's life
         return lines
 
@@ -190,7 +224,7 @@ class SpoolWriter:
         try:
             for data in self._decoder.decode(read.data) if self._decoder else [read.data]:
                 if data:
-                    yield from self._redactor.feed(Read(read.at, data))
+                    yield from self._body.feed(Read(read.at, data))
         except CodingError:
             self._broken = Ending.MALFORMED
 
@@ -203,13 +237,28 @@ class SpoolWriter:
             self._broken = Ending.MALFORMED
 
 
-def _meta(call: Call) -> Meta:
+def _without(request: StoredRequest, secrets: Iterable[bytes]) -> StoredRequest:
+    """The request without the operator's secrets; the same object where it has none."""
+    redactor = redaction.Redactor(secrets, redaction.OF_OPERATOR)
+    clean = StoredRequest(
+        method=request.method,
+        path=redactor.text(request.path),
+        query=redactor.text(request.query),
+        headers=tuple((name, redactor.text(value)) for name, value in request.headers),
+        body=redactor.whole(request.body),
+        redacted=request.redacted + redactor.count,
+    )
+    return clean if redactor.count else request
+
+
+def _meta(call: Call, stored: StoredRequest) -> Meta:
+    request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
     return Meta(
         tool=f"llm-proxy {__version__}",
         recorded=timestamp(),
         dialect=call.dialect.name,
         provider=call.provider,
-        model=call.model,
+        model=call.model if stored is call.stored else call.dialect.model(request),
         session=call.session,
         key=call.key,
         key_rules=KEY_RULES,

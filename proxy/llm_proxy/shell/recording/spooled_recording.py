@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from llm_proxy import framing
 from llm_proxy.exchange import Ending, Head, Read, header
+from llm_proxy.frame_redaction import EVENTSTREAM
 from llm_proxy.shell.recording import backlog
 from llm_proxy.shell.recording.backlog import Backlog
 from llm_proxy.shell.recording.spool_writer import (
@@ -13,12 +15,15 @@ from llm_proxy.shell.recording.spool_writer import (
     HeadItem,
     Item,
     LossItem,
+    SecretsItem,
     SpoolWriter,
     StartItem,
 )
 
 SMALL: Final = 64 * 1024
 """Bytes of a response that are written on the event loop at a time: less than a ms of work."""
+SMALL_FRAMED: Final = 16 * 1024
+"""Bytes of an event stream instead: each frame is looked into, which takes 5 to 10 µs."""
 SMALL_REQUEST: Final = 16 * 1024
 """Bytes of a request that is keyed and written there."""
 _OVERHEAD: Final = 200
@@ -61,6 +66,8 @@ class SpooledRecording:
         self._lost = False
         self.is_coded = False
         """Whether few bytes may become many: the upstream compresses, although asked not to."""
+        self._small = SMALL
+        """Bytes of it that are little work."""
         self.in_thread = False
         """Whether the spooling thread writes something of it down."""
         desk.touched(self)
@@ -72,9 +79,15 @@ class SpooledRecording:
             self._writer = self._desk.writer()
         return self._writer
 
+    def conceal(self, secrets: frozenset[bytes]) -> None:
+        """The request went out with these: they are stored of neither it nor its answer."""
+        self._add(SecretsItem(secrets))
+
     def head(self, at: float, head: Head) -> None:
         """The head arrived, at `at` ms."""
         self.is_coded = header(head.headers, "content-encoding") is not None
+        if framing.by_content_type(header(head.headers, "content-type")) == EVENTSTREAM:
+            self._small = min(SMALL, SMALL_FRAMED)
         self._add(HeadItem(at, head))
 
     def read(self, read: Read) -> None:
@@ -110,7 +123,7 @@ class SpooledRecording:
         items, self._items = self._items, []
         size = sum(map(_size, items))
         asked = max(map(_request_size, items), default=0)
-        is_small = size <= SMALL and asked <= SMALL_REQUEST and not self.is_coded
+        is_small = size <= self._small and asked <= SMALL_REQUEST and not self.is_coded
         return Batch(items, size, is_small)
 
     def _add(self, item: Item) -> None:

@@ -19,6 +19,7 @@ BASE_URLS: Final = {
     "MISTRAL_BASE_URL": "/~mistral/v1",
     "AZURE_OPENAI_ENDPOINT": "",
     "AWS_ENDPOINT_URL_BEDROCK_RUNTIME": "",
+    "AWS_ENDPOINT_URL_BEDROCK_AGENT_RUNTIME": "",
 }
 """Each variable that clients take a base URL from, and the path that it has below ours."""
 

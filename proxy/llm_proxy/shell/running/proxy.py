@@ -15,6 +15,7 @@ from typing import Final, Literal
 
 from aiohttp import web
 
+from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.modes import Auto, Mode, Record, Replay
 from llm_proxy.shell.library.library import Library
@@ -28,6 +29,7 @@ from llm_proxy.shell.server.intake import ServerLimits
 from llm_proxy.shell.server.journal import Journal, Recorded
 from llm_proxy.shell.server.server import Server
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -96,7 +98,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         else:
             recorder = await _recorder(mode, settings, journal)
             stack.push_async_callback(recorder.close)
-            upstream = await stack.enter_async_context(LiveUpstream(_upstream(settings)))
+            upstream = await stack.enter_async_context(await _live(mode, settings))
             chosen = (
                 Record(upstream, recorder)
                 if mode == "record"
@@ -156,6 +158,15 @@ def _upstream(settings: Settings) -> UpstreamSettings:
         proxy=settings.upstream_proxy,
         finish_on_disconnect=settings.finish_on_disconnect,
     )
+
+
+async def _live(mode: ModeName, settings: Settings) -> LiveUpstream:
+    """The providers, with what signs requests on their way where any may be sent."""
+    signer: AwsSigner | None = None
+    if settings.sign is not None and (mode == "record" or settings.on_miss != "fail"):
+        bedrock = providers.address(BEDROCK, settings.upstreams)
+        signer = await asyncio.to_thread(AwsSigner, bedrock)
+    return LiveUpstream(_upstream(settings), signer)
 
 
 async def _listen(runner: web.ServerRunner, settings: Settings) -> int:

@@ -8,13 +8,16 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.modes.auto import OnMiss
 from llm_proxy.pacing import Pace
 from llm_proxy.takes import AfterLast
+
+Sign = Literal["aws"]
+"""Whose signature requests are given on their way."""
 
 CONFIG: Final = "llm-proxy.toml"
 _UP_TO_USER: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)?.*@", re.DOTALL)
@@ -51,6 +54,8 @@ class Settings:
     log_format: str
     clients_own: frozenset[str] = frozenset()
     """Providers whose address stands where clients have our `/v1`: it was theirs before."""
+    sign: Sign | None = None
+    """None passes the clients' own credentials on."""
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:

@@ -43,7 +43,7 @@ class Guards:
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
             raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
         if request.headers.get("Upgrade", "").lower() == "websocket":
-            raise RequestRefused(501, "WebSockets are not recorded; use the provider's HTTP API")
+            raise RequestRefused(426, "WebSockets are not recorded; use the provider's HTTP API")
         self._check_host(request)
         self._check_origin(request)
 

@@ -28,6 +28,7 @@ from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.intake import Listener, ServerLimits, body_of
 from llm_proxy.shell.server.journal import Entry, Journal
 from llm_proxy.shell.server.perform import Lateness, perform
+from llm_proxy.shell.server.uncoding import uncoded
 from llm_proxy.shell.server.wire import Wire
 
 log: Final = logging.getLogger("llm_proxy")
@@ -104,7 +105,9 @@ class Server:
             if is_ours(request.path):
                 await self._control.answer(request, wire)
                 return
-            call = route(_request(request, body), loop.time(), loop.time)
+            arrived = loop.time()
+            asked = _request(request, body)
+            call = route(asked, arrived, loop.time, await uncoded(asked, self._limits.max_body))
         except RequestRefused as refused:
             entry.origin, entry.note = "refused", str(refused)
             wire.close_afterwards()
@@ -134,7 +137,7 @@ class Server:
             self._journal.counts.replayed += not answer.live
             await perform(answer.source, call, wire, lateness)
             entry.ending = "cut" if wire.cut else "sent"
-        except (Miss, CassetteError, UpstreamFailed) as error:
+        except (Miss, CassetteError, RequestRefused, UpstreamFailed) as error:
             self._remember(error, entry)
             await fail(wire, call.dialect, error)
         finally:
@@ -148,10 +151,11 @@ class Server:
             self._journal.miss(error.detail)
             log.warning("%s", error.detail)
             return
-        entry.origin = "error"
+        entry.origin = "refused" if isinstance(error, RequestRefused) else "error"
         if isinstance(error, CassetteError):
             self._journal.miss(str(error))
-        elif not self._stopping:  # what a stop breaks off is no failure of the upstream's
+        elif isinstance(error, UpstreamFailed) and not self._stopping:
+            # What a stop breaks off is no failure of the upstream's.
             self._journal.counts.upstream_failed += 1
         log.warning("%s", error)
 

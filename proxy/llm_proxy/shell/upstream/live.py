@@ -2,7 +2,8 @@
 
 Upstreams come from configuration alone.  Redirects are passed on, cookies are not kept, the
 environment's proxies are not used, bodies are not decoded, and URLs are not re-quoted: what the
-client asked is what the provider is asked, except that no content coding is wanted.
+client asked is what the provider is asked, except that no content coding is wanted, and that
+Bedrock is asked with the operator's signature where the operator says so.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
-from llm_proxy import heads, providers
+from llm_proxy import heads, providers, redaction
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.errors import UpstreamFailed
-from llm_proxy.exchange import Ending, Head, Headers
+from llm_proxy.exchange import Ending, Head, Headers, Request
 from llm_proxy.pacing import ending_action
 from llm_proxy.ports import Recording
 from llm_proxy.routing import Call
 from llm_proxy.shell.upstream.connection import REUSED, Connector, UpstreamResponse
 from llm_proxy.shell.upstream.pump import Pump
+from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner, refuse_signed
 
 _AUTOMATIC: Final = (hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE)
 _GRACE: Final = 0.03
@@ -62,8 +64,10 @@ class UpstreamSettings:
 class LiveUpstream:
     """The providers, over the network.  Use it as an async context manager."""
 
-    def __init__(self, settings: UpstreamSettings) -> None:
+    def __init__(self, settings: UpstreamSettings, signer: AwsSigner | None = None) -> None:
+        """`signer` signs what is asked of Bedrock; it is closed with us."""
         self._settings = settings
+        self._signer = signer
         self._stopping = False
         self._running: dict[asyncio.Task[None], Pump] = {}
 
@@ -77,6 +81,8 @@ class LiveUpstream:
         # No limit is needed: without a shutdown timeout aiohttp says no farewell, to TLS neither.
         await self._session.close()
         await self._fresh.close()
+        if self._signer is not None:
+            self._signer.close()
 
     @property
     def running(self) -> int:
@@ -95,10 +101,10 @@ class LiveUpstream:
         """Ask the provider, and give its answer as it arrives.
 
         `record` is called once the request is on its way.  Raises `UpstreamFailed` before the
-        first burst when there is no answer.
+        first burst when there is no answer, and `RequestRefused` for what cannot be asked.
         """
-        url = self._url(call)
-        pump = Pump(call, lambda: self._ask(call, url), self._settings.idle)
+        sent, url = await self._sent(call)
+        pump = Pump(call, lambda: self._ask(call, sent, url), self._settings.idle)
         self._running[pump.task] = pump
         pump.task.add_done_callback(lambda task: self._running.pop(task, None))
         try:
@@ -107,6 +113,8 @@ class LiveUpstream:
                     await asyncio.sleep(0)
             finally:  # which a client that leaves at once does not change
                 pump.recording = record() if record is not None else None
+                if pump.recording is not None and sent is not call.request:
+                    pump.recording.conceal(redaction.credentials(sent))
             yield (Begin(await pump.head()),)
             async with aclosing(pump.bursts()) as bursts:
                 async for pieces in bursts:
@@ -129,8 +137,19 @@ class LiveUpstream:
             finally:  # the one who waits may be cancelled as well
                 await pump.stop(Ending.CLIENT_GONE)
 
-    def _url(self, call: Call) -> URL:
+    async def _sent(self, call: Call) -> tuple[Request, URL]:
+        """The request as the provider gets it, and where."""
+        sent = call.request
+        if call.provider == BEDROCK and self._signer is None:
+            refuse_signed(sent)
+        elif call.provider == BEDROCK and self._signer is not None:
+            sent = await self._signer.signed(sent, lambda it: str(self._url(call, it)))
+        return sent, self._url(call, sent)
+
+    def _url(self, call: Call, sent: Request) -> URL:
         base = providers.address(call.provider, self._settings.addresses)
+        if base is None and call.provider == BEDROCK and self._signer is not None:
+            base = providers.of_bedrock(sent.path, self._signer.region)
         if base is None:
             raise UpstreamFailed(
                 502,
@@ -138,19 +157,18 @@ class LiveUpstream:
                 f"{call.provider}): start llm-proxy with --upstream {call.provider}=URL",
             )
         instead = call.provider in self._settings.in_place_of_v1
-        url = providers.join(base, call.request.target, in_place_of_v1=instead)
-        return URL(url, encoded=True)
+        return URL(providers.join(base, sent.target, in_place_of_v1=instead), encoded=True)
 
-    async def _ask(self, call: Call, url: URL) -> tuple[UpstreamResponse, Head]:
+    async def _ask(self, call: Call, sent: Request, url: URL) -> tuple[UpstreamResponse, Head]:
         try:
             try:
-                response = await self._send(self._session, call, url)
+                response = await self._send(self._session, sent, url)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # A kept-alive connection that the provider had dropped: once more, on a new one.
                 kept = REUSED.get()
                 if kept is None or kept.heard:
                     raise
-                response = await self._send(self._fresh, call, url)
+                response = await self._send(self._fresh, sent, url)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failure(error, call, url, self._settings) from error
         head = _head(response, call.request.method)
@@ -164,13 +182,15 @@ class LiveUpstream:
             ) from None
         return response, head
 
-    async def _send(self, session: aiohttp.ClientSession, call: Call, url: URL) -> UpstreamResponse:
+    async def _send(
+        self, session: aiohttp.ClientSession, sent: Request, url: URL
+    ) -> UpstreamResponse:
         async with asyncio.timeout(self._settings.idle):
             response = await session.request(
-                call.request.method,
+                sent.method,
                 url,
-                headers=_request_headers(call.request.headers),
-                data=_request_body(call.request.body),
+                headers=_request_headers(sent.headers),
+                data=_request_body(sent.body),
                 allow_redirects=False,
                 proxy=self._settings.proxy,
             )

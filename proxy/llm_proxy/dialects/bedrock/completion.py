@@ -1,0 +1,122 @@
+"""Text that models on Amazon Bedrock complete, in the shapes of their makers.
+
+{"outputText": "..", "completionReason": "FINISH"}        Titan, in a stream
+{"results": [{"outputText": ".."}]}                       Titan
+{"generation": "..", "stop_reason": "stop"}               Llama
+{"outputs": [{"text": "..", "stop_reason": "stop"}]}      Mistral
+{"generations": [{"text": "..", "finish_reason": ".."}]}  Cohere
+{"text": "..", "is_finished": true}                       Cohere, in a stream
+{"choices": [{"delta": {"content": ".."}}]}               Mistral and others, as of OpenAI
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from llm_proxy.dialects import reading
+from llm_proxy.dialects.openai.chat_message import Message
+from llm_proxy.dialects.reading import Fields
+from llm_proxy.turns import Finish, Json, Turn, Usage
+
+_LISTS: Final = ("results", "outputs", "generations", "choices")
+_TEXTS: Final = ("outputText", "generation", "text")
+_REASONS: Final = ("completionReason", "stop_reason", "finish_reason")
+
+_MEANINGS: Final = {
+    "finish": Finish.STOP,
+    "finished": Finish.STOP,
+    "complete": Finish.STOP,
+    "stop": Finish.STOP,
+    "length": Finish.LENGTH,
+    "max_tokens": Finish.LENGTH,
+    "stop_sequence": Finish.STOP_SEQUENCE,
+    "stop_criteria_met": Finish.STOP_SEQUENCE,
+    "tool_calls": Finish.TOOL_CALLS,
+    "tool_call": Finish.TOOL_CALLS,
+    "content_filter": Finish.CONTENT_FILTER,
+    "content_filtered": Finish.CONTENT_FILTER,
+    "error": Finish.ERROR,
+    "error_toxic": Finish.CONTENT_FILTER,
+}
+
+FINISH: Final = _MEANINGS | {word.upper(): meaning for word, meaning in _MEANINGS.items()}
+"""What each reason to stop means: makers write them in capitals or not."""
+
+
+class Completions:
+    """The turns of a response, as its documents come: one a choice."""
+
+    def __init__(self) -> None:
+        self._choices: dict[int, _Choice] = {}
+        self._about: dict[str, Json] = {}
+        self._usage: dict[str, int] = {}
+
+    @property
+    def have_finished(self) -> bool:
+        """Whether every choice said why it ended."""
+        return bool(self._choices) and all(it.raw for it in self._choices.values())
+
+    def take(self, document: Fields, *, streamed: bool) -> None:
+        """Read one document; one that is none of these is left out."""
+        many = next((name for name in _LISTS if isinstance(document.get(name), list)), None)
+        choices = reading.objects(document.get(many)) if many else [document]
+        telling = (*_TEXTS, *_REASONS)
+        if not many and not any(isinstance(document.get(name), str) for name in telling):
+            return
+        self._about.update(reading.metadata(document, ("id", "model")))
+        self._usage.update(_counts(document))
+        for position, choice in enumerate(choices):
+            index = reading.count(choice.get("index"))
+            index = position if index is None else index
+            self._choices.setdefault(index, _Choice()).take(choice, streamed=streamed)
+            self._usage.update(_counts(choice))
+
+    def turns(self) -> tuple[Turn, ...]:
+        """What was said."""
+        usage = Usage(**self._usage) if self._usage else None
+        return tuple(
+            Turn(
+                choice.message.parts(),
+                finish=FINISH.get(choice.raw, Finish.OTHER) if choice.raw else None,
+                finish_raw=choice.raw,
+                usage=usage,
+                id=reading.words(self._about.get("id")),
+                model=reading.words(self._about.get("model")),
+            )
+            for _, choice in sorted(self._choices.items())
+        )
+
+
+class _Choice:
+    """One choice, as its pieces come."""
+
+    def __init__(self) -> None:
+        self.message = Message()
+        self.raw = ""
+
+    def take(self, choice: Fields, *, streamed: bool) -> None:
+        said = "".join(reading.text(choice.get(name)) for name in _TEXTS)
+        message = choice.get("delta") or choice.get("message") or {"content": said}
+        self.message.take(reading.fields(message), streamed=streamed)
+        told = (reading.words(choice.get(name)) for name in _REASONS)
+        self.raw = next(filter(None, told), self.raw)
+
+
+def _counts(document: Fields) -> dict[str, int]:
+    """What a document or a choice says of tokens, under the names of `Usage`."""
+    of_openai = reading.fields(document.get("usage"))
+    said = {
+        "input": reading.count(
+            document.get("inputTextTokenCount"),
+            document.get("prompt_token_count"),
+            of_openai.get("prompt_tokens"),
+        ),
+        "output": reading.count(
+            document.get("totalOutputTextTokenCount"),
+            document.get("tokenCount"),
+            document.get("generation_token_count"),
+            of_openai.get("completion_tokens"),
+        ),
+        "total": reading.count(of_openai.get("total_tokens")),
+    }
+    return {name: count for name, count in said.items() if count is not None}

@@ -1,0 +1,116 @@
+"""Amazon Bedrock's errors, in words and in headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from math import ceil
+from typing import Final
+
+from llm_proxy.dialects import speech
+from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.vocabulary import worded
+from llm_proxy.exchange import Headers
+from llm_proxy.turns import Failure
+
+TYPE: Final = "x-amzn-ErrorType"
+"""The header that names the kind of an HTTP error."""
+
+_WORDS: Final[Mapping[int, tuple[str, str]]] = {
+    400: ("ValidationException", "The request is not valid."),
+    401: ("UnrecognizedClientException", "The security token in the request is invalid."),
+    403: ("AccessDeniedException", "You don't have access to the model."),
+    404: ("ResourceNotFoundException", "The model was not found."),
+    408: ("ModelTimeoutException", "The model took too long."),
+    424: ("ModelErrorException", "The model failed."),
+    429: ("ThrottlingException", "Too many requests, please wait before trying again."),
+    500: ("InternalServerException", "The service failed."),
+    503: ("ServiceUnavailableException", "The service is not available."),
+}  # fmt: skip
+"""Type and message of a status."""
+
+_OTHERS: Final[Mapping[str, int]] = {
+    "ServiceQuotaExceededException": 400,
+    "UnrecognizedClientException": 403,
+    "ExpiredTokenException": 403,
+    "ModelStreamErrorException": 424,
+    "ModelNotReadyException": 429,
+}
+"""Types that share a status with another."""
+
+_STATUS: Final = {**{name: status for status, (name, _) in _WORDS.items()}, **_OTHERS}
+
+_OF_STREAM: Final = "modelStreamErrorException"
+"""The one that may tell a status of the model's own, and stands for what has no name."""
+
+IN_CONVERSE: Final = frozenset(
+    (
+        _OF_STREAM,
+        "internalServerException",
+        "serviceUnavailableException",
+        "throttlingException",
+        "validationException",
+    )
+)
+"""What can end a stream of Converse: clients drop the message of any other type."""
+
+IN_INVOKE: Final = IN_CONVERSE | {"modelTimeoutException"}
+"""What can end a stream of a model's own."""
+
+_NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
+_NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
+
+
+def refuse(
+    status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
+) -> Response:
+    """An HTTP error; `retry_after` is in s."""
+    said = _filled(status, failure)
+    fields = (*headers(delivery), (TYPE, said.type), *_retry(retry_after))
+    return speech.document({"message": said.message}, fields, status)
+
+
+def in_place(failure: Failure, delivery: Delivery) -> Response:
+    """The HTTP error that stands in place of an answer."""
+    return refuse(_status(failure), failure, delivery)
+
+
+def instead(failure: Failure) -> Failure:
+    """An error in place of an answer, as it is told: of a type that clients know."""
+    if failure.type in _STATUS:
+        return _filled(_status(failure), replace(failure, code=""))
+    return _filled(_status(failure), Failure(failure.message or failure.type or failure.code))
+
+
+def in_stream(failure: Failure, known: frozenset[str]) -> Failure:
+    """An error amid a stream, as it is told: of one of the `known` types."""
+    named = failure.type[:1].lower() + failure.type[1:]
+    kind = named if named in known else _OF_STREAM
+    has_status = kind == _OF_STREAM and _NUMBER.fullmatch(failure.code)
+    return Failure(worded(failure).message, kind, failure.code if has_status else "")
+
+
+def headers(delivery: Delivery) -> Headers:
+    """What the request is known by."""
+    return (("x-amzn-RequestId", delivery.uuid("request")),)
+
+
+def _filled(status: int, failure: Failure) -> Failure:
+    """The error with the words that come with the status, where it has none."""
+    kind, message = _WORDS.get(status, _WORDS[400 if status < 500 else 500])
+    named = failure.type if _NAME.fullmatch(failure.type) else kind
+    return Failure(failure.message or message, named)
+
+
+def _retry(after: float | None) -> Headers:
+    """When to ask again, in s and in ms."""
+    if after is None:
+        return ()
+    return (("retry-after", str(ceil(after))), ("x-amz-retry-after", f"{after * 1000:.0f}"))
+
+
+def _status(failure: Failure) -> int:
+    """The status that the type of an error stands for."""
+    return _STATUS.get(failure.type, 500)

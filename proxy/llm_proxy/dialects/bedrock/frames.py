@@ -1,0 +1,51 @@
+"""Frames of Amazon Bedrock's streams as they are written: an event, or an exception."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Final
+
+from llm_proxy.dialects import speech
+from llm_proxy.dialects.speech import Document
+from llm_proxy.framing import eventstream
+from llm_proxy.turns import Failure
+
+CODEC: Final = eventstream.NAME
+"""The codec that cuts frames."""
+
+MESSAGE_TYPE: Final = ":message-type"
+EVENT_TYPE: Final = ":event-type"
+EXCEPTION_TYPE: Final = ":exception-type"
+"""The headers that say what a frame is: an event or an exception, and of which type."""
+
+EVENT: Final = "event"
+EXCEPTION: Final = "exception"
+"""Types of messages."""
+
+STATUS: Final = "originalStatusCode"
+"""The field of an exception that tells the status of the model's own."""
+
+CHUNK: Final = "chunk"
+"""The type of the events that hold one of a model's own."""
+
+_JSON: Final = (":content-type", "application/json")
+
+
+def event(name: str, payload: Document) -> bytes:
+    """An event of this type."""
+    headers = ((EVENT_TYPE, name), _JSON, (MESSAGE_TYPE, EVENT))
+    return eventstream.frame(headers, speech.written(payload))
+
+
+def chunk(native: Document) -> bytes:
+    """An event of a model's own, wrapped."""
+    return event(CHUNK, {"bytes": b64encode(speech.written(native)).decode()})
+
+
+def exception(failure: Failure) -> bytes:
+    """An error that ends a stream; its type is one that clients know."""
+    headers = ((EXCEPTION_TYPE, failure.type), _JSON, (MESSAGE_TYPE, EXCEPTION))
+    said: Document = {"message": failure.message}
+    if failure.code:
+        said[STATUS] = int(failure.code)
+    return eventstream.frame(headers, speech.written(said))

@@ -1,0 +1,24 @@
+"""What a maker of models on Amazon Bedrock is: a shape of its own for InvokeModel's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.speech import Document
+from llm_proxy.dialects.vocabulary import Vocabulary
+from llm_proxy.turns import Turn
+
+
+class Maker(Protocol):
+    """How the models of one maker speak.  The turns that they tell fit."""
+
+    def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
+        """The words of an answer; the service counts the tokens of one that tells no usage."""
+
+    def document(self, turn: Turn, delivery: Delivery) -> Document:
+        """The whole answer."""
+
+    def events(self, turn: Turn, delivery: Delivery) -> Iterator[Document]:
+        """The answer as a stream; of a turn that failed, what is said before its end."""

@@ -1,0 +1,1 @@
+"""Cohere: chats of version 2 and version 1."""

@@ -1,0 +1,1 @@
+"""Google: Gemini and its interactions."""

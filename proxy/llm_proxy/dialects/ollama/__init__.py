@@ -1,0 +1,1 @@
+"""Ollama: chats, completions, and the models of a machine."""

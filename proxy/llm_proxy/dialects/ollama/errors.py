@@ -1,0 +1,65 @@
+"""Ollama's errors: a message, and nothing beside it but what its cloud knows of the status."""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+from typing import Final
+
+from llm_proxy.dialects import speech
+from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.speech import Document
+from llm_proxy.dialects.vocabulary import worded
+from llm_proxy.turns import Failure
+
+_WORDS: Final = {
+    400: "invalid request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "model not found",
+    429: "too many requests",
+    500: "internal server error",
+    503: "server busy, please try again.  maximum pending requests exceeded",
+}
+"""The message of a status that comes without one; others have the words of 400, or of 500."""
+
+_AT_FAULT: Final = 500
+_STATUS: Final = re.compile("[45][0-9][0-9]")
+
+
+def refuse(status: int, failure: Failure, retry_after: float | None = None) -> Response:
+    """An HTTP error; no header tells limits or ids.  `retry_after` is in s."""
+    headers = () if retry_after is None else (("Retry-After", str(ceil(retry_after))),)
+    return speech.document(shape(_worded(failure, status).message), headers, status)
+
+
+def shape(message: str) -> Document:
+    """The document of an error."""
+    return {"error": message}
+
+
+def line(failure: Failure) -> Document:
+    """The line of an error amid a stream."""
+    status: Document = {"status": int(failure.code)} if failure.code else {}
+    return {**shape(failure.message), **status}
+
+
+def status(failure: Failure) -> int:
+    """The status of an error that stands in place of an answer."""
+    return int(failure.code) if _STATUS.fullmatch(failure.code) else _AT_FAULT
+
+
+def amid(failure: Failure) -> Failure:
+    """An error as a line tells it: with its status, where that is what its code is."""
+    code = failure.code if _STATUS.fullmatch(failure.code) else ""
+    return Failure(worded(failure).message, code=code)
+
+
+def instead(failure: Failure) -> Failure:
+    """An error as it stands in place of an answer, whose head tells its status."""
+    return Failure(_worded(failure, status(failure)).message)
+
+
+def _worded(failure: Failure, number: int) -> Failure:
+    words = _WORDS.get(number, _WORDS[400 if number < _AT_FAULT else _AT_FAULT])
+    return Failure(failure.message or failure.type or words)

@@ -1,0 +1,1 @@
+"""OpenAI and those who speak as it does: chats, completions, responses."""

@@ -1,0 +1,113 @@
+"""OpenAI Chat Completions, and the many servers that speak it.
+
+A stream is SSE without event names: chunks of deltas, `finish_reason` once a choice, a chunk
+of usage without choices where it was asked for, and `data: [DONE]`.  Real servers leave out
+the `[DONE]` (Perplexity, Hugging Face), name an event `error` (Groq), put an `error` beside
+empty choices (OpenRouter) or write a line `error: {...}` that is no SSE at all (GPUStack,
+old llama.cpp).  Each of these ends a stream for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.dialects.base import Judgement, Response
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.fitting import Fitted
+from llm_proxy.dialects.openai import api, choices, errors
+from llm_proxy.dialects.openai.chat_message import Message
+from llm_proxy.dialects.openai.chat_speech import ChatSpeech
+from llm_proxy.dialects.openai.chat_words import OF_MESSAGE, Asked, asked, vocabulary
+from llm_proxy.dialects.openai.family import member
+from llm_proxy.dialects.reading import Fields
+from llm_proxy.exchange import Head, Request
+from llm_proxy.turns import Counting, Failure, Metadata, Part, Turn
+
+_PATH: Final = "/chat/completions"
+
+
+class OpenAIChat:
+    """The dialect `openai-chat`."""
+
+    name = "openai-chat"
+    volatile: tuple[str, ...] = ()
+    counting = Counting()
+
+    def claims(self, request: Request) -> bool:
+        """A POST to `.../chat/completions`, whatever a provider puts in front."""
+        return request.method == "POST" and request.path.endswith(_PATH)
+
+    def model(self, request: Request) -> str:
+        """The body's `model`, else the Azure deployment that the path names."""
+        return api.model(request)
+
+    def streams(self, request: Request) -> bool:
+        """Only where the body says `"stream": true`."""
+        return api.streams(request)
+
+    def codec(self, request: Request, head: Head) -> str:
+        """By status and content type; where there is none, by what was asked for."""
+        return plain.events_or_whole(head, streams=self.streams(request))
+
+    def judge(self, response: Response) -> Judgement:
+        """Whole by `[DONE]`, by every choice finished, or by an error in the stream."""
+        return choices.judge(response)
+
+    def turns(self, response: Response) -> tuple[Turn, ...]:
+        """One turn a choice; an error without choices is a turn of its own."""
+        return choices.turns(response, _Content)
+
+    def error(self, status: int, kind: str, message: str) -> bytes:
+        """The shape whose message and code every client prints."""
+        return api.error(kind, message)
+
+    def typical(self, model: str, *, stream: bool) -> Request:
+        """With usage asked for."""
+        options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+        return speech.post("/v1" + _PATH, {"model": model, **options, "messages": []})
+
+    def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
+        """In the words of the member of the family that speaks."""
+        words = vocabulary(self._asked(request), member(delivery.provider), turns)
+        return fitting.fit(turns, words, self.model(request), delivery)
+
+    def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
+        """Chunks up to `[DONE]`, or one document."""
+        told = self.fit(request, turns, delivery).turns
+        if told[0].failure and not self.streams(request):
+            return self.refuse(errors.status(told[0].failure), told[0].failure, delivery)
+        spoken = ChatSpeech(self._asked(request), member(delivery.provider), delivery)
+        return spoken.response(told)
+
+    def refuse(
+        self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
+    ) -> Response:
+        """In the shape of the member of the family that speaks."""
+        return errors.refuse(status, failure, delivery, retry_after)
+
+    def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
+        """None: every request is for a turn."""
+        return None
+
+    def _asked(self, request: Request) -> Asked:
+        return asked(reading.document(request.body))
+
+
+class _Content:
+    """The message of one choice, as its deltas come."""
+
+    def __init__(self) -> None:
+        self._message = Message()
+
+    def take(self, choice: Fields, *, streamed: bool) -> Metadata:
+        """Read one delta, or one whole message; Perplexity always sends both, side by side."""
+        first, second = ("delta", "message") if streamed else ("message", "delta")
+        message = reading.fields(choice.get(first if first in choice else second))
+        self._message.take(message, streamed=streamed)
+        return reading.metadata(message, OF_MESSAGE)
+
+    def parts(self) -> tuple[Part, ...]:
+        """What it says."""
+        return self._message.parts()

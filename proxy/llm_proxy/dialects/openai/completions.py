@@ -1,0 +1,129 @@
+"""OpenAI's legacy completions: a prompt continued, in choices of plain text.
+
+Many servers speak it still: vLLM, llama.cpp, Together, DeepSeek and Mistral (to fill gaps).
+Writer's stream is its own: events of `{"value": ...}`, without ids, choices or any end, so
+nothing can prove it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.dialects.base import Judgement, Response
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.fitting import Fitted
+from llm_proxy.dialects.fragments import Fragments
+from llm_proxy.dialects.openai import api, choices, errors
+from llm_proxy.dialects.openai.completions_speech import (
+    Asked,
+    CompletionSpeech,
+    asked,
+    vocabulary,
+)
+from llm_proxy.dialects.openai.family import member
+from llm_proxy.dialects.reading import Fields
+from llm_proxy.exchange import Head, Request
+from llm_proxy.turns import Counting, Failure, Metadata, Part, Text, Turn
+
+_PATH: Final = "/completions"
+_MESSAGES: Final = ("/chat/completions", "/fim/completions")
+"""Completions that answer in messages."""
+
+
+class OpenAICompletions:
+    """The dialect `openai-completions`."""
+
+    name = "openai-completions"
+    volatile: tuple[str, ...] = ()
+    counting = Counting()
+
+    def claims(self, request: Request) -> bool:
+        """A POST to `.../completions`, whatever a provider puts in front."""
+        path = request.path
+        return request.method == "POST" and path.endswith(_PATH) and not path.endswith(_MESSAGES)
+
+    def model(self, request: Request) -> str:
+        """The body's `model`, else the Azure deployment that the path names."""
+        return api.model(request)
+
+    def streams(self, request: Request) -> bool:
+        """Only where the body says `"stream": true`."""
+        return api.streams(request)
+
+    def codec(self, request: Request, head: Head) -> str:
+        """By status and content type; where there is none, by what was asked for."""
+        return plain.events_or_whole(head, streams=self.streams(request))
+
+    def judge(self, response: Response) -> Judgement:
+        """Whole by `[DONE]`, by every choice finished, or by an error in the stream."""
+        return choices.judge(response)
+
+    def turns(self, response: Response) -> tuple[Turn, ...]:
+        """One turn a choice: of several prompts, n choices each, in the order of their index."""
+        return choices.turns(response, _Content) or _of_values(response)
+
+    def error(self, status: int, kind: str, message: str) -> bytes:
+        """The shape whose message and code every client prints."""
+        return api.error(kind, message)
+
+    def typical(self, model: str, *, stream: bool) -> Request:
+        """With usage asked for."""
+        options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+        return speech.post("/v1" + _PATH, {"model": model, **options, "prompt": ""})
+
+    def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
+        """In words alone."""
+        words = vocabulary(self._asked(request), member(delivery.provider))
+        return fitting.fit(turns, words, self.model(request), delivery)
+
+    def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
+        """Chunks up to `[DONE]`, or one document."""
+        told = self.fit(request, turns, delivery).turns
+        if told[0].failure and not self.streams(request):
+            return self.refuse(errors.status(told[0].failure), told[0].failure, delivery)
+        spoken = CompletionSpeech(self._asked(request), member(delivery.provider), delivery)
+        return spoken.response(told)
+
+    def refuse(
+        self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
+    ) -> Response:
+        """In the shape of the member of the family that speaks."""
+        return errors.refuse(status, failure, delivery, retry_after)
+
+    def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
+        """None: every request is for a turn."""
+        return None
+
+    def _asked(self, request: Request) -> Asked:
+        return asked(reading.document(request.body))
+
+
+class _Content:
+    """The text of one choice, as its pieces come; an echoed prompt is part of it."""
+
+    def __init__(self) -> None:
+        self._fragments = Fragments()
+
+    def take(self, choice: Fields, *, streamed: bool) -> Metadata:
+        """Read one piece, or the whole text."""
+        if said := reading.text(choice.get("text")):
+            self._fragments.add(Text(said))
+        return ()
+
+    def parts(self) -> tuple[Part, ...]:
+        """What it says."""
+        return self._fragments.parts()
+
+
+def _of_values(response: Response) -> tuple[Turn, ...]:
+    """Writer's stream."""
+    if response.codec != "sse":
+        return ()
+    fragments = Fragments()
+    for document in map(api.said, response.messages):
+        if said := reading.text(document.get("value")):
+            fragments.add(Text(said))
+    parts = fragments.parts()
+    return (Turn(parts),) if parts else ()
