@@ -78,7 +78,7 @@ def environment(launcher: str, *extras: str) -> Path:
         sys.stderr.flush()
 
     checkout = Checkout(ROOT)
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, terminated)
     try:
         ensure(checkout, frozenset(extras), say)
     except KeyboardInterrupt:
@@ -110,7 +110,7 @@ def ensure(checkout: Checkout, extras: frozenset[str], say: Say) -> None:
     if _satisfies(standing(checkout), extras):
         return
     checkout.tools.mkdir(exist_ok=True)
-    with _locked(checkout.tools / "lock", say) as lock:
+    with locked(checkout.tools / "lock", say) as lock:
         have = standing(checkout)  # who held the lock before may have done our work
         if not _satisfies(have, extras):
             workshop = Workshop(checkout.root, checkout.tools, lock)
@@ -152,7 +152,7 @@ def contents(checkout: Checkout) -> frozenset[str]:
 
 
 @contextmanager
-def _locked(path: Path, say: Say) -> Iterator[int]:
+def locked(path: Path, say: Say) -> Iterator[int]:
     """Hold the lock of the checkout; yields its descriptor."""
     lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -166,7 +166,7 @@ def _locked(path: Path, say: Say) -> Iterator[int]:
         os.close(lock)
 
 
-def _terminated(number: int, _frame: object) -> NoReturn:
+def terminated(number: int, _frame: object) -> NoReturn:
     sys.exit(128 + number)
 
 

@@ -5,12 +5,14 @@
 //   {"sha256": of the body's bytes, "pieces": how many came, "result": chunks or completion}
 //   {"error": the exception's class, "status": ..., "message": ...}
 //
-// `requests` says how often the SDK asked.
+// `requests` says how often the SDK asked.  A document with `asks` is answered by asks.mjs.
 
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 
 import OpenAI from 'openai';
+
+import { onStdin } from '../protocol/answering.mjs';
+import { answer } from './asks.mjs';
 
 const body = createHash('sha256');
 let pieces = 0;
@@ -38,12 +40,16 @@ async function ask(client, question) {
   return chunks;
 }
 
-const question = JSON.parse(readFileSync(0, 'utf8'));
-const client = new OpenAI({ baseURL: process.argv[2], apiKey: 'sk-of-a-judge', fetch: overheard });
-try {
-  const result = await ask(client, question);
-  console.log(JSON.stringify({ sha256: body.digest('hex'), pieces, requests, result }));
-} catch (error) {
-  const { status, message } = error;
-  console.log(JSON.stringify({ error: error.constructor.name, status, message, requests }));
+async function judge(question) {
+  const client = new OpenAI({ baseURL: process.argv[2], apiKey: 'sk-of-a-judge', fetch: overheard });
+  try {
+    const result = await ask(client, question);
+    console.log(JSON.stringify({ sha256: body.digest('hex'), pieces, requests, result }));
+  } catch (error) {
+    const { status, message } = error;
+    console.log(JSON.stringify({ error: error.constructor.name, status, message, requests }));
+  }
 }
+
+const question = onStdin();
+await (question.asks ? answer(question) : judge(question));
