@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from llm_proxy import framing
 from llm_proxy.dialects import Response
-from llm_proxy.dialects.anthropic import Anthropic
+from llm_proxy.dialects.anthropic.dialect import Anthropic
 from llm_proxy.exchange import Head, Request
 from llm_proxy.turns import Part
 

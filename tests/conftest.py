@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 
 import corpus
+import judges_at_hand
 from llm_proxy.shell.running.environment import BASE_URLS, KEYS
 
 _LIVE: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")
@@ -103,6 +104,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         skipped = sum(report.skipped for report in mine)
         ran = sum(report.when == "call" and not report.skipped for report in mine)
         terminalreporter.write_line(f"{need.marker}: {_count(ran, skipped, need.missing)}")
+    terminalreporter.write_line(f"judges: {_judges()}")
+
+
+def _judges() -> str:
+    """Which official clients can judge here, and which cannot."""
+    absent = [name for name in judges_at_hand.judges() if judges_at_hand.missing(name)]
+    here = [name for name in judges_at_hand.judges() if name not in absent]
+    why = f"; not installed, and skipped: {', '.join(absent)} (scripts/judges)" if absent else ""
+    return f"{', '.join(here)} are here{why}"
 
 
 def _count(ran: int, skipped: int, missing: str) -> str:

@@ -38,6 +38,7 @@ _PURE: Final = frozenset(
         "io.BytesIO",
         "pathlib.PurePath",
         "pathlib.PurePosixPath",
+        "uuid.UUID",
     )
 )
 """Values that live among the world's modules."""
@@ -56,10 +57,12 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{PACKAGE}.shell.recording.recorder:_written",
         f"{PACKAGE}.shell.recording.recorder:Recorder._file",
         f"{PACKAGE}.shell.server.server:Server._handle",
+        f"{PACKAGE}.shell.upstream.signing:_found",
     )
 )
 """The outermost frames of a task or a callback: what fails there is a fault of ours, and is
-reported as one."""
+reported as one.  And the one call into botocore that runs an operator's programs and reads any
+file and service: it has no list of what it raises, and each is a way to have no credentials."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

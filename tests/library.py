@@ -12,7 +12,7 @@ from shelf import Answer, chat, event, put, says
 ESC: Final = "\x1b]0;owned\x07\x1b[2J"
 """What sets a terminal's title and clears it."""
 
-OPAQUE: Final = post("/v1/moderations", b'{"model":"gpt-5","input":"hi"}')
+OPAQUE: Final = post("/v1/realtime/sessions", b'{"model":"gpt-5","input":"hi"}')
 PLAIN: Final = Head(200, "OK", (("Content-Type", "text/plain"),), "close")
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from llm_proxy.cli import cli
 from llm_proxy.shell.running.environment import BASE_URLS
-from llm_proxy.shell.server import control, server
+from llm_proxy.shell.server import control, guards, intake
+from llm_proxy.shell.upstream import signing
 
 DOCS = Path(__file__).parents[1] / "docs"
 CLI = (DOCS / "cli.md").read_text("utf-8")
@@ -99,9 +100,9 @@ def test_every_error_of_ours_is_in_the_docs(kind: str) -> None:
 
 
 def test_every_status_of_a_refusal_is_in_the_docs() -> None:
-    shell = Path(server.__file__).parent
-    sources = "".join((shell / name).read_text() for name in ("guards.py", "intake.py"))
+    files = (guards.__file__, intake.__file__, signing.__file__)
+    sources = "".join(Path(it).read_text("utf-8") for it in files)
     statuses = set(re.findall(r"RequestRefused\(\s*(\d{3})", sources))
-    assert {"400", "403", "408", "413", "417", "421", "501"} == statuses
+    assert {"400", "403", "408", "413", "417", "421", "426", "501"} == statuses
     [row] = [line for line in SERVER.splitlines() if "`request_refused`" in line]
     assert statuses == set(re.findall(r"\b\d{3}\b", row))

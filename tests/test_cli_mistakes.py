@@ -78,7 +78,7 @@ def said(*arguments: str) -> str:
             "xyzzy",
             (
                 "there is no command 'xyzzy': there are record, replay, auto, ls, show, "
-                "verify, recover, demo, doctor"
+                "export, verify, recover, demo, doctor"
             ),
         ),
         ("show", "llm-proxy show needs CASSETTE: llm-proxy show --help shows how"),

@@ -49,6 +49,39 @@ def test_a_reader_that_left_ends_it_without_a_word(
     assert ended == (CLOSED, "")
 
 
+FULL = Path("/dev/full")
+"""Where every write fails as on a full disk."""
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full here")
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "arguments",
+    [["ls"], ["ls", "--json"], ["show", "openai"], ["show", "openai", "--body"],
+     ["verify", "--json"]],
+    ids=" ".join,
+)  # fmt: skip
+def test_a_full_disk_is_said_in_one_sentence(
+    tmp_path: Path, arguments: list[str], unbuffered: str
+) -> None:
+    library.complete(tmp_path)
+    with FULL.open("w") as out:
+        ran = subprocess.run(
+            [sys.executable, "-m", "llm_proxy", *arguments],
+            cwd=tmp_path,
+            env=environment(tmp_path, PYTHONUNBUFFERED=unbuffered),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        "llm-proxy: stdout cannot be written, so what it has is not all: No space left on device\n",
+    )
+
+
 def test_what_prints_nothing_on_stdout_does_not_notice(tmp_path: Path) -> None:
     library.complete(tmp_path)
     code, said = into_a_closed_pipe("verify", folder=tmp_path)

@@ -15,6 +15,7 @@ import pytest
 import library
 from command import environment, run
 from llm_proxy.exchange import Ending, Head
+from llm_proxy.framing.eventstream import frame
 from llm_proxy.shell.library.library import Library
 from raw import post
 from shelf import DONE, STREAM, Answer, chat, event, key_of, put, says
@@ -205,15 +206,34 @@ async def test_json_holds_everything(tmp_path: Path) -> None:
 
 
 async def test_an_opaque_answer_without_a_body_can_be_shown(tmp_path: Path) -> None:
-    request = post("/v1/files/1", b"", method="DELETE")
+    request = post("/v1/things/1", b"", method="DELETE")
     put(tmp_path, request, Answer((), head=Head(204, "No Content", (), "none"), head_at=3.0))
 
     text = await shown(tmp_path, "opaque")
 
     rows = named(text)
-    assert rows["request"] == "DELETE /v1/files/1  (no body)"
+    assert rows["request"] == "DELETE /v1/things/1  (no body)"
     assert rows["said"] == "nothing that the dialect opaque can read"
     assert rows["timeline"] == "0 messages in 0 reads, 0 bytes"
+
+
+async def test_frames_of_an_event_stream_are_shown_as_their_type_and_payload(
+    tmp_path: Path,
+) -> None:
+    head = Head(200, "OK", (("Content-Type", "application/vnd.amazon.eventstream"),), "chunked")
+    said = frame([(":event-type", "contentBlockDelta")], b'{"delta":{"text":"Hi"}}')
+    thrown = frame([(":exception-type", "throttlingException")], b'{"message":"slow"}')
+    failed = frame([(":error-code", "500"), (":error-message", "lost")], b"")
+    pieces = (said, thrown, failed, b"no frame")
+    reads = tuple((10.0 * number, piece) for number, piece in enumerate(pieces, 1))
+    put(tmp_path, post("/model/m/converse-stream", b"{}"), Answer(reads, head=head))
+
+    text = await shown(tmp_path, "bedrock", "--full")
+
+    rows = [row for row in text.splitlines() if ARRIVAL.match(row)]
+    ends = ['contentBlockDelta {"delta":{"text":"Hi"}}', 'throttlingException {"message":"slow"}',
+            "500 lost", "no frame"]  # fmt: skip
+    assert [row.endswith(f" {end}") for row, end in zip(rows, ends, strict=True)] == [True] * 4
 
 
 async def test_what_broke_off_says_how(tmp_path: Path) -> None:

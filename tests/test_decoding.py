@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.exchange import Head
-from llm_proxy.shell.recording import decoding
-from llm_proxy.shell.recording.decoding import CodingError, Decoder, decoded_head, decoder
+from llm_proxy.shell import decoding
+from llm_proxy.shell.decoding import CodingError, Decoder, decoded_head, decoder
 
 MIB = 1024 * 1024
 Pack = Callable[[bytes], bytes]

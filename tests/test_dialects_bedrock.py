@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.bedrock import Bedrock
+from llm_proxy.dialects.bedrock.dialect import Bedrock
 from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.framing.eventstream import frame, read_frame
 from llm_proxy.turns import (
@@ -178,7 +178,6 @@ def test_the_path_says_the_model_and_whether_it_streams(
     ("method", "path"),
     [
         ("GET", "/model/m/converse"),
-        ("POST", "/model/m/count-tokens"),
         ("POST", "/model//converse"),
         ("POST", "/model/converse"),
         ("POST", "/converse"),
@@ -204,7 +203,8 @@ def test_other_requests_are_left_to_others(method: str, path: str) -> None:
         ("/model/chat/completions", "openai-chat"),
         ("/model/v1/chat/completions", "openai-chat"),
         ("/api/chat", "ollama"),
-        ("/model/m/count-tokens", "opaque"),
+        ("/model/m/count-tokens", "bedrock"),
+        ("/model/m/count-words", "opaque"),
     ],
 )
 def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) -> None:
@@ -566,6 +566,11 @@ def test_pieces_of_a_completion_are_joined() -> None:
     )
     (turn,) = DIALECT.turns(streamed(pieces))
     assert (turn.parts, turn.finish, turn.usage) == ((Text("Hello"),), Finish.STOP, Usage(input=9))
+
+
+def test_half_a_character_of_a_reason_is_a_whole_unknown_one() -> None:
+    (turn,) = DIALECT.turns(whole(rb'{"generation":"Hi","stop_reason":"st\ud83d"}'))
+    assert (turn.finish, turn.finish_raw) == (Finish.OTHER, "st\N{REPLACEMENT CHARACTER}")
 
 
 def test_several_choices_are_several_turns() -> None:

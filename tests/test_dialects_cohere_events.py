@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cohere_streams import CHAT, answer, document, lines
-from llm_proxy.dialects.cohere import Cohere
+from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.turns import Citation, Failure, Finish, Json, Metadata, Text, ToolCall, Turn, Usage
 
 DIALECT = Cohere()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cohere_streams import FAILED, TEXT, TOOLS, answer, content, document, ending, event, sse
-from llm_proxy.dialects.cohere import Cohere
+from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.turns import (
     Citation,
     Failure,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import Response
-from llm_proxy.dialects.gemini_interactions import GeminiInteractions
+from llm_proxy.dialects.google.interactions import GeminiInteractions
 from llm_proxy.exchange import Head, Request
 from llm_proxy.turns import (
     Citation,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import Response
-from llm_proxy.dialects.ollama import Ollama
+from llm_proxy.dialects.ollama.dialect import Ollama
 from llm_proxy.exchange import Head, Request
 from llm_proxy.turns import Failure, Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
 
@@ -76,8 +76,8 @@ def whole(body: bytes, status: int = 200) -> Response:
     return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
 
 
-def declared_empty(codec: str, status: int = 200) -> Response:
-    return Response(Head(status, "", (), "length", 0), codec, [])
+def declared_empty(codec: str, status: int = 200, *headers: tuple[str, str]) -> Response:
+    return Response(Head(status, "", headers, "length", 0), codec, [])
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
@@ -228,6 +228,13 @@ def test_no_cut_of_a_chat_is_called_whole(cut: int) -> None:
         pytest.param(whole(b'{"model":"q'), False, "body is not JSON", id="a cut document"),
         pytest.param(whole(b""), False, "empty body", id="nothing"),
         pytest.param(declared_empty("whole"), True, "empty, as declared", id="a deleted model"),
+        pytest.param(
+            declared_empty("whole", 200, ("Content-Type", "application/json")),
+            False,
+            "empty body",
+            id="a chat of nothing",
+        ),
+        pytest.param(whole(b"<html>", 404), True, "HTTP 404", id="a page in place of a deletion"),
         pytest.param(declared_empty("ndjson"), False, "empty body", id="a stream of nothing"),
         pytest.param(declared_empty("whole", 404), True, "HTTP 404", id="an error of nothing"),
         pytest.param(whole(b'{"error":"busy"}', 503), True, "HTTP 503", id="an error"),

@@ -14,7 +14,7 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import Response
-from llm_proxy.dialects.openai_chat import OpenAIChat
+from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.exchange import Head, Request, header
 from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import Response
-from llm_proxy.dialects.openai_completions import OpenAICompletions
+from llm_proxy.dialects.openai.completions import OpenAICompletions
 from llm_proxy.exchange import Head, Request
 from llm_proxy.turns import Failure, Finish, Text, Turn, Usage
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.dialects.openai_deltas import Items
+from llm_proxy.dialects.openai.output_deltas import Items
 from llm_proxy.dialects.reading import Fields
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.dialects import openai_item
+from llm_proxy.dialects.openai import output_item
 from llm_proxy.turns import (
     Citation,
     Media,
@@ -18,7 +18,7 @@ from llm_proxy.turns import (
 
 
 def parts(**item: Any) -> tuple[Part, ...]:
-    return tuple(openai_item.parts(item))
+    return tuple(output_item.parts(item))
 
 
 def message(*content: dict[str, Any], **fields: Any) -> tuple[Part, ...]:
@@ -337,6 +337,12 @@ def test_calls_are_read(item: dict[str, Any], call: ToolCall) -> None:
             "{}",
             ToolResult("id_1", '{"code":500}', "ask", failed=True),
             id="an MCP server's tool that failed",
+        ),
+        pytest.param(
+            {"type": "mcp_call", "name": "ask", "output": "Half of it", "error": "cut"},
+            "",
+            ToolResult("id_1", "Half of it", "ask", failed=True, metadata=(("error", "cut"),)),
+            id="an MCP server's tool that gave something and failed",
         ),
         pytest.param(
             {"type": "mcp_list_tools", "server_label": "s", "tools": [{"name": "ask"}]},

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response, openai_item
-from llm_proxy.dialects.openai_responses import OpenAIResponses
+from llm_proxy.dialects import Response
+from llm_proxy.dialects.openai import output_item
+from llm_proxy.dialects.openai.responses import OpenAIResponses
 from llm_proxy.exchange import Head, Request
 from llm_proxy.turns import (
     Citation,
@@ -259,9 +260,10 @@ def test_the_dialect_is_found_under_its_name() -> None:
         ("GET", "/v1/responses/resp_1", "openai-responses"),
         ("GET", "/responses/2f1e0c", "openai-responses"),
         ("GET", "/v1/responses", "opaque"),
-        ("GET", "/v1/responses/resp_1/input_items", "opaque"),
-        ("DELETE", "/v1/responses/resp_1", "opaque"),
-        ("POST", "/v1/responses/input_tokens", "opaque"),
+        ("GET", "/v1/responses/resp_1/input_items", "openai-responses"),
+        ("DELETE", "/v1/responses/resp_1", "openai-responses"),
+        ("POST", "/v1/responses/input_tokens", "openai-responses"),
+        ("GET", "/v1/responses/resp_1/cancel", "opaque"),
         ("POST", "/v1/myresponses", "opaque"),
         ("POST", "/v1/chat/completions", "openai-chat"),
         ("GET", "/v1/chat/completions/chatcmpl-1", "opaque"),
@@ -1026,7 +1028,7 @@ def test_every_real_item_says_something_but_for_messages_of_empty_texts() -> Non
         for it in _heard(200, b"".join(answer.messages), streams=answer.codec == "sse").output:
             seen += 1
             item: Any = it.to_dict(mode="json")
-            if not list(openai_item.parts(item)):
+            if not list(output_item.parts(item)):
                 silent.append((it.type, [block["text"] for block in item["content"]]))
     assert seen == 386
     assert silent == [("message", [""])] * len(silent)

@@ -79,6 +79,9 @@ def test_an_error_is_read_in_each_of_its_shapes(error: Json, failure: Failure) -
     [
         (b'{"error":true,"message":"m"}', Failure("m")),
         (b'{"error":"Not Found","path":"/"}', Failure("Not Found")),
+        (b'{"error":"no","code":"bad_argument"}', Failure("no", code="bad_argument")),
+        (b'{"error":"busy","error_type":"overloaded"}', Failure("busy", "overloaded")),
+        (b'{"error":{"message":"m"},"code":"other"}', Failure("m")),
         (b'{"message":"Forbidden"}', Failure("Forbidden")),
         (b'{"error":{"message":"m"},"message":"other"}', Failure("m")),
         (b'{"hello":1}', Failure("HTTP 404")),

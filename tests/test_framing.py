@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from llm_proxy import framing
 from llm_proxy.framing import CODECS, MESSAGE_LIMIT, Codec, by_content_type
 from llm_proxy.framing.eventstream import frame
-from llm_proxy.framing.sse import SseEvent, read_event
+from llm_proxy.framing.sse import SseEvent, is_done, read_event
 from tapes import cut, cuts
 
 
@@ -353,3 +353,17 @@ def test_the_content_type_chooses_the_codec(content_type: str | None, name: str)
 )
 def test_an_event_is_read_as_a_browser_would(message: bytes, event: SseEvent) -> None:
     assert read_event(message) == event
+
+
+@pytest.mark.parametrize(
+    ("message", "done"),
+    [
+        (b"data: [DONE]\n\n", True),
+        (b"event: done\r\ndata:[DONE] \r\n\r\n", True),
+        (b'data: "[DONE]"\n\n', False),
+        (b": [DONE]\n\n", False),
+        (b"", False),
+    ],
+)
+def test_done_is_what_an_event_says_and_nothing_beside_it(message: bytes, *, done: bool) -> None:
+    assert is_done(message) == done

@@ -31,6 +31,7 @@ def fresh(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 IMPORT_EACH: Final = """
 import os, sys
+import aiohttp.web, click, msgspec, orjson, rich.console, rich.progress, rich.table  # not ours
 for name in sys.argv[1:]:
     child = os.fork()  # as fresh as a new interpreter, and a hundred times as quick
     if child == 0:

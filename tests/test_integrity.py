@@ -74,6 +74,20 @@ def test_a_key_of_older_rules_is_not_recomputed() -> None:
     assert said(replace(RIGHT, key="f" * 64, key_rules=0)) == []
 
 
+@pytest.mark.parametrize(
+    "request_",
+    [
+        replace(REQUEST, body=b"is [redacted-operator]"),
+        replace(REQUEST, path="/[redacted-operator]"),
+    ],
+    ids=["body", "path"],
+)
+def test_the_key_of_a_request_that_held_the_operators_secrets_is_not_recomputed(
+    request_: StoredRequest,
+) -> None:
+    assert said(request=request_) == []
+
+
 def test_everything_that_is_wrong_is_said() -> None:
     meta = replace(RIGHT, dialect="telex", session="bob")
     assert len(said(meta, replace(REQUEST, body=b"{}"), Place("0" * 16, "alice"))) == 4

@@ -3,16 +3,18 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy import matching
+from llm_proxy import dialects, matching
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import Difference, differences, key, leaves, nearness
 
+ROOT = Path(__file__).parents[1]
 CHAT: dict[str, Any] = {
     "model": "gpt-5",
     "stream": True,
@@ -283,3 +285,69 @@ def test_the_version_of_the_rules_is_part_of_the_key(monkeypatch: pytest.MonkeyP
     before = key_of(chat())
     monkeypatch.setattr(matching, "KEY_RULES", matching.KEY_RULES + 1)
     assert key_of(chat()) != before
+
+
+class TestVolatileFields:
+    """What clients fill anew in each run does not count; what only looks like it does."""
+
+    @staticmethod
+    def asked(path: str, **body: Any) -> StoredRequest:
+        return StoredRequest("POST", path, "", (), json.dumps(body).encode())
+
+    @pytest.mark.parametrize(
+        ("path", "one", "other"),
+        [
+            ("/v1/messages", {"metadata": {"user_id": "a"}}, {"metadata": {"user_id": "b"}}),
+            ("/v1/responses", {"client_metadata": {"a": "b"}}, {}),
+            ("/v1/responses", {"prompt_cache_key": "a"}, {"prompt_cache_key": "b"}),
+            (
+                "/v1/responses",
+                {"input": [{"type": "message", "id": "a", "content": "hi"}, "text"]},
+                {"input": [{"type": "message", "id": "b", "content": "hi"}, "text"]},
+            ),
+        ],
+        ids=["user id", "client metadata", "cache key", "ids of items"],
+    )
+    def test_a_volatile_field_does_not_count(
+        self, path: str, one: dict[str, Any], other: dict[str, Any]
+    ) -> None:
+        first, second = self.asked(path, model="m", **one), self.asked(path, model="m", **other)
+
+        assert key_of(first) == key_of(second)
+        assert leaves("openai", first) == leaves("openai", second)
+
+    @pytest.mark.parametrize(
+        ("path", "one", "other"),
+        [
+            ("/v1/messages", {"metadata": {"team": "a"}}, {"metadata": {"team": "b"}}),
+            ("/v1/messages", {"user_id": "a"}, {"user_id": "b"}),
+            ("/v1/messages", {"prompt_cache_key": "a"}, {"prompt_cache_key": "b"}),
+            ("/api/chat", {"metadata": {"user_id": "a"}}, {"metadata": {"user_id": "b"}}),
+            (
+                "/v1/responses",
+                {"input": [{"type": "item_reference", "id": "a"}]},
+                {"input": [{"type": "item_reference", "id": "b"}]},
+            ),
+            ("/v1/responses", {"input": [{"id": "a"}]}, {"input": [{"id": "b"}]}),
+            ("/v1/responses", {"input": "a"}, {"input": "b"}),
+            ("/v1/responses", {"input": [["a"]]}, {"input": [["b"]]}),
+        ],
+        ids=[
+            "other metadata", "elsewhere", "another dialect's", "a dialect without any",
+            "a reference", "a bare reference", "no list", "no objects",
+        ],
+    )  # fmt: skip
+    def test_any_other_field_counts(
+        self, path: str, one: dict[str, Any], other: dict[str, Any]
+    ) -> None:
+        first, second = self.asked(path, model="m", **one), self.asked(path, model="m", **other)
+
+        assert key_of(first) != key_of(second)
+
+    @pytest.mark.parametrize(
+        ("name", "field"), [(it.name, field) for it in dialects.DIALECTS for field in it.volatile]
+    )
+    def test_every_volatile_field_is_documented(self, name: str, field: str) -> None:
+        documented = (ROOT / "docs/cassette-format.md").read_text().split("## The key")[1]
+
+        assert f"| `{name}` | `{field}` |" in documented

@@ -8,7 +8,16 @@ from llm_proxy.providers import ANY, PROVIDERS, provider_of
 
 CLAUDE: Headers = (("Anthropic-Version", "2026-10-21"),)
 GOOGLE: Headers = (("x-goog-api-key", "k"),)
+COHERE: Headers = (("X-Fern-SDK-Name", "cohere"),)
+AZURE: Headers = (("Api-Key", "k"),)
+SIGNATURE = (
+    "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261122/eu-west-1/bedrock/aws4_request, "
+    "SignedHeaders=host;x-amz-date, Signature=00"
+)
+SIGNED: Headers = (("Authorization", SIGNATURE),)
 NONE: Headers = ()
+
+ARN = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-x:0"
 
 
 @pytest.mark.parametrize(
@@ -77,10 +86,52 @@ NONE: Headers = ()
         ("/model/m/count-tokens", NONE, "bedrock"),
         ("/guardrail/g/version/1/apply", NONE, "bedrock"),
         ("/async-invoke", NONE, "bedrock"),
+        ("/async-invoke/arn%3Aaws%3Abedrock%3A1", NONE, "bedrock"),
+        ("/guardrail-checks/invoke", NONE, "bedrock"),
+        # ... a model by the ARN of an inference profile, also as old clients write one
+        (f"/model/{ARN.replace(':', '%3A').replace('/', '%2F')}/converse", NONE, "bedrock"),
+        (f"/model/{ARN}/converse-stream", NONE, "bedrock"),
+        (f"/model/{ARN}/invoke", NONE, "bedrock"),
+        # ... behind a gateway's prefix, whoever's that may look like
+        ("/bedrock/model/m/converse", NONE, "bedrock"),
+        ("/v1/model/m/invoke-with-response-stream", NONE, "bedrock"),
+        ("/api/gateway/model/m/invoke", NONE, "bedrock"),
+        ("/openai/model/m/converse", NONE, "bedrock"),
+        # ... its agents: by path, and where anybody may have the path, by the signature
+        ("/agents/A/agentAliases/B/sessions/C/text", NONE, "bedrock"),
+        ("/knowledgebases/K/retrieve", NONE, "bedrock"),
+        ("/retrieveAndGenerateStream", NONE, "bedrock"),
+        ("/flows/F/aliases/A", NONE, "bedrock"),
+        ("/flows/F/executions", NONE, "bedrock"),
+        ("/rerank", SIGNED, "bedrock"),
+        ("/rerank", NONE, ANY),
+        ("/sessions/", SIGNED, "bedrock"),
+        ("/sessions/", NONE, ANY),
+        ("/v1/chat/completions", SIGNED, "openai"),
+        # ... and what only looks like it
+        ("/model/m", NONE, ANY),
+        ("/model/m/describe", NONE, ANY),
+        ("/model//converse", NONE, ANY),
         ("/v2/chat", NONE, "cohere"),
         ("/v2/rerank", NONE, "cohere"),
         ("/v1/chat", NONE, "cohere"),
         ("/v1/tokenize", NONE, "cohere"),
+        ("/v1/models", COHERE, "cohere"),
+        ("/v1/models", (("User-Agent", "cohere-go/2"),), "cohere"),
+        ("/v1/models/command-a", COHERE, "cohere"),
+        ("/v1/classify", COHERE, "cohere"),
+        ("/v1/models", (("X-Fern-SDK-Name", "somebody"),), "openai"),
+        ("/v1/chat/completions", COHERE, "openai"),
+        # azure and groq share a path
+        ("/openai/v1/chat/completions", AZURE, "azure"),
+        ("/openai/v1/responses", AZURE, "azure"),
+        ("/openai/v1/responses", (("Authorization", "Bearer api-key: 1"),), "groq"),
+        ("/v1/chat/completions", AZURE, "openai"),
+        # gemini's Code Assist lives elsewhere
+        ("/v1internal:streamGenerateContent", NONE, "codeassist"),
+        ("/v1internal:loadCodeAssist", NONE, "codeassist"),
+        ("/v1internal/operations/1", NONE, "codeassist"),
+        ("/v1internals", NONE, ANY),
         # nobody's
         ("/healthz", NONE, ANY),
         ("/v3/x", NONE, ANY),
@@ -93,6 +144,45 @@ NONE: Headers = ()
 )
 def test_a_path_belongs_to_its_provider(path: str, headers: Headers, provider: str) -> None:
     assert provider_of(Request("POST", path, "", headers, b"")) == provider
+
+
+@pytest.mark.parametrize(
+    ("query", "provider"),
+    [
+        ("api-version=preview", "azure"),
+        ("a=1&API-Version=2025-04-01", "azure"),
+        ("a=api-version=1", "groq"),
+        ("api-versions=1", "groq"),
+        ("", "groq"),
+    ],
+)
+def test_a_version_in_the_query_tells_azure_from_groq(query: str, provider: str) -> None:
+    assert provider_of(Request("POST", "/openai/v1/responses", query, NONE, b"")) == provider
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    "path",
+    ["/model/" * 10_000, "/model/" + "/converse/" * 7_000 + "!", "/model/m/converse" * 4_000 + "!"],
+    ids=["prefixes", "operations", "both"],
+)
+def test_no_path_takes_long(path: str) -> None:
+    assert provider_of(Request("POST", path, "", NONE, b"")) == ANY
+
+
+@pytest.mark.parametrize(
+    ("path", "region", "url"),
+    [
+        ("/model/m/converse", "us-east-1", "https://bedrock-runtime.us-east-1.amazonaws.com"),
+        ("/openai/v1/responses", "us-west-2", "https://bedrock-runtime.us-west-2.amazonaws.com"),
+        ("/agents/A/agentAliases/B/sessions/C/text", "eu-west-1",
+         "https://bedrock-agent-runtime.eu-west-1.amazonaws.com"),
+        ("/rerank", "eu-west-1", "https://bedrock-agent-runtime.eu-west-1.amazonaws.com"),
+        ("/model/m/invoke", "cn-north-1", "https://bedrock-runtime.cn-north-1.amazonaws.com.cn"),
+    ],
+)  # fmt: skip
+def test_bedrock_has_an_address_in_each_region(path: str, region: str, url: str) -> None:
+    assert providers.of_bedrock(path, region) == url
 
 
 def test_every_provider_has_a_name_of_its_own() -> None:

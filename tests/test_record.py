@@ -183,7 +183,7 @@ BINARY = bytes(range(256)) * 40
 
 OPAQUE = {
     "no body at all": (
-        post("/v1/files/f1", b"", method="DELETE"),
+        post("/v1/things/1", b"", method="DELETE"),
         whole(b"", status="204 No Content"),
     ),
     "an image": (post("/images/1.png?size=2", b"", method="GET"), whole(BINARY, "image/png")),
@@ -192,7 +192,7 @@ OPAQUE = {
         whole(b"ok"),
     ),
     "audio in chunks": (
-        post("/v1/audio/speech", b'{"input":"hi"}'),
+        post("/v1/sounds", b'{"input":"hi"}'),
         chunked([BINARY, BINARY[::-1]]),
     ),
     "a redirect": (post("/old", b"", method="GET"), whole(b"", status="302 Found")),

@@ -7,6 +7,7 @@ import gc
 import os
 import threading
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -162,6 +163,25 @@ def test_two_that_file_in_one_library_do_so_one_after_the_other(
         thread.join(60)
     assert not door.crowded.is_set()
     assert sorted(it.body for it in cassettes(tmp_path)) == [event("1"), event("2")]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "is_small"),
+    [("text/event-stream", True), ("application/vnd.amazon.eventstream", False)],
+)
+async def test_many_frames_at_once_are_looked_into_where_they_hold_up_nobody(
+    tmp_path: Path, content_type: str, is_small: bool
+) -> None:
+    """Each of them is looked into for secrets."""
+    nobody = RecorderEvents(filed=lambda *_: None, failed=lambda *_: None)
+    recorder = Recorder(Library(tmp_path / "cassettes"), tmp_path / "spool", nobody, renew=True)
+    recording = recorder.start(call(chat("x")))
+    recording.head(1.0, replace(STREAM, headers=(("content-type", content_type),)))
+    recording.read(Read(2.0, b"x" * 20_000))
+    assert recording.drain().is_small is is_small
+    recording.read(Read(3.0, b"x" * 10_000))
+    assert recording.drain().is_small
+    await recorder.close()
 
 
 # --- memory -------------------------------------------------------------------------------------

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy import redaction
+from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.delivery import Quota, Window
 from llm_proxy.exchange import Headers, Read, Request
 from llm_proxy.redaction import PLACEHOLDER, REQUEST_IDS, Piece, Redactor, credentials
+from llm_proxy.turns import Failure, Finish, Text, Turn, Usage
+from speaking import MANNERS, Manner
 from tapes import cut, cuts
 
 KEY = "sk-canary-0123456789"
@@ -47,6 +52,9 @@ def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() 
         ("X-Should-Retry", True),
         ("x-ratelimit-remaining-tokens", True),
         ("Anthropic-RateLimit-Requests-Limit", True),
+        ("X-Endpoint-Monthly-Call-Limit", True),
+        ("num_chars", True),
+        ("num_tokens", True),
         ("Set-Cookie", False),
         ("CF-Ray", False),
         ("x-anything-new", False),
@@ -57,6 +65,39 @@ def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() 
 )
 def test_a_response_header_is_stored_when_it_is_known_to_be_harmless(name: str, kept: bool) -> None:
     assert redaction.response_headers(((name, "v"),)) == (((name, "v"),) if kept else ())
+
+
+each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
+
+LIMITS = Quota(Window(60, 59, 1.0), Window(1000, 900, 2.0))
+SAID = Turn(
+    (Text("hello"),), Finish.STOP, usage=Usage(9, 20, total=29, cache_read=2, cache_write=3)
+)
+
+
+def told(manner: Manner) -> Iterator[Response]:
+    """An answer of this manner, and errors, with all the headers that they come with."""
+    delivery = replace(manner.delivery, quota=LIMITS)
+    yield manner.dialect.speak(manner.request, (SAID,), delivery)
+    for status in (400, 401, 403, 404, 413, 429, 500, 503, 529):
+        yield manner.dialect.refuse(status, Failure("no"), delivery, 36.0)
+
+
+@each_manner
+def test_no_header_that_a_dialect_writes_is_lost_in_a_cassette(manner: Manner) -> None:
+    for response in told(manner):
+        written = response.head.headers
+        assert [name for name, _ in redaction.response_headers(written)] == [
+            name for name, _ in written
+        ]
+
+
+@each_manner
+def test_what_a_header_says_is_read_of_a_cassette_too(manner: Manner) -> None:
+    said = next(told(manner))
+    kept = replace(said.head, headers=redaction.response_headers(said.head.headers))
+    stored = replace(said, head=kept)
+    assert manner.dialect.turns(stored) == manner.dialect.turns(said)
 
 
 @pytest.mark.parametrize("name", sorted(REQUEST_IDS))
@@ -177,6 +218,30 @@ def basic(pair: str) -> tuple[str, str]:
 def test_a_credential_is_found_however_it_is_echoed(asked: Request, echo: bytes) -> None:
     text = b'{"content":"a' + echo + b'"}'
     assert Redactor(credentials(asked)).whole(text) == b'{"content":"%b"}' % MARK
+
+
+SIGNATURE = (
+    "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261122/us-east-1/bedrock/aws4_request, "
+    "SignedHeaders=content-type;host;x-amz-date, Signature=0123abcd"
+)
+
+
+@pytest.mark.parametrize("signature", [SIGNATURE, SIGNATURE.replace(", ", ",")])
+def test_of_an_aws_signature_the_key_and_the_signature_are_secret_and_no_header_is(
+    signature: str,
+) -> None:
+    redactor = Redactor(credentials(request(("Authorization", signature))))
+    said = b"the id AKIDEXAMPLE, AKIDEXAMPLE/20261122/us-east-1/bedrock/aws4_request, 0123abcd"
+    assert redactor.whole(said) == b"the id %b, %b, %b" % (MARK, MARK, MARK)
+    assert redactor.whole(signature.encode()) == MARK
+    for harmless in (b"content-type: application/json", b"x-amz-date", b"aws4_request"):
+        assert redactor.whole(harmless) == harmless
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("part", ["Credential=", "Credential=a", "Signature=", "=, "])
+def test_no_signature_takes_long(part: str) -> None:
+    assert credentials(request(("Authorization", f"AWS4-{part * 5000}")))
 
 
 def test_a_quoted_cookie_takes_no_quotes_of_the_answer_with_it() -> None:

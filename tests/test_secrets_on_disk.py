@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
 from base64 import b64decode, b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,9 @@ from urllib.parse import quote
 
 import pytest
 
+from command import run, serving
+from llm_proxy.exchange import Ending
+from llm_proxy.framing.eventstream import frame
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import DONE
@@ -57,7 +61,11 @@ class Case:
 PLAIN = post(PATH, said("hi"), JSON, BEARER)
 BASIC = post(PATH, said("hi"), JSON, f"Authorization: Basic {LOGIN}")
 SLASHES = json.dumps(KEY).replace("/", r"\/").encode()
+ESCAPED = "".join(f"\\u{ord(it):04x}" for it in KEY)
 CASES = {
+    "message in escapes": Case(
+        post(PATH, said("KEY").replace(b"KEY", ESCAPED.encode()), JSON, BEARER)
+    ),
     "model": Case(post(PATH, said("hi", KEY), JSON, BEARER)),
     "message": Case(post(PATH, said(f"my key is {KEY}"), JSON, BEARER)),
     "path": Case(post(f"/v1/files/{quote(KEY, safe='')}", b"", BEARER)),
@@ -91,10 +99,15 @@ def written(folder: Path) -> Iterator[bytes]:
     """All that stands on the disk, also as what it is the base64 of."""
     for path in folder.rglob("*"):
         yield str(path.relative_to(folder)).encode()
-        content = path.read_bytes() if path.is_file() else b""
-        yield content
-        for found in _BASE64.findall(content):
-            yield b64decode(found[: len(found) // 4 * 4] if b"=" not in found else found + b"==")
+        yield from _unpacked(path.read_bytes() if path.is_file() else b"", levels=2)
+
+
+def _unpacked(content: bytes, levels: int) -> Iterator[bytes]:
+    """What stands there, and what it is the base64 of: of a frame, perhaps, with base64 in it."""
+    yield content
+    for found in _BASE64.findall(content) if levels else ():
+        whole = found[: len(found) // 4 * 4] if b"=" not in found else found + b"=="
+        yield from _unpacked(b64decode(whole), levels - 1)
 
 
 def leaks(folder: Path) -> list[bytes]:
@@ -107,9 +120,14 @@ def test_a_leak_would_be_found(tmp_path: Path) -> None:
     (tmp_path / "a-canary" / "in base64").write_bytes(b'{"base64":"%b"}' % b64encode(event(KEY)))
     (tmp_path / "a-canary" / "login").write_text(LOGIN)
 
+    (tmp_path / "a-canary" / "packed").write_bytes(b64encode(packed(b"...%b" % KEY.encode())))
+
     names = [b"a-canary", b"a-canary/plain", b"a-canary/in base64", b"a-canary/login"]
     found = leaks(tmp_path)
-    assert sorted(found) == sorted([*names, KEY.encode(), event(KEY), b64decode(LOGIN)])
+    inner = b"...%b" % KEY.encode()
+    assert sorted(found) == sorted(
+        [*names, b"a-canary/packed", KEY.encode(), event(KEY), b64decode(LOGIN), inner]
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -128,3 +146,71 @@ async def test_a_credential_is_nowhere_on_the_disk(tmp_path: Path, name: str) ->
     assert raw.body == b"".join(case.pieces) + DONE  # the client has it as it came
     [cassette] = cassettes(tmp_path)
     assert b"[redacted]" in Path(cassette.file).read_bytes()
+
+
+# --- in frames ----------------------------------------------------------------------------------
+
+
+def packed(text: bytes) -> bytes:
+    """A frame of InvokeModelWithResponseStream."""
+    return frame(FRAMED, b'{"bytes":"%b"}' % b64encode(text))
+
+
+FRAMED: Final = ((":event-type", "chunk"), (":message-type", "event"))
+ECHO: Final = json.dumps({"completion": f"so {KEY} it is"}).encode()
+REDACTED: Final = json.dumps({"completion": "so [redacted] it is"}).encode()
+INVOKE: Final = post("/model/m/invoke-with-response-stream", b"{}", JSON, BEARER)
+STREAM: Final = frame(FRAMED, ECHO) + packed(b"{}") + frame((("x", KEY),), b"") + packed(ECHO)
+STORED: Final = (
+    frame(FRAMED, REDACTED) + packed(b"{}") + frame((("x", "[redacted]"),), b"") + packed(REDACTED)
+)
+
+
+def framing(pieces: Sequence[bytes], go_on: asyncio.Event) -> Script:
+    async def script(connection: Connection) -> None:
+        await connection.begin(content_type="application/vnd.amazon.eventstream")
+        for piece in pieces:
+            await connection.chunk(piece)
+        await go_on.wait()
+        await connection.finish()
+
+    return script
+
+
+@pytest.mark.parametrize("size", [7, 100, 10_000])
+async def test_a_credential_goes_out_of_frames_which_stay_whole(tmp_path: Path, size: int) -> None:
+    pieces = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
+    go_on = asyncio.Event()
+    async with upstream(framing(pieces, go_on)) as live:
+        async with proxy("record", tmp_path, live.url) as recording:
+            asking = asyncio.ensure_future(ask(recording.url, INVOKE))
+            await until(lambda: any(it.stat().st_size for it in (tmp_path / "spool").glob("*")))
+            while_it_runs = leaks(tmp_path)
+            go_on.set()
+            raw = await asking
+
+    assert while_it_runs == leaks(tmp_path) == []
+    assert raw.body == STREAM  # the client has it as it came
+    [cassette] = cassettes(tmp_path)
+    assert b"".join(it.data for it in cassette.reads) == STORED
+    assert cassette.end.redacted == 3
+
+
+async def test_a_credential_in_frames_is_not_brought_back_by_recover(tmp_path: Path) -> None:
+    spool = tmp_path / "state/llm-proxy/spool"
+    pieces = [STREAM, packed(ECHO)[:-9]]
+    async with upstream(framing(pieces, asyncio.Event())) as live:
+        async with serving("record", "--upstream", f"default={live.url}", folder=tmp_path) as it:
+            asking = asyncio.ensure_future(ask(it.url, INVOKE))
+            await until(lambda: any(b'"read"' in it.read_bytes() for it in spool.glob("*")))
+            it.send(signal.SIGKILL)
+            await it.ended()
+            await asking
+    assert leaks(tmp_path) == []
+    recovered = await run("recover", folder=tmp_path)
+
+    assert recovered.code == 0, recovered.err
+    assert leaks(tmp_path) == []
+    [cassette] = cassettes(tmp_path)
+    assert b"".join(it.data for it in cassette.reads) == STORED
+    assert (cassette.end.ending, cassette.end.redacted) == (Ending.KILLED, 3)

@@ -247,7 +247,7 @@ class TestUpgrades:
             b"Sec-WebSocket-Key: x3JJHMbDL1EzLkh9GBhXDw==\r\n\r\n"
         )
         raw, rest = await _once(replaying.url, upgrade)
-        assert (raw.status, rest) == (501, b"")
+        assert (raw.status, rest) == (426, b"")
         assert "use the provider's HTTP API" in _error(raw)
 
     async def test_an_offer_of_http2_is_declined_and_the_request_answered(
@@ -290,7 +290,7 @@ class TestExpectations:
 
     @pytest.mark.parametrize(
         ("header", "status"),
-        [(b"Origin: https://evil.example", 403), (b"Upgrade: websocket", 501)],
+        [(b"Origin: https://evil.example", 403), (b"Upgrade: websocket", 426)],
     )
     async def test_a_request_that_is_refused_is_never_asked_for_its_body(
         self, replaying: RunningProxy, header: bytes, status: int
@@ -695,7 +695,7 @@ class TestJournal:
         async with proxy("replay", tmp_path) as replaying:
             async with line(replaying.url) as client:
                 await client.send(chat("hi", "Host: HOST"))
-                await until(lambda: replaying.server.active == 1)
+                await client.reader.readuntil(b"\r\n\r\n")
             await until(lambda: replaying.server.active == 0, within=1)
             [entry] = replaying.journal.entries
         assert entry.ending == "client_gone"

@@ -1,0 +1,289 @@
+"""Turns to tell, and requests that ask for them in every manner of every dialect."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from llm_proxy.dialects import find
+from llm_proxy.dialects.base import Dialect
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.exchange import Request
+from llm_proxy.turns import (
+    Citation,
+    Failure,
+    Finish,
+    Json,
+    Media,
+    Metadata,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Turn,
+    Usage,
+)
+
+DELIVERY: Final = Delivery(seed="test", created=1_700_000_000, models=("small", "large"))
+
+
+def asking(path: str, *headers: tuple[str, str], query: str = "", **body: Any) -> Request:
+    """A POST of this JSON document."""
+    return Request("POST", path, query, headers, json.dumps(body).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """One manner in which a dialect answers."""
+
+    name: str
+    """The dialect's name, and how it is asked."""
+    request: Request
+    delivery: Delivery = DELIVERY
+
+    @property
+    def dialect(self) -> Dialect:
+        return find(self.request)
+
+
+def _chat(**body: Any) -> Request:
+    return asking("/v1/chat/completions", model="gpt-5", **body)
+
+
+def _claude(path: str = "/v1/messages", **body: Any) -> Request:
+    return asking(path, ("anthropic-version", "2026-10-21"), model="claude-sonnet-5", **body)
+
+
+_CLAUDE_ON_VERTEX: Final = "/v1/projects/p/locations/l/publishers/anthropic/models/claude-sonnet-5:"
+
+
+def _bedrock(model: str, *, stream: bool, invoke: bool = True, **body: Any) -> Request:
+    whole, streamed = (
+        ("invoke", "invoke-with-response-stream") if invoke else ("converse", "converse-stream")
+    )
+    return asking(f"/model/{model}/{streamed if stream else whole}", **body)
+
+
+_ON_BEDROCK: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "claude": ("us.anthropic.claude-sonnet-5", {"anthropic_version": "bedrock-2023-05-31"}),
+    "claude's completion": ("anthropic.claude-v2", {"prompt": "Hi"}),
+    "nova": ("us.amazon.nova-2-lite-v1%3A0", {}),
+    "titan": ("amazon.titan-text-lite-v1", {}),
+    "llama": ("meta.llama3-1-8b-instruct-v1%3A0", {}),
+    "mistral": ("mistral.mistral-7b-instruct-v0%3A2", {}),
+    "mistral's chat": ("mistral.mistral-large-2407-v1%3A0", {}),
+    "cohere": ("cohere.command-text-v14", {}),
+    "command-r": ("cohere.command-r-v1%3A0", {}),
+    "chat": ("openai.gpt-oss-120b-1%3A0", {}),
+}
+"""A model of each maker's, and what its requests hold."""
+
+
+def _response(**body: Any) -> Request:
+    return asking("/v1/responses", model="gpt-5", **body)
+
+
+def _continue(**body: Any) -> Request:
+    return asking("/v1/completions", model="davinci", **body)
+
+
+_BEFORE: Final = {
+    "background": True,
+    "previous_response_id": "resp_before",
+    "conversation": "conv_1",
+    "service_tier": "flex",
+}
+_USAGE: Final = {"stream_options": {"include_usage": True}}
+_FUNCTIONS: Final = {"functions": [{"name": "f"}]}
+
+
+def _gemini(path: str, query: str = "") -> Request:
+    return asking(path, query=query, contents=[])
+
+
+def _interaction(**body: Any) -> Request:
+    return asking("/v1beta/interactions", input="", **body)
+
+
+_FLASH: Final = "/v1beta/models/gemini-3-flash"
+_VERTEX: Final = "/v1/projects/p/locations/l/publishers/google/models/gemini-3-flash"
+
+MANNERS: Final = (
+    Manner("openai-chat stream", _chat(stream=True)),
+    Manner("openai-chat stream, usage", _chat(stream=True, **_USAGE)),
+    Manner("openai-chat stream, functions", _chat(stream=True, **_FUNCTIONS)),
+    Manner("openai-chat whole", _chat()),
+    Manner("openai-chat whole, functions", _chat(**_FUNCTIONS)),
+    *(
+        Manner(
+            f"openai-chat {'stream' if stream else 'whole'}, {provider}",
+            _chat(stream=stream),
+            Delivery("test", 1_700_000_000, provider=provider),
+        )
+        for provider in ("azure", "groq", "mistral", "openrouter")
+        for stream in (True, False)
+    ),
+    *(
+        Manner(f"anthropic{how} {'stream' if stream else 'whole'}", _claude(path, stream=stream))
+        for how, path in (("", "/v1/messages"), (" completion", "/v1/complete"))
+        for stream in (True, False)
+    ),
+    Manner("anthropic vertex stream", _claude(f"{_CLAUDE_ON_VERTEX}streamRawPredict", stream=True)),
+    Manner("anthropic vertex whole", _claude(f"{_CLAUDE_ON_VERTEX}rawPredict")),
+    Manner("gemini stream", _gemini(f"{_FLASH}:streamGenerateContent", "alt=sse")),
+    Manner("gemini array", _gemini(f"{_FLASH}:streamGenerateContent")),
+    Manner("gemini whole", _gemini(f"{_FLASH}:generateContent")),
+    Manner("gemini stream, Vertex", _gemini(f"{_VERTEX}:streamGenerateContent", "alt=sse")),
+    Manner("gemini whole, Vertex", _gemini(f"{_VERTEX}:generateContent")),
+    Manner("gemini stream, Code Assist", _gemini("/v1internal:streamGenerateContent", "alt=sse")),
+    Manner("gemini whole, Code Assist", _gemini("/v1internal:generateContent")),
+    Manner("gemini-interactions stream", _interaction(model="gemini-3-flash", stream=True)),
+    Manner("gemini-interactions whole", _interaction(model="gemini-3-flash")),
+    Manner("gemini-interactions stream, agent", _interaction(agent="research", stream=True)),
+    Manner(
+        "gemini-interactions stream, taken up again",
+        Request("GET", "/v1beta/interactions/i1", "stream=true", (), b""),
+    ),
+    Manner("bedrock stream", _bedrock("us.amazon.nova-2-lite-v1%3A0", stream=True, invoke=False)),
+    Manner("bedrock whole", _bedrock("us.amazon.nova-2-lite-v1%3A0", stream=False, invoke=False)),
+    *(
+        Manner(
+            f"bedrock {maker} {'stream' if stream else 'whole'}",
+            _bedrock(model, stream=stream, **body),
+        )
+        for maker, (model, body) in _ON_BEDROCK.items()
+        for stream in (True, False)
+    ),
+    *(
+        Manner(
+            f"ollama {name} {'stream' if stream else 'whole'}",
+            asking(f"/api/{name}", model="qwen3", stream=stream),
+        )
+        for name in ("chat", "generate")
+        for stream in (True, False)
+    ),
+    *(
+        Manner(
+            f"cohere {path} {'stream' if stream else 'whole'}", asking(path, stream=stream, **body)
+        )
+        for path, body in (("/v2/chat", {"model": "command-a"}), ("/v1/chat", {"message": "Hi"}))
+        for stream in (True, False)
+    ),
+    Manner(
+        "cohere /v1/chat events",
+        asking("/v1/chat", ("Accept", "text/event-stream"), stream=True, message="Hi"),
+    ),
+    Manner("openai-completions stream", _continue(stream=True)),
+    Manner(
+        "openai-completions stream, usage",
+        _continue(stream=True, **_USAGE),
+    ),
+    Manner(
+        "openai-completions stream, deepseek",
+        _continue(stream=True),
+        Delivery("test", 1_700_000_000, provider="deepseek"),
+    ),
+    Manner("openai-completions whole", _continue()),
+    Manner("openai-responses stream", _response(stream=True)),
+    Manner("openai-responses stream, in the background", _response(stream=True, **_BEFORE)),
+    Manner("openai-responses whole", _response()),
+    Manner("openai-responses whole, in the background", _response(**_BEFORE)),
+    Manner("openai-responses whole, fetched", Request("GET", "/v1/responses/r", "", (), b"")),
+    Manner("openai-responses compacted", asking("/v1/responses/compact", model="gpt-5", input=[])),
+    Manner(
+        "openai-responses stream, openrouter",
+        _response(stream=True),
+        Delivery("test", 1_700_000_000, provider="openrouter"),
+    ),
+)
+
+_WORDS = st.text(st.characters(exclude_categories=()), max_size=40) | st.sampled_from(
+    [
+        "",
+        "Grüße 🌊",
+        "a\u2028b\u2029c\u0085d",
+        "多語言テキスト",
+        " leading",
+        "line\r\nend\n\n",
+        "[DONE]",
+    ]
+)
+_NAMES = st.text("abcdefghijklmnopqrstuvwxyz_-0123456789", max_size=12)
+_LEAVES: st.SearchStrategy[Json] = (
+    st.none()
+    | st.booleans()
+    | (st.integers(-(2**40), 2**40) | st.sampled_from([2**70, float("nan"), 0.5]))
+    | _WORDS
+)
+_JSON: st.SearchStrategy[Json] = st.recursive(
+    _LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_NAMES, inner, max_size=3),
+    max_leaves=6,
+)
+_METADATA_NAMES = st.sampled_from(
+    ["type", "index", "id", "format", "provider", "system_fingerprint", "stop_reason", "logprobs",
+     "extra_content", "service_tier", "category", "thought_signature", "namespace", "status",
+     "expires_at", "request_id", "usage", "unheard_of"]
+)  # fmt: skip
+_METADATA: st.SearchStrategy[Metadata] = st.dictionaries(_METADATA_NAMES, _JSON, max_size=2).map(
+    lambda it: tuple(it.items())
+)
+_BASE64 = st.binary(max_size=20).map(lambda it: b64encode(it).decode())
+_ARGUMENTS = st.dictionaries(_NAMES, _JSON, max_size=3).map(json.dumps) | st.sampled_from(
+    ["", "{}", '{"city":"Zürich"}', '{"a": 1.0, "b": [1e3, "\\u00e9"]}']
+)
+_BROKEN = st.sampled_from(['{"city":', "[1]", "nonsense"])
+
+_CITATIONS = st.builds(
+    Citation,
+    url=_WORDS,
+    title=_WORDS,
+    quoted=_WORDS,
+    span=st.none() | st.tuples(st.integers(0, 50), st.integers(0, 50)),
+    metadata=_METADATA,
+)
+TEXTS = st.builds(Text, _WORDS, st.lists(_CITATIONS, max_size=2).map(tuple), _METADATA)
+REASONINGS = st.builds(
+    Reasoning, _WORDS, st.none() | _BASE64, st.none() | _BASE64, metadata=_METADATA
+)
+CALLS = st.builds(ToolCall, _NAMES, _NAMES, _ARGUMENTS | _BROKEN, _METADATA)
+RESULTS = st.builds(ToolResult, _NAMES, _WORDS, _NAMES, st.booleans(), _METADATA)
+REFUSALS = st.builds(Refusal, _WORDS, _METADATA)
+MEDIA = st.builds(
+    Media,
+    st.sampled_from(["image/png", "audio/wav", "audio/*", "video/mp4", "application/pdf"]),
+    st.sampled_from(["", "https://example.com/a.png"]),
+    _BASE64,
+    _WORDS,
+    _METADATA,
+)
+_COUNT = st.none() | st.integers(0, 10**9)
+USAGES = st.builds(Usage, _COUNT, _COUNT, _COUNT, _COUNT, _COUNT, _COUNT)
+FAILURES = st.builds(Failure, _WORDS, _NAMES, _NAMES)
+
+
+def _answers(parts: st.SearchStrategy[Part]) -> st.SearchStrategy[Turn]:
+    return st.builds(
+        Turn,
+        st.lists(parts, max_size=5).map(tuple),
+        finish=st.none() | st.sampled_from(Finish),
+        finish_raw=st.just("") | st.sampled_from(["stop", "end_turn", "STOP", "weird"]),
+        usage=st.none() | USAGES,
+        failure=st.none() | FAILURES,
+        id=_NAMES,
+        model=_NAMES,
+        metadata=_METADATA,
+    )
+
+
+ANY_TURNS = _answers(TEXTS | REASONINGS | CALLS | RESULTS | REFUSALS | MEDIA)
+"""Turns of everything; most wires refuse many of them."""
+
+TALKS = _answers(TEXTS | REASONINGS | REFUSALS | CALLS)
+"""Turns of what most wires can say."""

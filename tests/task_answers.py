@@ -1,0 +1,55 @@
+"""What a provider answers to a program with one small task: first a tool call, then a last word.
+
+The tool writes the task's file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from llm_proxy.dialects import Dialect, Response
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.exchange import Request
+from llm_proxy.turns import Text, ToolCall, Turn, Usage
+from stub import Script
+from telling import provider as telling
+
+LINE: Final = "hello from the tool"
+"""What stands in the task's file once the tool has run."""
+LAST_WORD: Final = "The file is there."
+
+_COST: Final = Usage(input=64, output=32)
+_GIVEN: Final = (b'"tool_result"', b'"custom_tool_call_output"')
+"""What a conversation holds once a tool has run."""
+
+
+def provider(file: Path) -> Script:
+    """A script for `stub.upstream` that gives these answers, for a task that writes this file."""
+
+    def answer(dialect: Dialect, request: Request, delivery: Delivery) -> Response:
+        part = Text(LAST_WORD) if _has_run(request) else _CALLS[dialect.name](file)
+        return dialect.speak(request, [Turn((part,), usage=_COST)], delivery)
+
+    return telling(answer)
+
+
+def _has_run(request: Request) -> bool:
+    return any(it in request.body for it in _GIVEN)
+
+
+def _write(file: Path) -> ToolCall:
+    """Claude Code's own tool."""
+    arguments = {"file_path": str(file), "content": f"{LINE}\n"}
+    return ToolCall("toolu_a", "Write", json.dumps(arguments))
+
+
+def _patch(file: Path) -> ToolCall:
+    """Codex's own tool, which takes plain text."""
+    patch = f"*** Begin Patch\n*** Add File: {file.name}\n+{LINE}\n*** End Patch\n"
+    return ToolCall("call_a", "apply_patch", patch, (("type", "custom_tool_call"),))
+
+
+_CALLS: Final = {"anthropic": _write, "openai-responses": _patch}
+"""By dialect: the call of the tool that writes this file."""

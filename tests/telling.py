@@ -1,0 +1,56 @@
+"""A provider that says what it is told to, in the words of whichever dialect it is asked in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from llm_proxy import heads
+from llm_proxy.dialects import Response, find
+from llm_proxy.dialects.base import Dialect
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.exchange import Headers, Request
+from llm_proxy.providers import provider_of
+from speaking import DELIVERY
+from stub import Connection, Script
+
+Answer = Callable[[Dialect, Request, Delivery], Response]
+"""What is answered to a request in this dialect."""
+
+
+def provider(answer: Answer, name: str = "", *, side: bool = True) -> Script:
+    """A script that answers each request, a message a write; `name` is who speaks.
+
+    What is asked beside turns it answers itself, unless `side` says not to.
+    """
+
+    async def script(connection: Connection) -> None:
+        request = asked(connection)
+        dialect = find(request)
+        delivery = replace(DELIVERY, provider=name or provider_of(request))
+        response = dialect.side_answer(request, delivery) if side else None
+        await perform(connection, response or answer(dialect, request, delivery))
+
+    return script
+
+
+def asked(connection: Connection) -> Request:
+    """The request that a connection is answered."""
+    first, *lines = connection.head.decode("latin-1").split("\r\n")
+    method, target, _ = first.split(" ")
+    path, _, query = target.partition("?")
+    pairs = (line.partition(":") for line in lines if line)
+    headers: Headers = tuple((name, value.strip()) for name, _, value in pairs)
+    return Request(method, path, query, headers, connection.body)
+
+
+async def perform(connection: Connection, response: Response) -> None:
+    """Write a response."""
+    lines = heads.lines(response.head)
+    length = response.head.length
+    lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
+    await connection.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    for message in response.messages:
+        await (connection.chunk if length is None else connection.send)(message)
+    if length is None:
+        await connection.finish()

@@ -1,0 +1,84 @@
+"""The page on writing a dialect: its code runs, and is a dialect as the others are."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import assume, given
+
+from llm_proxy import framing
+from llm_proxy.dialects import Dialect
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.errors import CannotSay
+from llm_proxy.exchange import Request
+from llm_proxy.turns import Failure, Finish, Reasoning, Text, ToolCall, Turn, Usage
+from speaking import TALKS
+
+PAGE = Path(__file__).parents[1] / "docs" / "writing-a-dialect.md"
+DELIVERY = Delivery("page", 1_700_000_000)
+
+
+@cache
+def acme() -> Dialect:
+    """The dialect that the page writes."""
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
+        exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102 # the page's code is ours
+    return cast("Dialect", names["Acme"]())
+
+
+def asked(*, stream: bool) -> Request:
+    return acme().typical("acme-1", stream=stream)
+
+
+def test_the_page_says_what_acme_streams_and_what_it_answers_whole() -> None:
+    turn = Turn((Text("Good morning"),), Finish.STOP, usage=Usage(3, 2))
+
+    stream = acme().speak(asked(stream=True), (turn,), DELIVERY)
+    whole = acme().speak(asked(stream=False), (turn,), DELIVERY)
+
+    page = PAGE.read_text()
+    assert all(line.decode().strip() in page for line in stream.messages)
+    assert b"".join(whole.messages).decode() == (
+        '{"words":"Good morning","why":"done","spent":{"in":3,"out":2}}'
+    )
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@given(turn=TALKS)
+def test_what_acme_tells_it_reads(stream: bool, turn: Turn) -> None:
+    request = asked(stream=stream)
+    try:
+        fits = acme().fit(request, (turn,), DELIVERY)
+    except CannotSay:
+        assume(False)  # noqa: FBT003 # Hypothesis's own way to pass over an example
+        raise
+
+    response = acme().speak(request, (turn,), DELIVERY)
+
+    assert acme().claims(request)
+    assert acme().turns(response) == fits.turns
+    assert acme().judge(response).whole
+    assert acme().codec(request, response.head) == response.codec
+    assert framing.messages(response.codec, b"".join(response.messages)) == list(response.messages)
+
+
+def test_acme_refuses_a_call_and_leaves_out_reasoning() -> None:
+    request = asked(stream=True)
+    thinking = Turn((Reasoning("Hm."), Text("Hello")))
+
+    assert acme().fit(request, (thinking,), DELIVERY).lost == ("reasoning",)
+    with pytest.raises(CannotSay, match="acme has no word for a tool call"):
+        acme().fit(request, (Turn((ToolCall("1", "f", "{}"),)),), DELIVERY)
+
+
+def test_acme_refuses_in_its_own_shape() -> None:
+    response = acme().refuse(429, Failure("slowly", "busy"), DELIVERY, 2.0)
+
+    assert response.head.status == 429
+    assert response.messages == (b'{"oops":{"kind":"busy","text":"slowly"}}',)
+    assert acme().turns(response) == (Turn((), failure=Failure("slowly", "busy")),)
