@@ -162,6 +162,28 @@ async def test_a_recorded_error_is_told_as_the_other_provider_would(tmp_path: Pa
         "type": "rate_limit_error",
         "message": "Slow down",
     }
+    assert ran.err.endswith("not a replay; left out: its own type of error\n")
+
+
+async def test_headers_of_an_error_that_stay_behind_are_named(tmp_path: Path) -> None:
+    fields = (("Content-Type", "application/json"), ("X-Ratelimit-Limit-Requests", "60"))
+    body = b'{"error":{"message":"Slow down"}}'
+    head = Head(429, "Too Many", fields, "length", len(body))
+    put(tmp_path, chat("hi"), Answer(((1.0, body),), head=head))
+
+    ran = await run("export", KEY[:8], "--as", "anthropic", folder=tmp_path)
+
+    assert ran.err.endswith("not a replay; left out: the other headers of its error\n")
+
+
+async def test_what_was_said_before_an_error_has_no_place_in_a_document(tmp_path: Path) -> None:
+    error = b'data: {"error":{"message":"Gone"}}\n\n'
+    put(tmp_path, chat("hi"), Answer(((1.0, event("Half")), (2.0, error))))
+
+    ran = await run("export", KEY[:8], "--as", "openai-chat", "--whole", folder=tmp_path)
+
+    assert json.loads(ran.out)["error"]["message"] == "Gone"
+    assert "left out: what was said before it failed" in ran.err
 
 
 @pytest.mark.parametrize(
@@ -221,6 +243,17 @@ async def test_what_a_provider_ran_itself_is_no_call_for_the_client(
     turn = read(name, ran.out, stream=True)
     assert (turn.parts, turn.finish) == ((Text("It rains."),), Finish.STOP)
     assert "what the provider's own tools did" in ran.err
+
+
+async def test_a_turn_that_waits_for_a_tool_of_its_own_dialect_is_refused(tmp_path: Path) -> None:
+    shell = {"type": "local_shell_call", "id": "lsh_1", "call_id": "call_1", "status": "completed",
+             "action": {"type": "exec", "command": ["ls"], "env": {}}}  # fmt: skip
+    response(tmp_path, SAID, shell)
+
+    ran = await run("export", "openai-responses", "--as", "anthropic", folder=tmp_path)
+
+    assert (ran.code, ran.out) == (1, "")
+    assert "it waits for a tool that only its own dialect has: local_shell_call" in ran.complaint
 
 
 async def test_plain_text_for_a_tool_is_told_as_an_object(tmp_path: Path) -> None:
@@ -287,3 +320,26 @@ async def test_a_member_that_is_not_known_is_refused(tmp_path: Path) -> None:
 
     assert ran.code == 2
     assert "'opnerouter' is not one of azure, " in ran.complaint
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            ("--as", "gemini", "--provider", "groq"),
+            "--provider chooses among those who speak openai-chat, openai-completions, "
+            "openai-responses: not gemini",
+        ),
+        (("--as", "gemini", "--model", "\udcff"), "--model must be printable"),
+    ],
+    ids=["provider", "model"],
+)
+async def test_what_could_not_be_told_as_asked_is_refused(
+    tmp_path: Path, options: tuple[str, ...], why: str
+) -> None:
+    put(tmp_path, chat("hi"), says("Yes."))
+
+    ran = await run("export", KEY[:8], *options, folder=tmp_path)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert why in ran.complaint

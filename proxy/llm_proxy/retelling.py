@@ -24,6 +24,7 @@ from llm_proxy.outcomes import outcome
 from llm_proxy.turns import (
     Counting,
     Failure,
+    Finish,
     Part,
     Reasoning,
     Text,
@@ -35,11 +36,20 @@ from llm_proxy.turns import (
 from llm_proxy.understanding import dialect_of, turns_of
 
 _REFUSED: Final = 400
+"""From this status on, an answer is an error."""
 _WORDED: Final = ("custom", "custom_tool_call")
 """Calls of tools that take plain text, which stands abroad as the `input` of an object."""
 _CALLERS: Final = ("function", "function_call", "tool_use", "toolUse")
 """Other calls that the client runs; most have no type beside them."""
 _DIGITS: Final = 10
+"""Of a `Retry-After`: one of more digits is no time to wait."""
+_OF_ANY: Final = frozenset(
+    (
+        *("connection", "content-encoding", "content-length", "content-type", "date"),
+        *("retry-after", "server", "transfer-encoding"),
+    )
+)
+"""Headers that say nothing of an error, or are told with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +90,7 @@ def retell(cassette: Cassette, manner: Manner) -> Retelling:
         raise CannotSay(f"{cassette.file} holds no turn: nothing that could be told again")
     is_foreign = dialect.name != dialect_of(cassette).name
     told = tuple(map(_abroad, turns)) if is_foreign else turns
+    left = tuple(dict.fromkeys(it for turn in turns for it in _left(turn))) if is_foreign else ()
     counts = (dialect_of(cassette).counting, dialect.counting)
     told = tuple(replace(it, usage=it.usage and _recounted(it.usage, *counts)) for it in told)
     asked = manner.model or cassette.meta.model
@@ -90,12 +101,10 @@ def retell(cassette: Cassette, manner: Manner) -> Retelling:
     if failure and cassette.head.status >= _REFUSED:
         after = _seconds(header(cassette.head.headers, "retry-after"))
         refused = dialect.refuse(cassette.head.status, failure, delivery, after)
-        return Retelling(refused, ("the other headers of its error",))
+        others = any(name.lower() not in _OF_ANY for name, _ in cassette.head.headers)
+        return Retelling(refused, (*left, *("the other headers of its error",) * others))
     request = dialect.typical(told[0].model, stream=not manner.whole)
     lost = dialect.fit(request, told, delivery).lost
-    if manner.whole and failure and told[0].parts:
-        lost = (*lost, "what was said before it failed")
-    left = tuple(dict.fromkeys(it for turn in turns for it in _left(turn))) if is_foreign else ()
     return Retelling(dialect.speak(request, told, delivery), (*left, *lost))
 
 
@@ -114,9 +123,16 @@ def _seconds(retry_after: str | None) -> float | None:
 
 
 def _abroad(turn: Turn) -> Turn:
-    """The turn without what its own provider alone could read, or run."""
+    """The turn without what its own provider alone could read, or run.
+
+    Raises `CannotSay` where it waits for its caller to run nothing but a tool of that provider.
+    """
     answered = {it.call_id for it in turn.parts if isinstance(it, ToolResult)}
-    kept = (it for it in turn.parts if not _is_provided(it) or it.id in answered)
+    kept = [it for it in turn.parts if not _is_provided(it) or it.id in answered]
+    calls = [it for it in turn.parts if isinstance(it, ToolCall) and it.id not in answered]
+    if turn.finish is Finish.TOOL_CALLS and calls and not any(it in kept for it in calls):
+        kinds = ", ".join(dict.fromkeys(str(dict(it.metadata)["type"]) for it in calls))
+        raise CannotSay(f"it waits for a tool that only its own dialect has: {kinds}")
     parts = tuple(replace(_plain(part), metadata=()) for part in kept)
     failure = turn.failure and Failure(turn.failure.message)
     return replace(turn, parts=parts, finish_raw="", failure=failure, id="", metadata=())
@@ -174,4 +190,6 @@ def _left(turn: Turn) -> Iterator[str]:
             yield "what the provider's own tools did"
         if isinstance(part, ToolCall) and part.metadata:
             yield "the provider's own words on a tool call"
+    if turn.failure is not None and (turn.failure.type or turn.failure.code):
+        yield "its own type of error"
     yield from (f"metadata {name}" for name, _ in turn.metadata)

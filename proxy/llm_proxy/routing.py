@@ -11,12 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Self, TypeVar, overload
 
-import orjson
-
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.dialects import Dialect
+from llm_proxy.dialects import Dialect, reading
 from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.exchange import Request, header
 from llm_proxy.providers import provider_of
@@ -121,11 +119,11 @@ class Call:
 def _without_secrets(body: bytes, redactor: redaction.Redactor) -> bytes:
     r"""The body as it may be stored; a secret may also stand in it as JSON's `\u` spells it."""
     plain = redactor.whole(body)
-    if b"\\u" not in plain:
+    if b"\\u" not in plain or not redactor.has_secrets:
         return plain
     try:
-        written = orjson.dumps(orjson.loads(plain))
-    except orjson.JSONDecodeError:
+        written = reading.compact(reading.parse(plain)).encode()
+    except ValueError:
         return plain
     before = redactor.count
     again = redactor.whole(written)

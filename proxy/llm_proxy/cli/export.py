@@ -13,7 +13,7 @@ from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.printing import print_note, write_harmless
 from llm_proxy.cli.show.finding import find
 from llm_proxy.dialects import Response
-from llm_proxy.dialects.openai.family import FAMILY
+from llm_proxy.dialects.openai.family import FAMILY, SPOKEN
 from llm_proxy.errors import UsageError
 from llm_proxy.retelling import Manner, Retelling, retell
 from llm_proxy.shell.library.library import Library
@@ -38,7 +38,6 @@ _SHOWN: Final = 8
 @click.option(
     "--provider",
     type=OneOf(tuple(FAMILY)),
-    default=None,
     help="The member of the dialect's family that speaks, such as openrouter.",
 )
 @click.option("--head", is_flag=True, help="Status line and headers before the body.")
@@ -49,7 +48,13 @@ _SHOWN: Final = 8
     help="Write it to FILE, which must not exist yet; else to stdout.",
 )
 def export(
-    cassette: str, cassettes: Path, output: Path | None, *, head: bool, **manner: Any
+    cassette: str,
+    cassettes: Path,
+    output: Path | None,
+    provider: str | None,
+    *,
+    head: bool,
+    **manner: Any,
 ) -> None:
     r"""Tell a recorded answer again in another dialect.
 
@@ -64,12 +69,22 @@ def export(
       llm-proxy export dc8593 --as gemini --whole | jq .candidates
       llm-proxy export dc8593 --as openai-chat --provider openrouter --output told.sse
     """
+    how = Manner(provider=provider or "", **manner)
+    _check(how)
     library = Library(cassettes)
     it = library.load(find(library, cassette))
-    told = retell(it, Manner(**manner))
+    told = retell(it, how)
     _write(_bytes(told.response, with_head=head), output)
-    name = manner["dialect"]
-    print_note(f"{it.file}, told again as {name}: not a replay{_left_out(told)}")
+    print_note(f"{it.file}, told again as {how.dialect}: not a replay{_left_out(told)}")
+
+
+def _check(how: Manner) -> None:
+    """Raise `UsageError` for what could not be told as it is asked for."""
+    if how.provider and how.dialect not in SPOKEN:
+        spoken = ", ".join(SPOKEN)
+        raise UsageError(f"--provider chooses among those who speak {spoken}: not {how.dialect}")
+    if not how.model.isprintable():
+        raise UsageError("--model must be printable")
 
 
 def _bytes(response: Response, *, with_head: bool) -> bytes:

@@ -87,7 +87,8 @@ def fit(turns: Sequence[Turn], vocabulary: Vocabulary, model: str, delivery: Del
     if failure and not vocabulary.streams:
         about = next(turn.metadata for turn in turns if turn.failure)
         error = Turn((), failure=vocabulary.failure(failure), metadata=about)
-        return Fitted((vocabulary.refused(error),), ())
+        said = any(turn.parts for turn in turns)
+        return Fitted((vocabulary.refused(error),), ("what was said before it failed",) * said)
     fitting = _Fitting(vocabulary, delivery, model)
     first, *rest = (fitting.turn(replace(turn, failure=failure)) for turn in turns)
     alike = (_as_beside(first, turn, vocabulary) for turn in rest)
@@ -121,7 +122,7 @@ class _Fitting:
         """The turn as the wire can tell it."""
         words = self._words
         parts = self._parts(turn.parts)
-        finish, raw = self._finish(turn, waits=self._waits(parts))
+        finish, raw = self._finish(turn, waits=words.waits(parts))
         made = "" if words.id_prefix is None else self._delivery.identifier(words.id_prefix)
         fitted = Turn(
             parts,
@@ -136,13 +137,6 @@ class _Fitting:
             return self._arranged(fitted)
         failed = replace(fitted, finish=None, finish_raw="", failure=words.failure(turn.failure))
         return self._arranged(words.failed(failed))
-
-    def _waits(self, parts: Sequence[Part]) -> bool:
-        """Whether a turn of these parts waits for its caller to run a tool."""
-        words = self._words
-        if words.waits is not None:
-            return words.waits(parts)
-        return any(isinstance(it, ToolCall) and words.awaits(it) for it in parts)
 
     def _arranged(self, turn: Turn) -> Turn:
         """The turn as the wire arranges it, which may be in another order."""
@@ -167,11 +161,8 @@ class _Fitting:
         answered = {_pair(it.call_id, it.name) for it in parts if isinstance(it, ToolResult)}
         for part in parts:
             provided = isinstance(part, ToolCall) and _pair(part.id, part.name) in answered
-            told = (
-                self._provided(part)
-                if provided or isinstance(part, ToolResult)
-                else (self._through(part))
-            )
+            is_provided = provided or isinstance(part, ToolResult)
+            told = self._provided(part) if is_provided else self._through(part)
             if told is not None and (not is_silent(told) or self._lasts(told)):
                 yield told
 

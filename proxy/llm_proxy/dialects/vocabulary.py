@@ -33,9 +33,9 @@ def nothing(_part: Part) -> None:
     """The lens of a wire that has no word for such a part."""
 
 
-def always(_call: ToolCall) -> bool:
-    """What holds of every call."""
-    return True
+def has_calls(parts: Sequence[Part]) -> bool:
+    """Whether one of the parts is a call: all of them wait for the client."""
+    return any(isinstance(part, ToolCall) for part in parts)
 
 
 def bare(part: P) -> P:
@@ -151,10 +151,8 @@ class Vocabulary:
     call: Callable[[ToolCall], ToolCall | None] = nothing
     provided: Callable[[ToolCall], ToolCall | None] | None = None
     """For calls that the provider's own tools answered; None where they are told as others are."""
-    awaits: Callable[[ToolCall], bool] = always
-    """Whether a call, as it is told, waits for the client."""
-    waits: Callable[[Sequence[Part]], bool] | None = None
-    """Whether a turn of these parts does, where that takes more than a look at each call."""
+    waits: Callable[[Sequence[Part]], bool] = has_calls
+    """Whether a turn of these parts, as they are told, waits for its caller to run a tool."""
     result: Callable[[ToolResult], ToolResult | None] = nothing
     media: Callable[[Media], Media | None] = nothing
     joined: frozenset[type[Part]] = frozenset((Text, Reasoning, Refusal))

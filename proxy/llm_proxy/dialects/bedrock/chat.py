@@ -13,7 +13,7 @@ from llm_proxy.dialects.bedrock.completion import FINISH
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.openai import choices
 from llm_proxy.dialects.openai.chat_message_speech import MessageSpeech
-from llm_proxy.dialects.openai.chat_words import Asked, vocabulary
+from llm_proxy.dialects.openai.chat_words import ChatAsked, vocabulary
 from llm_proxy.dialects.openai.family import OPENAI
 from llm_proxy.dialects.speech import Document
 from llm_proxy.dialects.vocabulary import Vocabulary
@@ -36,7 +36,7 @@ class Chat:
 
     def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
         """As of OpenAI, with no more beside a message than Bedrock reads."""
-        asked = Asked(stream=streams, usage=False, legacy=False)
+        asked = ChatAsked(stream=streams, usage=False, legacy=False)
         words = vocabulary(asked, OPENAI)
         return replace(
             words,

@@ -29,15 +29,11 @@ def whole(said: Iterable[Part]) -> list[Document]:
 
 def pieces(said: Iterable[Part], cut: Cut) -> Iterator[list[Document]]:
     """The parts of each chunk; calls that are asked for at once share one."""
-    for calls, group in groupby(said, _is_call):
+    for calls, group in groupby(said, parts.awaits):
         if calls:
             yield whole(group)
         else:
             yield from (piece for part in group for piece in _pieces(part, cut))
-
-
-def _is_call(part: Part) -> bool:
-    return isinstance(part, ToolCall) and parts.awaits(part)
 
 
 def _pieces(part: Part, cut: Cut) -> Iterator[list[Document]]:

@@ -30,7 +30,7 @@ from llm_proxy.dialects.google.gemini_words import Asked, is_blocked
 from llm_proxy.dialects.speech import Document
 from llm_proxy.dialects.vocabulary import kept
 from llm_proxy.framing import sse
-from llm_proxy.turns import Finish, Turn
+from llm_proxy.turns import Finish, Metadata, Turn
 
 _LINE_END: Final = b"\r\n"
 _ARRAY: Final = "application/json; charset=UTF-8"
@@ -50,7 +50,7 @@ class GeminiSpeech:
         match self.manner.form:
             case "whole":
                 each = [self._whole(at, turn) for at, turn in enumerate(turns)]
-                return speech.document(self._chunk(turns[0], _told(turns, each), 1, 1))
+                return speech.document(self._around(turns[0]).chunk(_told(turns, each), 1, 1))
             case "sse":
                 events = (
                     sse.event(speech.written(it), line_end=_LINE_END)
@@ -65,23 +65,15 @@ class GeminiSpeech:
         """The chunks, in which candidates grow side by side, and an error if there is one."""
         spoken = [list(self._growing(at, turn)) for at, turn in enumerate(turns)]
         steps = [[it for it in step if it] for step in zip_longest(*spoken)]
+        around = self._around(turns[0])
         for at, step in enumerate(steps, 1):
-            yield self._chunk(turns[0], _told(turns, step), at, len(steps))
+            yield around.chunk(_told(turns, step), at, len(steps))
         if (failure := turns[0].failure) is not None:
             yield errors.amid(failure)
 
-    def _chunk(self, turn: Turn, each: list[Document], at: int, of: int) -> Document:
-        """Chunk number `at` of so many, counted from 1; what the answer says of itself is in it."""
+    def _around(self, turn: Turn) -> _Around:
         about = kept(turn.metadata, OF_CHUNK)
-        counts = _counts(turn, at, of)
-        document: Document = {
-            **({"candidates": each} if each else {}),
-            **dict(it for it in about if it[0] != FEEDBACK or at == 1),
-            **({"usageMetadata": counts} if counts else {}),
-            **({"modelVersion": turn.model} if turn.model else {}),
-            "responseId": turn.id,
-        }
-        return {"response": document} if self.manner.wrapped else document
+        return _Around(turn, about, dict(kept(turn.metadata, OF_USAGE)), self.manner.wrapped)
 
     def _whole(self, index: int, turn: Turn) -> Document:
         said = content_speech.whole(turn.parts)
@@ -129,18 +121,38 @@ def _is_text(said: list[Document]) -> bool:
     return "text" in said[-1] and "thought" not in said[-1]
 
 
-def _counts(turn: Turn, at: int, of: int) -> Document:
-    """The counts up to a chunk: what was asked and thought at once, what is said as it grows."""
-    beside: Document = dict(kept(turn.metadata, OF_USAGE))
-    if (usage := turn.usage) is None:
-        return beside
-    counts = {name: getattr(usage, name) for name in COUNTS}
-    if at < of:
-        counts["output"] = (usage.output or 0) * at // of or None
-        so_far = sum(filter(None, (usage.input, counts["output"], usage.reasoning)))
-        counts["total"] = so_far if usage.total is None else min(so_far, usage.total)
-    told: Document = {COUNTS[name]: count for name, count in counts.items() if count is not None}
-    return {**told, **beside}
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """What stands around the candidates of each chunk."""
+
+    turn: Turn
+    about: Metadata
+    beside: Document
+    """What stands beside the counts."""
+    wrapped: bool
+
+    def chunk(self, each: list[Document], at: int, of: int) -> Document:
+        """Chunk number `at` of so many, counted from 1; what the answer says of itself is in it."""
+        counts = {**self._counts(at, of), **self.beside}
+        document: Document = {
+            **({"candidates": each} if each else {}),
+            **dict(it for it in self.about if it[0] != FEEDBACK or at == 1),
+            **({"usageMetadata": counts} if counts else {}),
+            **({"modelVersion": self.turn.model} if self.turn.model else {}),
+            "responseId": self.turn.id,
+        }
+        return {"response": document} if self.wrapped else document
+
+    def _counts(self, at: int, of: int) -> Document:
+        """The counts so far: what was asked and thought at once, what is said as it grows."""
+        if (usage := self.turn.usage) is None:
+            return {}
+        counts = {name: getattr(usage, name) for name in COUNTS}
+        if at < of:
+            counts["output"] = (usage.output or 0) * at // of or None
+            so_far = sum(filter(None, (usage.input, counts["output"], usage.reasoning)))
+            counts["total"] = so_far if usage.total is None else min(so_far, usage.total)
+        return {COUNTS[name]: count for name, count in counts.items() if count is not None}
 
 
 def _enum(raw: str) -> str | int:

@@ -50,7 +50,7 @@ def vocabulary(manner: Asked, *, alone: bool) -> Vocabulary:
         reasoning=parts.reasoning,
         call=parts.call,
         provided=parts.provided,
-        awaits=parts.awaits,
+        waits=parts.waits,
         result=parts.result,
         media=parts.media,
         joined=frozenset(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,6 +18,7 @@ from llm_proxy.turns import (
     Json,
     Media,
     Metadata,
+    Part,
     Text,
     ToolCall,
     ToolResult,
@@ -64,7 +65,7 @@ def vocabulary(*, streams: bool, agent: str) -> Vocabulary:
         reasoning=parts.reasoning,
         call=partial(_call, streams=streams),
         provided=_provided,
-        awaits=_awaits,
+        waits=_waits,
         result=_result,
         media=_media,
         joined=frozenset(),
@@ -132,8 +133,9 @@ def _provided(call: ToolCall) -> ToolCall | None:
     return _call(replace(call, metadata=tuple(about.items())), streams=False)
 
 
-def _awaits(call: ToolCall) -> bool:
-    return not _kind(call.metadata, _CALLS)
+def _waits(parts: Sequence[Part]) -> bool:
+    """Whether one of the parts is a call of a tool that is not Google's own."""
+    return any(isinstance(it, ToolCall) and not _kind(it.metadata, _CALLS) for it in parts)
 
 
 def _result(result: ToolResult) -> ToolResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -60,9 +61,14 @@ def provided(it: ToolCall) -> ToolCall | None:
     return call(replace(it, metadata=tuple(about.items())))
 
 
-def awaits(it: ToolCall) -> bool:
-    """Whether a call waits for the client."""
-    return dict(it.metadata).get("type") not in _RUN
+def awaits(part: Part) -> bool:
+    """Whether it is a call that waits for the client."""
+    return isinstance(part, ToolCall) and dict(part.metadata).get("type") not in _RUN
+
+
+def waits(parts: Sequence[Part]) -> bool:
+    """Whether one of the parts does."""
+    return any(map(awaits, parts))
 
 
 def result(it: ToolResult) -> ToolResult:

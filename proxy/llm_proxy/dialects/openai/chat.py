@@ -19,7 +19,7 @@ from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.dialects.openai import api, choices, errors
 from llm_proxy.dialects.openai.chat_message import Message
 from llm_proxy.dialects.openai.chat_speech import ChatSpeech
-from llm_proxy.dialects.openai.chat_words import OF_MESSAGE, Asked, asked, vocabulary
+from llm_proxy.dialects.openai.chat_words import OF_MESSAGE, ChatAsked, chat_asked, vocabulary
 from llm_proxy.dialects.openai.family import member
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head, Request
@@ -91,8 +91,8 @@ class OpenAIChat:
         """None: every request is for a turn."""
         return None
 
-    def _asked(self, request: Request) -> Asked:
-        return asked(reading.document(request.body))
+    def _asked(self, request: Request) -> ChatAsked:
+        return chat_asked(reading.document(request.body))
 
 
 class _Content:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from llm_proxy.dialects import reading
 from llm_proxy.dialects.openai import choices, errors
+from llm_proxy.dialects.openai.choices_speech import Asked, asked, failed, has_usage
 from llm_proxy.dialects.openai.family import Member
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.vocabulary import Vocabulary, bare, call_in_words, kept, thought, worded
@@ -43,33 +43,26 @@ _LEGACY: Final = {**_WORDS, Finish.TOOL_CALLS: "function_call"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ChatAsked(Asked):
     """What a request asks of the manner of its answer."""
 
-    stream: bool
-    usage: bool
-    """Whether a stream is to tell usage."""
     legacy: bool
     """Whether the client knows functions, and no tools."""
 
 
-def asked(body: Fields) -> Asked:
+def chat_asked(body: Fields) -> ChatAsked:
     """What the body of a request asks for."""
-    options = reading.fields(body.get("stream_options"))
-    return Asked(
-        stream=body.get("stream") is True,
-        usage=options.get("include_usage") is True,
-        legacy=bool(body.get("functions")) and not body.get("tools"),
-    )
+    it = asked(body)
+    return ChatAsked(it.stream, it.usage, bool(body.get("functions")) and not body.get("tools"))
 
 
-def vocabulary(manner: Asked, speaker: Member, turns: Sequence[Turn] = ()) -> Vocabulary:
+def vocabulary(manner: ChatAsked, speaker: Member, turns: Sequence[Turn] = ()) -> Vocabulary:
     """The words of this member of the family for such a request, and these turns.
 
     Who refuses in words stops: at `content_filter`, OpenAI's own client raises.
     """
     refuses = any(isinstance(part, Refusal) for turn in turns for part in turn.parts)
-    has_usage = not manner.stream or manner.usage or speaker.usage_at_finish
+    counts = has_usage(manner, speaker)
     detailed = speaker.reasoning == "details"
     return Vocabulary(
         dialect="openai-chat",
@@ -84,19 +77,19 @@ def vocabulary(manner: Asked, speaker: Member, turns: Sequence[Turn] = ()) -> Vo
         joined=frozenset((Text, Refusal) if detailed else (Text, Refusal, Reasoning)),
         order=() if manner.stream else _order(manner),
         id_prefix="chatcmpl-",
-        counts=_COUNTS if has_usage else (),
-        always=("input", "output", "total") if has_usage else (),
-        counts_always=has_usage,
+        counts=_COUNTS if counts else (),
+        always=("input", "output", "total") if counts else (),
+        counts_always=counts,
         keeps=(*choices.OF_CHUNK, *choices.OF_CHOICE, *OF_MESSAGE, choices.LOGPROBS),
         shared=choices.OF_CHUNK,
         choices=True,
         arranged=_arranged if manner.stream else _sounds_first,
         failure=worded if manner.stream else partial(errors.instead, speaker=speaker),
-        failed=_failed,
+        failed=failed,
     )
 
 
-def _order(manner: Asked) -> tuple[type[Part], ...]:
+def _order(manner: ChatAsked) -> tuple[type[Part], ...]:
     """The order in which the fields of a message are read."""
     last: tuple[type[Part], ...] = (ToolCall, Media) if manner.legacy else (Media, ToolCall)
     return (Reasoning, Text, Refusal, *last)
@@ -172,8 +165,3 @@ def _numbered(part: Part, at: int) -> Part:
         return part
     said: dict[str, Json] = {**dict(part.metadata), "index": at}
     return replace(part, metadata=kept(tuple(said.items()), _OF_DETAIL))
-
-
-def _failed(turn: Turn) -> Turn:
-    """What a stream tells before its end: neither usage nor what stands beside the finish."""
-    return replace(turn, usage=None, metadata=kept(turn.metadata, choices.OF_CHUNK))

@@ -16,12 +16,8 @@ from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.openai import api, choices, errors
-from llm_proxy.dialects.openai.completions_speech import (
-    Asked,
-    CompletionSpeech,
-    asked,
-    vocabulary,
-)
+from llm_proxy.dialects.openai.choices_speech import Asked, asked
+from llm_proxy.dialects.openai.completions_speech import CompletionSpeech, vocabulary
 from llm_proxy.dialects.openai.family import member
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head, Request

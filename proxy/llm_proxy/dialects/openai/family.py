@@ -38,6 +38,9 @@ class Member:
 
 OPENAI: Final = Member()
 
+SPOKEN: Final = ("openai-chat", "openai-completions", "openai-responses")
+"""The dialects that have members who speak in their own ways."""
+
 FAMILY: Final[Mapping[str, Member]] = {
     "azure": Member(
         preamble={
