@@ -1,0 +1,91 @@
+"""What a request asks a model, free of any wire format: the twin of `turns`.
+
+A `Conversation` is a view.  Dialects read it from a request; scenarios are chosen, checked and
+filled in by it.  What a dialect's request cannot say is absent, never guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from llm_proxy.turns import Json, Part, Text, ToolResult
+
+Role = Literal["system", "user", "assistant", "tool"]
+"""Who speaks: `system` is the operator (`developer` too), `assistant` the model (`model` too)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one speaker said at once."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        """Its texts, joined with line ends; other parts say nothing here."""
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that the model is offered."""
+
+    name: str
+    """A built-in tool of the provider's is called by its type."""
+    description: str = ""
+    schema: Json = None
+    """The JSON Schema of its arguments; None where it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A request for a turn, as far as its dialect has words for it."""
+
+    messages: tuple[Message, ...]
+    """In their order, those of role `system` too where they stand among them.  Each unbroken run
+    of what the model made is one message; a message of nothing but tool results is of role `tool`,
+    also where the dialect has the user send them."""
+    system: str = ""
+    """The system prompt: where the dialect keeps it, else its first message of that role."""
+    tools: tuple[Tool, ...] = ()
+    temperature: float | None = None
+    """None where it is not sent; whole numbers stay `int`."""
+    top_p: float | None = None
+    """As `temperature`."""
+    reasons: bool = False
+    """Whether reasoning is switched on: its switch is there, and not its explicit off."""
+    signs: bool = False
+    """Whether reasoning in the history must bear its provider's seal (Anthropic)."""
+    schema: Json = None
+    """The JSON Schema that the answer must have; `{}` where any JSON object will do."""
+    previous: str = ""
+    """The id of the answer that this continues, whose history the request does not repeat."""
+
+    @property
+    def turn(self) -> int:
+        """The number of the turn that is asked for: the model's messages so far, and one."""
+        return 1 + sum(message.role == "assistant" for message in self.messages)
+
+    @property
+    def first_user_text(self) -> str:
+        """What the first message of the user says; empty where there is none."""
+        return next((it.text for it in self.messages if it.role == "user"), "")
+
+    @property
+    def last_user_text(self) -> str:
+        """What the latest message of the user says that has text; empty where there is none."""
+        return next(
+            (it.text for it in reversed(self.messages) if it.role == "user" and it.text), ""
+        )
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The results of tools that came after the model's latest message."""
+        latest: list[ToolResult] = []
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                break
+            latest[:0] = [part for part in message.parts if isinstance(part, ToolResult)]
+        return tuple(latest)

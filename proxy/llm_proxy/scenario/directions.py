@@ -1,0 +1,86 @@
+"""What a request is answered with, before any dialect speaks.
+
+Scenarios, mocks and synthesis all give directions; `performing` makes actions of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from llm_proxy.turns import Json, Turn
+
+Cut = Callable[[str], Iterable[str]]
+"""How a text becomes the pieces of a stream: none is empty, and joined they are the text."""
+
+FailureStatus = Literal[
+    "thrown", "timeout", "invalid_response", "network_error", "rate_limit", "model_error"
+]
+
+SIMULATED: Final = "Simulated failure"
+"""What a failure says that has no message of its own."""
+
+
+def whole(text: str) -> tuple[str, ...]:
+    """A text in one piece."""
+    return (text,) if text else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When an answer goes out, in ms since the request was read in full, at its own pace."""
+
+    thinking: float = 0.0
+    """Before the status line."""
+    gap: Callable[[int], float] | None = None
+    """The time between piece k and the one before it, from k = 1 on; None is none at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Answer with these turns."""
+
+    turns: tuple[Turn, ...]
+    cut: Cut = whole
+    timing: Timing = Timing()
+    successive: bool = False
+    """Whether several turns are told one after the other and finish once, as choices of one
+    answer; a dialect without choices tells them as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """Fail as a provider does."""
+
+    status: FailureStatus
+    message: str = SIMULATED
+    retryable: bool = True
+    retry_after_ms: float | None = None
+    error: Mapping[str, Json] | None = None
+    """Fields for the error object; `message` wins over the message, a numeric `status` or
+    `statusCode` is the HTTP status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exhausted:
+    """A script has no more answers: its author should hear of it, loudly (document 004)."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """What to do for a request, and why."""
+
+    what: Say | Fail | Exhausted
+    source: str
+    """What decided: `scenario refund, turn 2`, `mock helper`, `synthesis`."""
+    unsuccessful: str = ""
+    """Why the session has failed, as its author would want to know; empty where it has not."""
+    warnings: tuple[str, ...] = ()
+    """For the log."""
+    notes: tuple[str, ...] = ()
+    """For the journal."""
+    reported: Mapping[str, Json] | None = None
+    """Metadata of the provider's that is reported with the turn."""
