@@ -8,6 +8,7 @@
     ├── RequestRefused      a request that we do not serve              -> its HTTP status
     ├── UpstreamFailed      no answer from the provider                 -> 502 or 504
     ├── CannotSay           a turn that a dialect has no words for
+    ├── RespondFailed       the operator's own function failed          -> 500
     └── Miss                no cassette answers this request            -> 424
 
 A message names the thing, the place and the next step.  It is raised where it is known, and
@@ -79,6 +80,10 @@ class UpstreamFailed(LlmProxyError):
 
 class CannotSay(LlmProxyError):
     """A turn that would not be the same answer in this dialect."""
+
+
+class RespondFailed(LlmProxyError):
+    """The operator's own function, which says what a mock answers, failed."""
 
 
 class Miss(LlmProxyError):

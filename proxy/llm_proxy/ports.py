@@ -10,6 +10,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.routing import Call
+from llm_proxy.scenario.script import Script
 
 
 class Recording(Protocol):
@@ -73,6 +74,13 @@ class Takes(Protocol):
 
     async def miss(self, call: Call, ordinal: int) -> Miss:
         """Why the request of that ordinal is not answered: what is nearest, what differs."""
+
+
+class Scripts(Protocol):
+    """The scenarios of a run, as their files stand."""
+
+    async def current(self) -> Script:
+        """What to play by now."""
 
 
 class Recorder(Protocol):

@@ -22,6 +22,7 @@ from llm_proxy.providers import provider_of
 T = TypeVar("T")
 
 SESSION_HEADER: Final = "x-llm-proxy-session"
+SCENARIO_HEADER: Final = "x-llm-proxy-scenario"
 OUR_HEADERS: Final = "x-llm-proxy-"
 """Headers with this prefix are for us and go no further."""
 
@@ -74,6 +75,8 @@ class Call:
     """The moment the request was read in full, in seconds of the loop's clock."""
     now: Callable[[], float]
     """The loop's clock, in seconds."""
+    scenario: str = ""
+    """The scenario that the client names in a header."""
 
     def elapsed(self) -> float:
         """ms since the request was read in full."""
@@ -155,7 +158,10 @@ def route(
         for it in (request, asked)
     )
     provider = _checked("provider", _first(match["provider"], provider_of(theirs)))
-    return Call(theirs, plain, session, provider, dialects.find(plain), arrived, now)
+    scenario = header(tuple(ours), SCENARIO_HEADER) or ""
+    return Call(
+        theirs, plain, session, provider, dialects.find(plain), arrived, now, scenario.strip()
+    )
 
 
 def _first(*names: str | None) -> str:

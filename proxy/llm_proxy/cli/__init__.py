@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "record": _Command("serve", "Pass requests on to the live provider and keep every stream."),
     "replay": _Command("serve", "Answer from cassettes alone, with no network at all."),
     "auto": _Command("serve", "Replay what is there, record what is not."),
+    "simulate": _Command("serve", "Answer from scenarios, a mock, or made-up text."),
     "ls": _Command("ls", "List the cassettes of a library."),
     "show": _Command("show", "Show one cassette: what was said, and when each byte came."),
     "export": _Command("export", "Tell a recorded answer again in another dialect."),

@@ -15,6 +15,7 @@ from llm_proxy.pacing import parse_pace
 from llm_proxy.providers import ANY
 from llm_proxy.shell.running.settings import (
     Settings,
+    Simulating,
     checked_url,
     default_spool,
     find_config,
@@ -76,7 +77,8 @@ SERVER: Final[tuple[Callable[[Any], Any], ...]] = (
             help="When replayed bytes go out: recorded, instant, or a speed such as 4x or 0.5x."),
     _option("--allow-partial", is_flag=True,
             help="Replay takes that are not complete too, ended as they ended."),
-    _option("--strict", is_flag=True, help="Exit with 1 when any request was a miss."),
+    _option("--strict", is_flag=True,
+            help="Exit with 1 when any request was a miss, or not as its scenario expects."),
     _option("--max-body", type=Count(1), default=64 * 1024 * 1024,
             help="The largest request body, in bytes."),
     _option("--allow-host", multiple=True, metavar="NAME",
@@ -108,15 +110,33 @@ AFTER_LAST: Final = _option(
     help="In replay: what answers a request that comes more often than it was recorded.",
 )  # fmt: skip
 ON_MISS: Final = _option(
-    "--on-miss", type=OneOf(["record", "passthrough", "fail"]), default="record",
-    help="In auto: what happens to a request that is not on disk.",
+    "--on-miss", type=OneOf(["record", "passthrough", "scenario", "fail"]),
+    help="In auto and replay: what happens to a request that is not on disk.  [default: record in "
+         "auto; in replay scenario where --scenarios is given, else fail]",
 )  # fmt: skip
 
+
+SIMULATION: Final[tuple[Callable[[Any], Any], ...]] = (
+    _option("--scenarios", type=_FOLDER, help="A scenario document, or a folder of them."),
+    _option("--mock", metavar="OPTIONS",
+            help="A mock, as YAML or JSON: '{reply: Hello}', '{replies: [One, Two]}'."),
+    _option("--respond", metavar="MODULE:FUNCTION",
+            help="Your function that says what a mock answers."),
+    _option("--on-unknown", type=OneOf(["error", "synthesis"]), default="error",
+            help="What answers a request that no scenario does, where there are some."),
+    _option("--seed", type=Count(0), default=0, help="What ids and chance are made of."),
+    _option("--clock", type=OneOf(["fixed", "real"]), default="fixed",
+            help="The time that answers name: the same in each run, or the machine's."),
+    _option("--silence", type=Seconds(), default=660.0,
+            help="When a scripted time-out ends for clients that wait for ever, in seconds."),
+)  # fmt: skip
+"""Options of answers that are scripted or made up."""
 
 SERVER_NAMES: Final = (
     "cassettes", "host", "port", "port_file", "pace", "allow_partial", "strict", "max_body",
     "allow_host", "allow_origin", "log_format", "upstream", "upstream_proxy", "sign",
-    "idle_timeout", "finish_on_disconnect", "spool", "after_last", "on_miss",
+    "idle_timeout", "finish_on_disconnect", "spool", "after_last", "on_miss", "scenarios", "mock",
+    "respond", "on_unknown", "seed", "clock", "silence",
 )  # fmt: skip
 """Every setting that a file may hold."""
 
@@ -164,7 +184,7 @@ CONFIG: Final = click.option(
 
 def server_options(function: F) -> F:
     """All server options, the same on every command that serves: scripts switch the mode alone."""
-    for option in reversed((*SERVER, *LIVE, AFTER_LAST, ON_MISS, CONFIG)):
+    for option in reversed((*SERVER, *LIVE, AFTER_LAST, ON_MISS, *SIMULATION, CONFIG)):
         function = option(function)
     return function
 
@@ -191,7 +211,7 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool)
         max_body=values["max_body"],
         pace=parse_pace(values["pace"]),
         after_last=values.get("after_last", "repeat"),
-        on_miss=values.get("on_miss", "record"),
+        on_miss=values.get("on_miss") or "record",
         allow_partial=values["allow_partial"],
         strict=values["strict"],
         allow_hosts=frozenset(name.lower() for name in values["allow_host"]),
@@ -199,6 +219,15 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool)
         spool=values.get("spool") or default_spool(environ),
         log_format=values["log_format"],
         sign=values.get("sign"),
+        simulating=Simulating(
+            scenarios=values["scenarios"],
+            mock=values["mock"] or "",
+            respond=values["respond"] or "",
+            on_unknown=values["on_unknown"],
+            seed=values["seed"],
+            clock=values["clock"],
+            silence=values["silence"],
+        ),
     )
 
 

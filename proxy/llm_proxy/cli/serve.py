@@ -1,4 +1,4 @@
-"""`record`, `replay` and `auto`."""
+"""`record`, `replay`, `auto` and `simulate`."""
 
 from __future__ import annotations
 
@@ -76,9 +76,34 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
     _run("auto", values, command)
 
 
+@click.command(context_settings=_CONTEXT)
+@server_options
+@_COMMAND
+def simulate(command: tuple[str, ...], **values: Any) -> None:
+    r"""Answer from scenarios, from a mock, or with made-up text: no key, no network, no recording.
+
+    A scenario document scripts the turns of a conversation; it is chosen by the first user
+    message, by a header, or by what it matches. Where none is loaded, answers are made up: the
+    same request always gets the same one. Every dialect is spoken, streaming or not.
+
+    
+    Examples:
+      llm-proxy simulate -- pytest tests/
+      llm-proxy simulate --scenarios scenarios/ --strict -- pytest tests/
+      llm-proxy simulate --mock '{replies: [Hello, Goodbye]}' --port 4777
+      llm-proxy simulate --respond answers:respond -- python app.py
+
+    Scenario files are read again when they change. llm-proxy scenario lint checks them.
+    """
+    _run("simulate", values, command)
+
+
 def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
     replays = mode == "replay" or (mode == "auto" and in_ci(os.environ))
-    live = not replays and not (mode == "auto" and values["on_miss"] == "fail")
+    offline = mode == "auto" and values["on_miss"] in {"fail", "scenario"}
+    if values["on_miss"] is None:
+        values["on_miss"] = "scenario" if replays and values["scenarios"] else "record"
+    live = mode != "simulate" and not replays and not offline
     # A mistake is told before anything heavy is imported.
     settings = settings_of(values, command, live=live)
 

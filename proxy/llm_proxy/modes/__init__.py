@@ -8,5 +8,6 @@ from llm_proxy.modes.auto import Auto
 from llm_proxy.modes.base import Answer, Mode
 from llm_proxy.modes.record import Record
 from llm_proxy.modes.replay import Replay
+from llm_proxy.modes.simulate import Simulate, Simulation
 
-__all__ = ["Answer", "Auto", "Mode", "Record", "Replay"]
+__all__ = ["Answer", "Auto", "Mode", "Record", "Replay", "Simulate", "Simulation"]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, played
+from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode, played
 from llm_proxy.pacing import Pace
 from llm_proxy.ports import Recorder, Takes, Upstream
 from llm_proxy.routing import Call
 from llm_proxy.takes import Ordinals
 
-OnMiss = Literal["record", "passthrough", "fail"]
+OnMiss = Literal["record", "passthrough", "scenario", "fail"]
 """What happens to a request that no take answers."""
 
 
@@ -24,13 +24,21 @@ class Auto:
     name = "auto"
 
     def __init__(
-        self, takes: Takes, upstream: Upstream, recorder: Recorder, pace: Pace, on_miss: OnMiss
+        self,
+        takes: Takes,
+        upstream: Upstream,
+        recorder: Recorder,
+        pace: Pace,
+        on_miss: OnMiss,
+        simulate: Mode | None = None,
     ) -> None:
+        """`simulate` answers what is not on disk, where `on_miss` is `scenario`."""
         self._takes = takes
         self._upstream = upstream
         self._recorder = recorder
         self._pace = pace
         self._on_miss: OnMiss = on_miss
+        self._simulate = simulate
         self._ordinals = Ordinals()
 
     async def answer(self, call: Call) -> Answer:
@@ -45,9 +53,13 @@ class Auto:
                 return Answer(source, LIVE)
             case "passthrough":
                 return Answer(self._upstream.stream(call, None), UNRECORDED)
-            case "fail":
+            case "scenario" if self._simulate is not None:
+                return await self._simulate.answer(call)
+            case "scenario" | "fail":
                 raise await self._takes.miss(call, ordinal)
 
     def reset(self, session: str) -> None:
         """Begin with the session's first takes again."""
         self._ordinals.reset(session)
+        if self._simulate is not None:
+            self._simulate.reset(session)

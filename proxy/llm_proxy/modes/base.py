@@ -9,6 +9,7 @@ from llm_proxy.actions import Source
 from llm_proxy.pacing import Pace, play
 from llm_proxy.ports import Take
 from llm_proxy.routing import Call
+from llm_proxy.scenario.directions import Direction
 
 LIVE: Final = "live"
 UNRECORDED: Final = "live, not recorded"
@@ -20,7 +21,10 @@ class Answer:
 
     source: Source
     origin: str
-    """`LIVE`, `UNRECORDED`, or the file of the cassette that is played."""
+    """`LIVE`, `UNRECORDED`, the file of the cassette that is played, or what directed it."""
+    direction: Direction | None = None
+    """What a simulated answer follows."""
+    simulated: bool = False
 
     @property
     def live(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llm_proxy.modes.base import Answer, played
+from llm_proxy.modes.base import Answer, Mode, played
 from llm_proxy.pacing import Pace
 from llm_proxy.ports import Takes
 from llm_proxy.routing import Call
@@ -14,7 +14,11 @@ class Replay:
 
     name = "replay"
 
-    def __init__(self, takes: Takes, pace: Pace, after_last: AfterLast) -> None:
+    def __init__(
+        self, takes: Takes, pace: Pace, after_last: AfterLast, simulate: Mode | None = None
+    ) -> None:
+        """`simulate` answers what is not on disk; without it, that is a miss."""
+        self._simulate = simulate
         self._takes = takes
         self._pace = pace
         self._after_last: AfterLast = after_last
@@ -25,6 +29,8 @@ class Replay:
         ordinal = self._ordinals.next(call.session, call.key)
         takes = await self._takes.of(call.session, call.key)
         take = pick(takes, ordinal, self._after_last)
+        if take is None and self._simulate is not None:
+            return await self._simulate.answer(call)
         if take is None:
             raise await self._takes.miss(call, ordinal)
         return await played(take, self._pace)
@@ -32,3 +38,5 @@ class Replay:
     def reset(self, session: str) -> None:
         """Play the session's takes from the first again."""
         self._ordinals.reset(session)
+        if self._simulate is not None:
+            self._simulate.reset(session)

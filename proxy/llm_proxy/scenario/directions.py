@@ -82,5 +82,7 @@ class Direction:
     """For the log."""
     notes: tuple[str, ...] = ()
     """For the journal."""
-    reported: Mapping[str, Json] | None = None
+    reported: Mapping[str, Mapping[str, Json]] | None = None
     """Metadata of the provider's that is reported with the turn."""
+    is_made_up: bool = False
+    """Whether nobody scripted it."""

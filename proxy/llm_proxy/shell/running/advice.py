@@ -40,6 +40,8 @@ def check_folders(settings: Settings) -> None:
 
 def warnings(mode: str, settings: Settings) -> Iterator[str]:
     """A sentence for each setting that is allowed, and will hardly do what is meant."""
+    if mode == "simulate":
+        return
     if mode == "replay":
         if next(files_below(settings.cassettes), None) is None:
             there = settings.cassettes.exists()
@@ -64,7 +66,7 @@ def warnings(mode: str, settings: Settings) -> Iterator[str]:
 def on_dummy_keys(mode: str, settings: Settings, environ: Mapping[str, str]) -> str:
     """What to say of keys that are none, where a request could go live with one; mostly nothing."""
     names = [name for name in keys_not_set(environ) if _is_public(KEYS[name], settings.upstreams)]
-    if mode != "auto" or settings.on_miss == "fail" or not names:
+    if mode != "auto" or settings.on_miss not in {"record", "passthrough"} or not names:
         return ""
     verb, dummy = ("is", "a dummy") if len(names) == 1 else ("are", "dummies")
     return (

@@ -24,6 +24,7 @@ from llm_proxy.shell.recording.filing import Filed
 from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
 from llm_proxy.shell.running.advice import check_folders, records
 from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.running.simulating import simulates, simulator
 from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.intake import ServerLimits
 from llm_proxy.shell.server.journal import Journal, Recorded
@@ -33,7 +34,7 @@ from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner
 
 log: Final = logging.getLogger("llm_proxy")
 
-ModeName = Literal["record", "replay", "auto"]
+ModeName = Literal["record", "replay", "auto", "simulate"]
 
 _DRAIN: Final = 30.0
 """Seconds that streams have to end in, once we are told to stop."""
@@ -88,13 +89,18 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
     journal = Journal()
     async with AsyncExitStack() as stack:
         library = Library(settings.cassettes)
-        await asyncio.to_thread(library.refresh)
+        if mode != "simulate":
+            await asyncio.to_thread(library.refresh)
+        simulate = await simulator(settings) if simulates(mode, settings) else None
         if records(mode, settings):
             await asyncio.to_thread(check_folders, settings)
         upstream: LiveUpstream | None = None
         recorder: Recorder | None = None
-        if mode == "replay":
-            chosen: Mode = Replay(_takes(library, settings), settings.pace, settings.after_last)
+        if mode == "simulate" and simulate is not None:
+            chosen: Mode = simulate
+        elif mode == "replay":
+            takes = _takes(library, settings)
+            chosen = Replay(takes, settings.pace, settings.after_last, simulate)
         else:
             recorder = await _recorder(mode, settings, journal)
             stack.push_async_callback(recorder.close)
@@ -103,11 +109,13 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
                 Record(upstream, recorder)
                 if mode == "record"
                 else Auto(
-                    _takes(library, settings), upstream, recorder, settings.pace, settings.on_miss
+                    *(_takes(library, settings), upstream, recorder),
+                    *(settings.pace, settings.on_miss, simulate),
                 )
             )
         guards = Guards(settings.allow_hosts, settings.allow_origins)
-        server = Server(chosen, guards, ServerLimits(settings.max_body), journal)
+        choose = None if simulate is None else simulate.choose
+        server = Server(chosen, guards, ServerLimits(settings.max_body), journal, choose)
         listener = server.listener(
             access_log=None,
             keepalive_timeout=_KEEPALIVE,
@@ -163,7 +171,7 @@ def _upstream(settings: Settings) -> UpstreamSettings:
 async def _live(mode: ModeName, settings: Settings) -> LiveUpstream:
     """The providers, with what signs requests on their way where any may be sent."""
     signer: AwsSigner | None = None
-    if settings.sign is not None and (mode == "record" or settings.on_miss != "fail"):
+    if settings.sign is not None and (mode == "record" or settings.on_miss in {"record", "passthrough"}):
         bedrock = providers.address(BEDROCK, settings.upstreams)
         signer = await asyncio.to_thread(AwsSigner, bedrock)
     return LiveUpstream(_upstream(settings), signer)

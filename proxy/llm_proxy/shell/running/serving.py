@@ -18,6 +18,7 @@ from llm_proxy.shell.running.advice import on_dummy_keys, warnings
 from llm_proxy.shell.running.environment import child_environment, exports
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy, running
 from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.running.simulating import simulates
 from llm_proxy.shell.server.journal import Counts
 
 log: Final = logging.getLogger("llm_proxy")
@@ -52,7 +53,7 @@ async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> 
         with _port_file(settings.port_file, proxy.url):  # nothing is awaited until we hear signals
             for warning in doubtful:
                 log.warning("%s", warning)
-            log.info("%s on %s, cassettes in %s", mode, proxy.url, settings.cassettes)
+            log.info("%s on %s, %s", mode, proxy.url, _sources(mode, settings))
             environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
             if command and (said := on_dummy_keys(mode, settings, os.environ)):
                 log.info("%s", said)
@@ -178,6 +179,16 @@ def _port_file(path: Path | None, url: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
+def _sources(mode: ModeName, settings: Settings) -> str:
+    """Where answers come from."""
+    scenarios = settings.simulating.scenarios
+    scripted = "no scenarios" if scenarios is None else f"scenarios in {scenarios}"
+    if mode == "simulate":
+        return scripted
+    both = f", {scripted}" if simulates(mode, settings) else ""
+    return f"cassettes in {settings.cassettes}{both}"
+
+
 def _last_word(mode: ModeName, counts: Counts) -> None:
     if mode == "record":
         log.info("recorded %s, %d complete", counted(counts.recorded, "exchange"), counts.complete)
@@ -188,6 +199,11 @@ def _last_word(mode: ModeName, counts: Counts) -> None:
         log.info("not complete: %s; see llm-proxy ls --partial", counted(partial, "recording"))
     if counts.missed:
         log.warning("not answered from a cassette: %s", counted(counts.missed, "request"))
+    if counts.simulated:
+        log.info("simulated %s", counted(counts.simulated, "answer"))
+    if counts.unsuccessful:
+        failed = counted(counts.unsuccessful, "request")
+        log.warning("not as scripted: %s; see the warnings above", failed)
     if counts.upstream_failed:
         log.warning("the upstream failed %s", counted(counts.upstream_failed, "request"))
     if counts.left:
@@ -197,4 +213,4 @@ def _last_word(mode: ModeName, counts: Counts) -> None:
 
 
 def _verdict(counts: Counts, settings: Settings) -> int:
-    return 1 if counts.lost or (settings.strict and counts.missed) else 0
+    return 1 if counts.lost or (settings.strict and (counts.missed or counts.unsuccessful)) else 0

@@ -16,6 +16,12 @@ from llm_proxy.modes.auto import OnMiss
 from llm_proxy.pacing import Pace
 from llm_proxy.takes import AfterLast
 
+Clock = Literal["fixed", "real"]
+"""What time made answers name: always the same, or that of the machine."""
+
+OnUnknown = Literal["error", "synthesis"]
+"""What answers a request that no scenario does, where there are some."""
+
 Sign = Literal["aws"]
 """Whose signature requests are given on their way."""
 
@@ -26,6 +32,23 @@ _LONGEST_NAME: Final = 15
 """Characters of what may be the bare name of a host."""
 _LONGEST_SHOWN: Final = 200
 """Characters of a URL in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulating:
+    """What an operator decides about scripted and made-up answers."""
+
+    scenarios: Path | None = None
+    """A scenario document, or a folder of them."""
+    mock: str = ""
+    """A mock's options, as YAML or JSON."""
+    respond: str = ""
+    """`module:function`, which a mock asks for what it says."""
+    on_unknown: OnUnknown = "error"
+    seed: int = 0
+    clock: Clock = "fixed"
+    silence: float = 660.0
+    """Seconds after which a scripted time-out ends, where the client waits for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +79,7 @@ class Settings:
     """Providers whose address stands where clients have our `/v1`: it was theirs before."""
     sign: Sign | None = None
     """None passes the clients' own credentials on."""
+    simulating: Simulating = Simulating()
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:

@@ -3,27 +3,34 @@
 GET  /_proxy/health                    whether we serve, in which mode
 GET  /_proxy/journal                   what was asked and answered in this run
 GET  /_proxy/misses                    what was not answered, and why
+GET  /_proxy/unsuccessful              sessions that were not as their scenarios expect, and why
 POST /_proxy/sessions/NAME/reset       begin a session again
+PUT  /_proxy/sessions/NAME/scenario    have a scenario answer a session: {"scenario": "ID"}
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 from aiohttp import web
 
+from llm_proxy.dialects import reading
 from llm_proxy.exchange import Head
 from llm_proxy.modes import Mode
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.shell.server.wire import Wire
 from llm_proxy.version import __version__
 
+Choose = Callable[[str, str], None]
+"""Has a session, named first, answered by the scenario of that id."""
+
 _RESET: Final = re.compile(r"/_proxy/sessions/([^/]+)/reset")
+_SCENARIO: Final = re.compile(r"/_proxy/sessions/([^/]+)/scenario")
 
 
 def is_ours(path: str) -> bool:
@@ -34,19 +41,20 @@ def is_ours(path: str) -> bool:
 class Control:
     """Answers requests for our own pages."""
 
-    def __init__(self, mode: Mode, journal: Journal) -> None:
+    def __init__(self, mode: Mode, journal: Journal, choose: Choose | None = None) -> None:
         self._mode = mode
         self._journal = journal
+        self._choose = choose
 
-    async def answer(self, request: web.BaseRequest, wire: Wire) -> None:
-        """Answer one of them, with JSON."""
-        status, document = self._document(request.method, request.path)
+    async def answer(self, request: web.BaseRequest, sent: bytes, wire: Wire) -> None:
+        """Answer one of them, whose body is what was `sent`, with JSON."""
+        status, document = self._document(request.method, request.path, sent)
         body = await _written(document)
         headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
         await wire.whole(Head(status, "llm-proxy", headers, "length", len(body)), body)
 
-    def _document(self, method: str, path: str) -> tuple[int, dict[str, Any]]:
-        reset = _RESET.fullmatch(path)
+    def _document(self, method: str, path: str, sent: bytes) -> tuple[int, dict[str, Any]]:
+        reset, scenario = _RESET.fullmatch(path), _SCENARIO.fullmatch(path)
         match method, path:
             case "GET" | "HEAD", "/_proxy/health":
                 return 200, {"ok": True, "mode": self._mode.name, "version": __version__}
@@ -56,11 +64,26 @@ class Control:
                 return 200, {"requests": self._journal.requests, "entries": entries}
             case "GET" | "HEAD", "/_proxy/misses":
                 return 200, {"misses": self._journal.misses}
+            case "GET" | "HEAD", "/_proxy/unsuccessful":
+                return 200, {"unsuccessful": self._journal.unsuccessful}
+            case "PUT", _ if scenario is not None:
+                return self._chosen(scenario[1], sent)
             case "POST", _ if reset is not None:
                 self._mode.reset(reset[1])
                 return 200, {"session": reset[1], "reset": True}
             case _:
                 return 404, {"error": f"there is no {method} {path}; see docs/server.md"}
+
+
+    def _chosen(self, session: str, sent: bytes) -> tuple[int, dict[str, Any]]:
+        """Have a session answered by the scenario that a document names."""
+        if self._choose is None:
+            return 409, {"error": f"{self._mode.name} plays no scenarios; start llm-proxy simulate"}
+        name = reading.text(reading.document(sent).get("scenario"))
+        if not name:
+            return 400, {"error": 'name a scenario: {"scenario": "ID"}'}
+        self._choose(session, name)
+        return 200, {"session": session, "scenario": name}
 
 
 async def _written(document: Mapping[str, Any]) -> bytes:

@@ -49,6 +49,12 @@ def _as_http(error: LlmProxyError) -> tuple[int, str]:
             return _MISSED, "cassette_unusable"
         case UpstreamFailed(status=status):
             return status, "upstream_failed"
+        case ScriptExhausted():
+            return _MISSED, "script_exhausted"
+        case CannotSay():
+            return _MISSED, "cannot_say"
+        case RespondFailed():
+            return 500, "respond_failed"
         case RequestRefused(status=status):
             return status, "request_refused"
         case _:

@@ -6,11 +6,49 @@ The counts go on for as long as the run does; what they count is kept up to a li
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
+from llm_proxy.turns import ToolCall
 
 _KEPT: Final = 10_000
 """Of each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """A simulated answer, as the journal tells it."""
+
+    source: str
+    finish: str
+    """Why it finished, in the words that all providers share; empty where it failed."""
+    tool_calls: tuple[str, ...]
+    """The names of the tools that it calls."""
+    failure: str
+    """The status of a simulated failure; empty where it is none."""
+    unsuccessful: str
+    """Why its session has failed; empty where it has not."""
+    notes: tuple[str, ...]
+    metadata: Mapping[str, Any] | None
+    """What the scenario reports with the turn, by provider."""
+
+    @classmethod
+    def of(cls, direction: Direction) -> Simulated:
+        """What a direction comes to."""
+        what, finish, calls, failure = direction.what, "", list[str](), ""
+        match what:
+            case Say(turns=turns):
+                finish = str(turns[0].finish or "")
+                parts = [part for turn in turns for part in turn.parts]
+                calls = [part.name for part in parts if isinstance(part, ToolCall)]
+            case Fail(status=failure):
+                pass
+            case Exhausted():
+                pass
+        about = (direction.unsuccessful, direction.notes, direction.reported)
+        return cls(direction.source, finish, tuple(calls), failure, *about)
 
 
 @dataclass(slots=True)
@@ -39,6 +77,8 @@ class Entry:
     """`sent`, `cut` (broken off as the source said) or `client_gone`."""
     note: str = ""
     """What went wrong, in a sentence."""
+    simulated: Simulated | None = None
+    """What a simulated answer follows; None for any other."""
 
 
 @dataclass(slots=True)
@@ -48,6 +88,14 @@ class Recorded:
     file: str
     outcome: str
     complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unsuccessful:
+    """A session that has failed."""
+
+    session: str
+    why: str
 
 
 @dataclass(slots=True)
@@ -68,6 +116,10 @@ class Counts:
     """Requests that an upstream did not answer."""
     left: int = 0
     """Requests whose client left before an answer."""
+    simulated: int = 0
+    """Requests that a scenario, a mock or synthesis answered."""
+    unsuccessful: int = 0
+    """Of those, the ones that were not as their scenario expects."""
 
 
 class Journal:
@@ -79,6 +131,7 @@ class Journal:
         self._recorded: deque[Recorded] = deque(maxlen=_KEPT)
         self._failures: deque[str] = deque(maxlen=_KEPT)
         self._misses: deque[str] = deque(maxlen=_KEPT)
+        self._unsuccessful: deque[Unsuccessful] = deque(maxlen=_KEPT)
 
     @property
     def requests(self) -> int:
@@ -99,6 +152,11 @@ class Journal:
     def misses(self) -> list[str]:
         """What each of the latest misses says, at length."""
         return list(self._misses)
+
+    @property
+    def unsuccessful(self) -> list[Unsuccessful]:
+        """The latest requests that were not as their scenario expects."""
+        return list(self._unsuccessful)
 
     def open(self, session: str, method: str, path: str) -> Entry:
         """The entry of a request that has just arrived."""
@@ -122,3 +180,8 @@ class Journal:
         """A request was not answered from a cassette."""
         self.counts.missed += 1
         self._misses.append(detail)
+
+    def fail(self, session: str, why: str) -> None:
+        """A session's request was not as its scenario expects, or its script has no answer."""
+        self.counts.unsuccessful += 1
+        self._unsuccessful.append(Unsuccessful(session, why))

@@ -12,21 +12,24 @@ from aiohttp import web
 
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import (
+    CannotSay,
     CassetteError,
     LlmProxyError,
     Miss,
     RequestRefused,
+    RespondFailed,
+    ScriptExhausted,
     UpstreamFailed,
     printable,
 )
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.modes import Mode
+from llm_proxy.modes import Answer, Mode
 from llm_proxy.routing import Call, route
-from llm_proxy.shell.server.control import Control, is_ours
+from llm_proxy.shell.server.control import Choose, Control, is_ours
 from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.intake import Listener, ServerLimits, body_of
-from llm_proxy.shell.server.journal import Entry, Journal
+from llm_proxy.shell.server.journal import Entry, Journal, Simulated
 from llm_proxy.shell.server.perform import Lateness, perform
 from llm_proxy.shell.server.uncoding import uncoded
 from llm_proxy.shell.server.wire import Wire
@@ -44,12 +47,20 @@ _PRINTABLE: Final = "".join(map(chr, range(0x21, 0x7F)))
 class Server:
     """Answers every request with what the mode gives."""
 
-    def __init__(self, mode: Mode, guards: Guards, limits: ServerLimits, journal: Journal) -> None:
+    def __init__(
+        self,
+        mode: Mode,
+        guards: Guards,
+        limits: ServerLimits,
+        journal: Journal,
+        choose: Choose | None = None,
+    ) -> None:
+        """`choose` has a session answered by a scenario; None where none is played."""
         self._mode = mode
         self._guards = guards
         self._limits = limits
         self._journal = journal
-        self._control = Control(mode, journal)
+        self._control = Control(mode, journal, choose)
         self._answering: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
@@ -103,7 +114,7 @@ class Server:
             self._guards.check(request)
             body = await body_of(request, self._limits)
             if is_ours(request.path):
-                await self._control.answer(request, wire)
+                await self._control.answer(request, body, wire)
                 return
             arrived = loop.time()
             asked = _request(request, body)
@@ -134,14 +145,29 @@ class Server:
         try:
             answer = await self._mode.answer(call)
             entry.origin = answer.origin
-            self._journal.counts.replayed += not answer.live
+            self._count(answer, call, entry)
             await perform(answer.source, call, wire, lateness)
             entry.ending = "cut" if wire.cut else "sent"
-        except (Miss, CassetteError, RequestRefused, UpstreamFailed) as error:
+        except LlmProxyError as error:
             self._remember(error, entry)
             await fail(wire, call.dialect, error)
         finally:
             await _describe(entry, call)
+
+    def _count(self, answer: Answer, call: Call, entry: Entry) -> None:
+        """Count an answer, and say in log and journal what a simulated one follows."""
+        if not answer.simulated:
+            self._journal.counts.replayed += not answer.live
+            return
+        self._journal.counts.simulated += 1
+        asked = f"{call.request.method} {printable(call.stored.path, _LONGEST_PATH)}"
+        log.info("%s: %s", asked, answer.origin)
+        if answer.direction is not None:
+            entry.simulated = Simulated.of(answer.direction)
+            for warning in answer.direction.warnings:
+                log.warning("%s: %s", asked, warning)
+            if why := answer.direction.unsuccessful:
+                self._journal.fail(call.session, why)
 
     def _remember(self, error: LlmProxyError, entry: Entry) -> None:
         """Say in log and journal that a request was not answered."""
@@ -152,12 +178,14 @@ class Server:
             log.warning("%s", error.detail)
             return
         entry.origin = "refused" if isinstance(error, RequestRefused) else "error"
+        if isinstance(error, ScriptExhausted | RespondFailed | CannotSay):
+            self._journal.fail(entry.session, str(error))
         if isinstance(error, CassetteError):
             self._journal.miss(str(error))
         elif isinstance(error, UpstreamFailed) and not self._stopping:
             # What a stop breaks off is no failure of the upstream's.
             self._journal.counts.upstream_failed += 1
-        log.warning("%s", error)
+        log.warning("%s", error, exc_info=error.__cause__)
 
     def _note_leaving(self, call: Call, wire: Wire) -> None:
         """Say that a client left before any answer; while we stop, it is not its own doing."""

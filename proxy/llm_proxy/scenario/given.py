@@ -1,0 +1,58 @@
+"""The answers that were given, for requests that continue one or ask for it again by its id."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import Final
+
+from llm_proxy.conversation import Conversation, Message
+from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.turns import Turn
+
+_KEPT: Final = 10_000
+"""Answers; the oldest are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An answer that was given."""
+
+    conversation: Conversation
+    """What it answered, with all that came before."""
+    turns: tuple[Turn, ...]
+    delivery: Delivery
+
+
+class Memory:
+    """The latest answers, by session and id."""
+
+    def __init__(self) -> None:
+        self._given: OrderedDict[tuple[str, str], Given] = OrderedDict()
+
+    def keep(self, session: str, answer: str, given: Given) -> None:
+        """Remember an answer by its id."""
+        self._given[session, answer] = given
+        if len(self._given) > _KEPT:
+            self._given.popitem(last=False)
+
+    def find(self, session: str, answer: str) -> Given | None:
+        """The answer of that id."""
+        return self._given.get((session, answer))
+
+    def reset(self, session: str) -> None:
+        """Forget this session's answers."""
+        for key in [key for key in self._given if key[0] == session]:
+            del self._given[key]
+
+    def continued(self, session: str, conversation: Conversation) -> Conversation:
+        """The conversation with what came before, where it only names the answer it continues.
+
+        The system prompt is not continued: providers want it said anew.
+        """
+        before = self.find(session, conversation.previous)
+        if before is None:
+            return conversation
+        said = tuple(Message("assistant", turn.parts) for turn in before.turns[:1])
+        messages = (*before.conversation.messages, *said, *conversation.messages)
+        return replace(conversation, messages=messages)

@@ -1,0 +1,85 @@
+"""What a simulation takes of the world: scenario files, the operator's function, the time."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from llm_proxy.errors import UsageError
+from llm_proxy.modes import Simulate, Simulation
+from llm_proxy.modes.simulate import Respond
+from llm_proxy.scenario import loading
+from llm_proxy.scenario.document import Mock
+from llm_proxy.scenario.failures import Limits
+from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.scenarios.scripts import ScriptFiles
+
+_EPOCH: Final = 1_767_225_600
+"""The time of the fixed clock, in s since 1970: the first of January 2026, UTC."""
+
+
+def simulates(mode: str, settings: Settings) -> bool:
+    """Whether anything is answered by a scenario in this mode."""
+    is_other = mode in {"replay", "auto"}
+    return mode == "simulate" or (is_other and settings.on_miss == "scenario")
+
+
+async def simulator(settings: Settings) -> Simulate:
+    """The mode that answers from scenarios.
+
+    Raises `UsageError` for files with mistakes, a mock that is none, and a function that is not
+    there.
+    """
+    it = settings.simulating
+    scripts = ScriptFiles(it.scenarios, _mock(it.mock))
+    await scripts.load()
+    simulation = Simulation(
+        seed=it.seed,
+        created=_fixed if it.clock == "fixed" else _now,
+        pace=settings.pace,
+        limits=Limits(it.silence * 1000),
+        synthesises=it.on_unknown == "synthesis",
+        respond=await asyncio.to_thread(_function, it.respond) if it.respond else None,
+    )
+    return Simulate(scripts, simulation)
+
+
+def _fixed() -> int:
+    return _EPOCH
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+def _mock(text: str) -> Mock | None:
+    """The mock that an option spells."""
+    if not text:
+        return None
+    return loading.mock(text, "--mock")
+
+
+def _function(name: str) -> Respond:
+    """The function that `module:function` names; modules are found in the working folder too."""
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise UsageError(f"--respond {name}: write MODULE:FUNCTION, such as answers:respond")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"--respond {name}: there is no module {error.name}") from None
+    except AttributeError:
+        raise UsageError(f"--respond {name}: {module} has no {attribute}") from None
+    except Exception as error:
+        raise UsageError(f"--respond {name}: {module} fails to load: {error}") from error
+    if not callable(found):
+        raise UsageError(f"--respond {name}: {attribute} is no function")
+    function: Respond = found
+    return function
