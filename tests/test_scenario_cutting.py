@@ -1,0 +1,108 @@
+"""Texts are cut as a scenario says, and time passes between the pieces as it says."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.scenario.cutting import cutter
+from llm_proxy.scenario.directions import whole
+from llm_proxy.scenario.document import Chunks
+from llm_proxy.scenario.spans import drawn, gap, roll
+
+TEXT = "Refunds take  3 business days.\n"
+
+_CHUNKS = st.builds(
+    Chunks,
+    by=st.sampled_from(["whole", "tokens", "words", "characters"]),
+    size=st.integers(1, 7) | st.just(10**12),
+)
+_TEXTS = st.text(st.characters(exclude_categories=()), max_size=60) | st.sampled_from(
+    ["", " ", "\n\n", " \u2028 \x85", "Grüße 🌊👩‍👩‍👧", "  a\n", "\ud800 half"]
+)
+
+
+@settings(max_examples=200)
+@given(chunks=st.none() | _CHUNKS, text=_TEXTS)
+def test_the_pieces_are_the_text_and_none_is_empty(chunks: Chunks | None, text: str) -> None:
+    pieces = list(cutter(chunks)(text))
+
+    assert "".join(pieces) == text
+    assert all(pieces)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "pieces"),
+    [
+        (None, (TEXT,)),
+        (Chunks(by="whole", size=3), (TEXT,)),
+        (Chunks(), ("Refunds", " take", "  3", " business", " days.", "\n")),
+        (Chunks(size=4), ("Refunds take  3 business", " days.\n")),
+        (Chunks(by="words"), ("Refunds", " take", "  3", " business", " days.\n")),
+        (Chunks(by="words", size=2), ("Refunds take", "  3 business", " days.\n")),
+        (Chunks(by="words", size=5), (TEXT,)),
+        (Chunks(by="characters", size=11), ("Refunds tak", "e  3 busine", "ss days.\n")),
+    ],
+)
+def test_a_text_is_cut_as_its_scenario_says(chunks: Chunks | None, pieces: tuple[str, ...]) -> None:
+    assert tuple(cutter(chunks)(TEXT)) == pieces
+
+
+def test_without_a_word_on_it_a_text_stays_whole() -> None:
+    assert cutter(None) is whole
+    assert list(cutter(None)("")) == []
+
+
+def test_a_long_run_of_white_space_is_cut_at_once() -> None:
+    blank = " " * 200_000
+    assert list(cutter(Chunks(by="words", size=2))(f"a{blank}b{blank}")) == [f"a{blank}b{blank}"]
+
+
+_WHAT = st.tuples(st.integers(), st.text(st.characters(exclude_categories=()), max_size=5))
+
+
+@given(what=_WHAT)
+def test_a_roll_lies_from_0_up_to_1_and_is_always_the_same(what: tuple[int, str]) -> None:
+    assert 0 <= roll(*what) < 1
+    assert roll(*what) == roll(*what)
+
+
+def test_rolls_are_the_same_on_every_machine() -> None:
+    assert roll("seed", 1) == 0.5681740836766597
+    assert roll("seed", 1) != roll("seed", "1") != roll("see", "d1")
+
+
+@given(bounds=st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)).map(sorted), what=_WHAT)
+def test_a_span_is_drawn_between_its_least_and_most(
+    bounds: list[float], what: tuple[int, str]
+) -> None:
+    least, most = bounds
+    assert least <= drawn((least, most), *what) <= most
+    assert drawn(most, *what) == most
+
+
+def test_a_span_is_drawn_evenly() -> None:
+    draws = [drawn((100, 200), "seed", ordinal) for ordinal in range(2000)]
+    tenths = [sum(it // 10 == 10 + tenth for it in draws) for tenth in range(10)]
+
+    assert all(150 < it < 250 for it in tenths)
+
+
+def test_each_gap_is_drawn_anew_and_again_the_same() -> None:
+    first, again, other = (gap((30, 80), "seed", "", "key", it) for it in (1, 1, 2))
+    assert first is not None
+    assert again is not None
+    assert other is not None
+
+    drawn_first = [first(k) for k in range(1, 50)]
+    assert len(set(drawn_first)) == 49
+    assert [again(k) for k in range(1, 50)] == drawn_first
+    assert not {other(k) for k in range(1, 50)} & set(drawn_first)
+
+
+def test_a_fixed_gap_is_always_that_long_and_none_is_none() -> None:
+    fixed = gap(30, "seed")
+    assert fixed is not None
+    assert {fixed(k) for k in range(1, 9)} == {30.0}
+    assert gap(0, "seed") is gap((0, 0), "seed") is None
