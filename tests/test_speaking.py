@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -56,21 +57,23 @@ def test_what_fits_fits_as_it_is_and_loses_nothing(manner: Manner, turn: Turn) -
 
 
 @each_manner
-@settings(max_examples=8)
-@given(turns=st.lists(TALKS, min_size=2, max_size=3))
+@settings(max_examples=10)
+@given(turns=st.lists(TALKS, min_size=2, max_size=3), successive=st.booleans())
 def test_several_choices_are_told_as_one_answer_or_refused(
-    manner: Manner, turns: list[Turn]
+    manner: Manner, turns: list[Turn], successive: bool
 ) -> None:
+    delivery = replace(manner.delivery, successive=successive)
     try:
-        fits = manner.dialect.fit(manner.request, turns, manner.delivery)
+        fits = manner.dialect.fit(manner.request, turns, delivery)
     except CannotSay:
         with pytest.raises(CannotSay):
-            manner.dialect.speak(manner.request, turns, manner.delivery)
+            manner.dialect.speak(manner.request, turns, delivery)
         return
 
-    response = manner.dialect.speak(manner.request, turns, manner.delivery)
+    response = manner.dialect.speak(manner.request, turns, delivery)
 
     assert manner.dialect.turns(response) == fits.turns
+    assert manner.dialect.fit(manner.request, fits.turns, delivery) == Fitted(fits.turns, ())
 
 
 @each_manner

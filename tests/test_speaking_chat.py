@@ -163,6 +163,33 @@ def test_choices_take_turns_and_the_first_one_begins() -> None:
     assert order == [0, 1, 0, 1, 0, 0, 0, 1]
 
 
+def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> None:
+    asked: Any = {"stream": True, "stream_options": {"include_usage": True}}
+    request = asking("/v1/chat/completions", model="m", **asked)
+    turns = [Turn((Text("a b"),), Finish.LENGTH, usage=COST), Turn(CALLS[:1], Finish.STOP)]
+
+    response = CHAT.speak(request, turns, Delivery("s", 0, successive=True))
+    *chunks, usage, done = [_read(it.decode()) for it in response.messages]
+
+    assert [it["choices"][0]["index"] for it in chunks] == [0, 0, 0, 1, 1, 1, 0]
+    assert [finish for _, finish in deltas(chunks)] == [None] * 6 + ["length"]
+    assert deltas(chunks)[-1] == ({}, "length")
+    assert (usage["choices"], usage["usage"]["total_tokens"], done) == ([], 11, "[DONE]")
+    assert CHAT.turns(response)[1].finish is None
+
+
+def test_what_a_later_choice_says_of_its_finish_is_named_where_one_finishes_for_all() -> None:
+    request = asking("/v1/chat/completions", model="m", stream=True)
+    turns = [
+        Turn((Text("a"),)),
+        Turn((Text("b"),), Finish.LENGTH, metadata=(("stop_reason", "x"),)),
+    ]
+
+    assert CHAT.fit(request, turns, Delivery("s", 0)).lost == ()
+    lost = CHAT.fit(request, turns, Delivery("s", 0, successive=True)).lost
+    assert lost == ("finish length of a later choice", "metadata stop_reason")
+
+
 @pytest.mark.parametrize(
     ("status", "kind", "code"),
     [

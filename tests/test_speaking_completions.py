@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 import httpx2
@@ -75,6 +76,19 @@ def test_choices_take_turns() -> None:
     told = [it["choices"][0] for it in each]
     assert [it["index"] for it in told] == [0, 1, 0, 1, 1, 1, 0, 1]
     assert [it["finish_reason"] for it in told] == [None] * 6 + ["stop"] * 2
+
+
+def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> None:
+    request = asking("/v1/completions", model="davinci", stream=True)
+    turns = (HELLO, Turn(()), Turn((Text("Good night"),)))
+    response = DIALECT.speak(request, turns, replace(DELIVERY, successive=True))
+
+    told = [it["choices"][0] for it in chunks(response)]
+    assert [(it["index"], it["text"]) for it in told] == [
+        (0, "Hello"), (0, " there"), (1, ""), (2, "Good"), (2, " night"), (0, ""),
+    ]  # fmt: skip
+    assert [it["finish_reason"] for it in told] == [None] * 5 + ["stop"]
+    assert [it.text for it in DIALECT.turns(response)] == ["Hello there", "", "Good night"]
 
 
 def test_logprobs_stand_beside_the_finish() -> None:

@@ -56,6 +56,9 @@ class Delivery:
     """The models that a list of models names."""
     quota: Quota | None = None
     """None where the limits of the account are not told."""
+    successive: bool = False
+    """Whether several choices come one after the other and finish once, as choice 0; else they take
+    turns and each finishes.  Only streams of the OpenAI family know the former."""
 
     def identifier(self, prefix: str, ordinal: int = 0, length: int = 24) -> str:
         """A made identifier: `prefix`, and `length` (at most 52) lower-case letters and digits."""

@@ -91,6 +91,9 @@ def fit(turns: Sequence[Turn], vocabulary: Vocabulary, model: str, delivery: Del
         return Fitted((vocabulary.refused(error),), ("what was said before it failed",) * said)
     fitting = _Fitting(vocabulary, delivery, model)
     first, *rest = (fitting.turn(replace(turn, failure=failure)) for turn in turns)
+    if delivery.successive and vocabulary.successive:
+        each = zip(rest, turns[1:], strict=True)
+        rest = [fitting.unended(told, turn.finish, first) for told, turn in each]
     alike = (_as_beside(first, turn, vocabulary) for turn in rest)
     return Fitted((first, *alike), tuple(dict.fromkeys(fitting.lost)))
 
@@ -137,6 +140,12 @@ class _Fitting:
             return self._arranged(fitted)
         failed = replace(fitted, finish=None, finish_raw="", failure=words.failure(turn.failure))
         return self._arranged(words.failed(failed))
+
+    def unended(self, turn: Turn, said: Finish | None, first: Turn) -> Turn:
+        """A turn that fits, in a stream where the first one finishes for all."""
+        self.lost += [f"finish {said} of a later choice"] * (said not in (None, first.finish))
+        told = self._words.failed(replace(turn, finish=None, finish_raw=""))
+        return replace(told, metadata=self._metadata("", turn.metadata, told.metadata))
 
     def _arranged(self, turn: Turn) -> Turn:
         """The turn as the wire arranges it, which may be in another order."""

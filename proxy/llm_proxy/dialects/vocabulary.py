@@ -178,6 +178,8 @@ class Vocabulary:
     """Those of them that belong to the answer, and so to each of its choices alike."""
     choices: bool = False
     """Whether one answer can hold several turns."""
+    successive: bool = False
+    """Whether they can come one after the other, and finish once."""
     arranged: Callable[[Turn], Turn] = as_it_is
     """What else the wire does to a turn that otherwise fits; done twice, it is as done once."""
     failure: Callable[[Failure], Failure] = worded

@@ -60,7 +60,8 @@ class ChatSpeech:
             for at, turn in enumerate(turns)
         ]
         pieces = [self._pieces(at, turn) for at, turn in enumerate(turns)]
-        yield from ChoicesSpeech(self.manner, self.speaker, around).events(turns[0], pieces, ended)
+        spoken = ChoicesSpeech(self.manner, self.speaker, around, self.delivery.successive)
+        yield from spoken.events(turns[0], pieces, ended)
 
     def _pieces(self, index: int, turn: Turn) -> Iterator[Document]:
         """What the chunks of one choice say, up to its finish."""

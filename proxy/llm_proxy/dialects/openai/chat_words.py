@@ -83,6 +83,7 @@ def vocabulary(manner: ChatAsked, speaker: Member, turns: Sequence[Turn] = ()) -
         keeps=(*choices.OF_CHUNK, *choices.OF_CHOICE, *OF_MESSAGE, choices.LOGPROBS),
         shared=choices.OF_CHUNK,
         choices=True,
+        successive=manner.stream,
         arranged=_arranged if manner.stream else _sounds_first,
         failure=worded if manner.stream else partial(errors.instead, speaker=speaker),
         failed=failed,

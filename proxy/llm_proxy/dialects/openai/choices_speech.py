@@ -2,7 +2,8 @@
 
     chunk* finish [usage] [DONE]
 
-Of several choices, each chunk belongs to one, and they take turns.
+Of several choices, each chunk belongs to one.  They take turns, and each finishes; or they come one
+after the other, and the first one finishes for all.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class ChoicesSpeech:
     speaker: Member
     around: Document
     """What stands around the choices of a chunk."""
+    successive: bool = False
+    """Whether choices come one after the other, and finish once."""
 
     def events(
         self,
@@ -77,7 +80,9 @@ class ChoicesSpeech:
 
         `pieces` are what each choice says up to its finish; `ended`, how each finishes.
         """
-        for choice in filter(None, chain.from_iterable(zip_longest(*pieces))):
+        each = pieces if self.successive else zip_longest(*pieces)
+        ended = ended[:1] if self.successive else ended
+        for choice in filter(None, chain.from_iterable(each)):
             yield self._event([choice])
         if first.failure is not None:
             error = {"error": errors.fields(first.failure, self.speaker)}

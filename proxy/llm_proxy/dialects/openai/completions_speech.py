@@ -43,6 +43,7 @@ def vocabulary(manner: Asked, speaker: Member) -> Vocabulary:
         keeps=(*choices.OF_CHUNK, *choices.OF_CHOICE, choices.LOGPROBS),
         shared=choices.OF_CHUNK,
         choices=True,
+        successive=manner.stream,
         arranged=choices.with_logprobs,
         failure=worded if manner.stream else partial(errors.instead, speaker=speaker),
         failed=failed,
@@ -64,7 +65,8 @@ class CompletionSpeech:
         if self.manner.stream:
             pieces = [self._pieces(at, turn) for at, turn in enumerate(turns)]
             ended = [_choice(at, "", turn) for at, turn in enumerate(turns)]
-            spoken = ChoicesSpeech(self.manner, self.speaker, around)
+            successive = self.delivery.successive
+            spoken = ChoicesSpeech(self.manner, self.speaker, around, successive)
             events = spoken.events(turns[0], pieces, ended)
             return speech.streamed("sse", api.EVENTS, events, headers)
         each = [_choice(at, turn.text, turn) for at, turn in enumerate(turns)]
@@ -72,8 +74,8 @@ class CompletionSpeech:
         return speech.document({**around, "choices": each, "usage": usage}, headers)
 
     def _pieces(self, index: int, turn: Turn) -> Iterator[Document]:
-        """What the chunks of one choice say, up to its finish; one that breaks off says as much."""
-        if turn.failure is not None and not turn.parts:
+        """What the chunks of one choice say, up to its finish; without one, that it is there."""
+        if not turn.parts and turn.finish is None:
             yield _choice(index, "")
         for piece in self.delivery.cut(turn.text):
             yield _choice(index, piece)
