@@ -59,6 +59,7 @@ FAMILY: Final[Mapping[str, Member]] = {
     "ollama": Member(reasoning="reasoning", whole_calls=True),
     "openrouter": Member(reasoning="details", numeric_codes=True),
     "perplexity": Member(usage_at_finish=True, done=False),
+    "test-llm": Member(reasoning="reasoning"),  # no provider: so a test asks for `reasoning`
     "together": Member(reasoning="reasoning", usage_at_finish=True),
     "vllm": Member(reasoning="reasoning", numeric_codes=True),
     "xai": Member(usage_at_finish=True),
