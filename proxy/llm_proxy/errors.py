@@ -9,6 +9,7 @@
     ├── UpstreamFailed      no answer from the provider                 -> 502 or 504
     ├── CannotSay           a turn that a dialect has no words for
     ├── RespondFailed       the operator's own function failed          -> 500
+    ├── ScriptExhausted     a script has no answer left                 -> 424
     └── Miss                no cassette answers this request            -> 424
 
 A message names the thing, the place and the next step.  It is raised where it is known, and
@@ -84,6 +85,10 @@ class CannotSay(LlmProxyError):
 
 class RespondFailed(LlmProxyError):
     """The operator's own function, which says what a mock answers, failed."""
+
+
+class ScriptExhausted(LlmProxyError):
+    """More was asked than a script has answers for: its author should hear of it, loudly."""
 
 
 class Miss(LlmProxyError):

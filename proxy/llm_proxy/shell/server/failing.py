@@ -6,11 +6,14 @@ from typing import Final
 
 from llm_proxy.dialects import Dialect
 from llm_proxy.errors import (
+    CannotSay,
     CassetteError,
     CassetteTooNew,
     LlmProxyError,
     Miss,
     RequestRefused,
+    RespondFailed,
+    ScriptExhausted,
     UpstreamFailed,
 )
 from llm_proxy.exchange import Head
