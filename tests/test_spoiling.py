@@ -31,7 +31,7 @@ JSON = st.recursive(
             b'event: message_start\r\nid: 7\r\ndata: {"a":12}\r\n\r\n',
             b'event: message_start\r\nid: 7\r\ndata: {"a"\r\n\r\n',
         ),
-        ("sse", b'data: {"a":\ndata: [1,\ndata: 2]}\n\n', b'data: {"a":\ndata: [\n\n'),
+        ("sse", b'data: {"a":\ndata: [1,\ndata: 22]}\n\n', b'data: {"a":\ndata: [\n\n'),
         ("sse", b'\xef\xbb\xbfdata:{"a":12}\n\n', b'\xef\xbb\xbfdata: {"a"\n\n'),
         ("sse", b"data: [DONE]\n\n", b"data: [DO\n\n"),
         ("sse", b"data: 12\n\n", b"data: {\n\n"),

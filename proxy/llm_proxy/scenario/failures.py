@@ -118,8 +118,9 @@ def _error(status: int, fail: Fail, asked: Asked, retry_after: float | None = No
 
 def _status(value: Json) -> int | None:
     """The HTTP status that a value is, if it is that of an error."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value) if is_number and value in _STATUSES else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value not in _STATUSES:
+        return None
+    return int(value)
 
 
 def _with_fields(response: Response, fields: Mapping[str, Json]) -> Response:

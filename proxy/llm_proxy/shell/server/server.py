@@ -40,6 +40,8 @@ _LARGE: Final = 16 * 1024
 """Bytes of a request whose key takes a while."""
 _LONGEST_PATH: Final = 200
 """Characters of a path in the log."""
+_LIVE: Final = ("record", "auto")
+"""The modes that ask upstreams."""
 _TARGET: Final = re.compile("[\x21-\x7e]*")
 _PRINTABLE: Final = "".join(map(chr, range(0x21, 0x7F)))
 
@@ -197,7 +199,7 @@ class Server:
             call.request.method,
             printable(call.stored.path, _LONGEST_PATH),
             call.elapsed() / 1000,
-            "it was answered" if self._mode.name == "replay" else "the upstream had answered",
+            "the upstream had answered" if self._mode.name in _LIVE else "it was answered",
         )
 
 
