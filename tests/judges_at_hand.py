@@ -101,9 +101,20 @@ async def ask(name: str, url: str, asks: Sequence[Ask]) -> list[Answer]:
 
     Raises `AssertionError` where the judge itself ends badly or leaves one out.
     """
-    asked = json.dumps({"url": url, "asks": [asdict(it) for it in asks]})
+    program = next(FOLDER.joinpath(name).glob("judge.*"))
+    out = await run(program, {"url": url, "asks": [asdict(it) for it in asks]})
+    answers = [Answer(**json.loads(line)) for line in out.splitlines()]
+    assert [it.id for it in answers] == [it.id for it in asks], f"judge {name} left some out"
+    return answers
+
+
+async def run(program: Path, asked: object) -> bytes:
+    """What a program beside a client prints that is asked this, as JSON.
+
+    Raises `AssertionError` where it ends badly.
+    """
     process = await asyncio.create_subprocess_exec(
-        *_command(Judge(FOLDER / name)),
+        *_command(program),
         env=_environment(os.environ.items()),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -112,21 +123,20 @@ async def ask(name: str, url: str, asks: Sequence[Ask]) -> list[Answer]:
     )
     try:
         async with asyncio.timeout(_TIMEOUT):
-            out, err = await process.communicate(asked.encode())
+            out, err = await process.communicate(json.dumps(asked).encode())
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    assert process.returncode == 0, f"judge {name}: {err.decode(errors='replace')}"
-    answers = [Answer(**json.loads(line)) for line in out.splitlines()]
-    assert [it.id for it in answers] == [it.id for it in asks], f"judge {name} left some out"
-    return answers
+    assert process.returncode == 0, f"judge {program.parent.name}: {err.decode(errors='replace')}"
+    return out
 
 
-def _command(judge: Judge) -> tuple[str, str]:
+def _command(program: Path) -> tuple[str, str]:
+    judge = Judge(program.parent)
     own = judge.environment / "bin" / "python"
     python = str(own) if judge.python else sys.executable
-    return "node" if judge.node else python, str(next(judge.folder.glob("judge.*")))
+    return "node" if judge.node else python, str(program)
 
 
 def _environment(of: Iterable[tuple[str, str]]) -> dict[str, str]:
