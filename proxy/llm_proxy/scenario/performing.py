@@ -39,8 +39,13 @@ def actions(
             raise ScriptExhausted(message)
 
 
+def at_once(response: Response) -> Burst:
+    """The actions of a response that nothing holds back."""
+    return (Begin(response.head), *map(Send, response.messages))
+
+
 def _told(say: Say, asked: Asked) -> Response:
-    delivery = replace(asked.delivery, cut=say.cut)
+    delivery = replace(asked.delivery, cut=say.cut, successive=say.successive)
     return asked.dialect.speak(asked.request, say.turns, delivery)
 
 
