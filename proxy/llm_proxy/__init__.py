@@ -10,6 +10,7 @@ words       frozen values, no behaviour beyond their own
     `exchange`   requests, heads, reads, endings, outcomes: what crossed the wire
     `actions`    what a response does next
     `turns`      what was said, free of any wire format
+    `conversation`  what a request asks, free of any wire format
     `errors`     everything that we raise, drawn as a tree
 
 logic       bytes and values in, bytes and values out

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.exchange import Head, Request
@@ -62,6 +63,12 @@ class Dialect(Protocol):
 
     def streams(self, request: Request) -> bool:
         """Whether the request asks for a stream."""
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """What the request asks for a turn; None where it asks for none, or says nothing readable.
+
+        Never raises; what is of another kind than it should be counts as absent.
+        """
 
     def codec(self, request: Request, head: Head) -> str:
         """The codec for the body of this response: a name of `llm_proxy.framing.CODECS`."""

@@ -1,21 +1,23 @@
-"""Turns that can be written: of whole characters alone, wherever text stands in them."""
+"""Values that can be written: of whole characters alone, wherever text stands in them."""
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from llm_proxy.dialects.reading import joined
-from llm_proxy.turns import Turn
+from llm_proxy.turns import Part, Turn
+
+Told = TypeVar("Told", Turn, Part)
 
 _VERBATIM: Final = "metadata"
 """Provider fields are left as they are: what cannot be written of them is not told."""
 
 
-def mended(turn: Turn) -> Turn:
-    """The turn, in which half a surrogate pair is U+FFFD."""
-    whole: Turn = _mended(turn)
+def mended(told: Told) -> Told:
+    """The turn or the part, in which half a surrogate pair is U+FFFD."""
+    whole: Told = _mended(told)
     return whole
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Never
 
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.base import Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
@@ -18,6 +19,10 @@ class Unspoken:
 
     name: str
     counting = Counting()
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """None: no turn is asked for."""
+        return None
 
     def typical(self, model: str, *, stream: bool) -> Request:
         """None is.  Raises `CannotSay`."""

@@ -18,8 +18,9 @@ from urllib.parse import unquote
 
 import orjson
 
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import fitting, plain, reading, speech
-from llm_proxy.dialects.anthropic import errors, side_answers
+from llm_proxy.dialects.anthropic import conversation, errors, side_answers
 from llm_proxy.dialects.anthropic import speech as spoken
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
 from llm_proxy.dialects.anthropic.message import Messages, failure, kind, stop_reason
@@ -94,6 +95,14 @@ class Anthropic:
         """Where the body says `"stream": true`, or Vertex's path says so."""
         asked = reading.document(request.body).get("stream") is True
         return asked or request.path.endswith(_STREAMED)
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """A message, or on the legacy path a prompt."""
+        body = reading.document(request.body)
+        if not body or request.method != "POST" or _COUNTS.search(request.path):
+            return None
+        is_legacy = request.path.endswith(_LEGACY)
+        return conversation.completion(body) if is_legacy else conversation.messages(body)
 
     def codec(self, request: Request, head: Head) -> str:
         """Events by content type; where a streamed response has none, by what was asked for."""

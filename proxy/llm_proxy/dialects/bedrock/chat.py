@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.bedrock.completion import FINISH
 from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.openai import choices
+from llm_proxy.dialects.openai import chat_conversation, choices
 from llm_proxy.dialects.openai.chat_message_speech import MessageSpeech
 from llm_proxy.dialects.openai.chat_words import ChatAsked, vocabulary
 from llm_proxy.dialects.openai.family import OPENAI
+from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.speech import Document
 from llm_proxy.dialects.vocabulary import Vocabulary
 from llm_proxy.turns import Finish, Turn
@@ -33,6 +35,10 @@ class Chat:
     """Chats; makers differ in where they say why one ended."""
 
     reason: str = "finish_reason"
+
+    def conversation(self, body: Fields) -> Conversation:
+        """As of OpenAI."""
+        return chat_conversation.read(body)
 
     def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
         """As of OpenAI, with no more beside a message than Bedrock reads."""

@@ -9,9 +9,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from llm_proxy.dialects.anthropic import completion, message_speech, message_words
+from llm_proxy.conversation import Conversation
+from llm_proxy.dialects.anthropic import (
+    completion,
+    conversation,
+    message_speech,
+    message_words,
+)
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
 from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.speech import Document
 from llm_proxy.dialects.vocabulary import Vocabulary, wordless
 from llm_proxy.turns import Turn
@@ -19,6 +26,10 @@ from llm_proxy.turns import Turn
 
 class Claude:
     """Messages."""
+
+    def conversation(self, body: Fields) -> Conversation:
+        """As on Anthropic's API."""
+        return conversation.messages(body)
 
     def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
         """As of Anthropic's API."""
@@ -36,6 +47,10 @@ class Claude:
 
 class ClaudeCompletion:
     """Legacy completions."""
+
+    def conversation(self, body: Fields) -> Conversation:
+        """As on Anthropic's API."""
+        return conversation.completion(body)
 
     def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
         """As of Anthropic's API."""

@@ -6,11 +6,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from llm_proxy.conversation import Conversation
+from llm_proxy.dialects import conversing, reading
 from llm_proxy.dialects.bedrock.completion import FINISH
+from llm_proxy.dialects.cohere.conversation import read_version_1
 from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.speech import Document
 from llm_proxy.dialects.vocabulary import Vocabulary
 from llm_proxy.turns import Finish, Turn
+
+
+def _prompted(body: Fields) -> Conversation:
+    top_p = body.get("top_p", body.get("p"))
+    return conversing.prompted(body.get("prompt"), body.get("temperature"), top_p)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +37,12 @@ class Completion:
     """Whether it counts tokens itself."""
     has_id: bool = False
     """Whether a document has an id."""
+    asked: Callable[[Fields], Conversation] = _prompted
+    """What a request asks."""
+
+    def conversation(self, body: Fields) -> Conversation:
+        """What a request asks: one prompt, for most."""
+        return self.asked(body)
 
     def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
         """Text, and why it ended."""
@@ -82,6 +97,12 @@ _OF_COHERE: Final = {
 }
 
 
+def _asked_of_titan(body: Fields) -> Conversation:
+    config = reading.fields(body.get("textGenerationConfig"))
+    prompt = body.get("inputText")
+    return conversing.prompted(prompt, config.get("temperature"), config.get("topP"))
+
+
 def _titan_piece(text: str, turn: Turn | None = None) -> Document:
     return {
         "outputText": text,
@@ -103,6 +124,7 @@ TITAN: Final = Completion(
     piece=_titan_piece,
     end=lambda turn: _titan_piece("", turn),
     counts=True,
+    asked=_asked_of_titan,
 )
 
 
@@ -154,4 +176,5 @@ COMMAND_R: Final = Completion(
     end=lambda turn: {
         "is_finished": True, "event_type": "stream-end", "finish_reason": turn.finish_raw,
     },
+    asked=read_version_1,
 )  # fmt: skip

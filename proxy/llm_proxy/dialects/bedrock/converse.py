@@ -135,7 +135,7 @@ class Converse:
 
     def _add(self, index: int | None, block: Fields) -> None:
         """Read a block, or a piece of one: the beginning and the deltas have its shape too."""
-        for part in _parts(block):
+        for part in parts(block):
             match part:
                 case Text() if self._joins_text:
                     self._fragments.add(part, "text")
@@ -155,7 +155,7 @@ def routed(about: Fields) -> str:
     return reading.words(router.get("invokedModelId"))
 
 
-def _parts(block: Fields) -> Iterator[Part]:
+def parts(block: Fields) -> Iterator[Part]:
     """What a block, its beginning or its delta holds; other kinds of blocks are left out."""
     for kind, value in block.items():
         if kind == "text" and isinstance(value, str) and value:

@@ -17,9 +17,11 @@ from urllib.parse import quote, unquote
 import orjson
 
 from llm_proxy import framing
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.bedrock import (
+    converse_conversation,
     converse_speech,
     converse_words,
     errors,
@@ -35,6 +37,7 @@ from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.vocabulary import Vocabulary
+from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Head, Request, header
 from llm_proxy.framing.eventstream import EventStreamCodec, Frame, read_frame
 from llm_proxy.turns import Counting, Failure, Turn
@@ -67,6 +70,19 @@ class Bedrock:
     def streams(self, request: Request) -> bool:
         """Where the operation says so."""
         return _asked(request)[1] in _STREAMED
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """As Converse asks it, or as the model's maker does; none where nobody knows the maker."""
+        model, operation = _asked(request)
+        body = reading.document(request.body)
+        if not body or operation not in (*_WHOLE, *_STREAMED):
+            return None
+        if operation.startswith(_WHOLE[0]):
+            return replace(converse_conversation.read(body), signs=makers.signs(model))
+        try:
+            return makers.maker(model, body).conversation(body)
+        except CannotSay:
+            return None
 
     def codec(self, request: Request, head: Head) -> str:
         """Frames by content type; where a streamed response has none, by what was asked for."""

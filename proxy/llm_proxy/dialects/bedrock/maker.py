@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.speech import Document
 from llm_proxy.dialects.vocabulary import Vocabulary
 from llm_proxy.turns import Turn
@@ -13,6 +15,9 @@ from llm_proxy.turns import Turn
 
 class Maker(Protocol):
     """How the models of one maker speak.  The turns that they tell fit."""
+
+    def conversation(self, body: Fields) -> Conversation:
+        """What a request to them asks."""
 
     def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
         """The words of an answer; the service counts the tokens of one that tells no usage."""

@@ -23,8 +23,10 @@ _NOVA: Final = Nova()
 _CHAT: Final = Chat()
 _MISTRAL: Final = listed("outputs")
 
+_OF_ANTHROPIC: Final = r"anthropic\."
+
 _BY_MODEL: Final[tuple[tuple[str, Maker], ...]] = (
-    (r"anthropic\.", _CLAUDE),
+    (_OF_ANTHROPIC, _CLAUDE),
     (r"amazon\.nova-(?!canvas|reel|sonic|.*embed)", _NOVA),
     (r"amazon\.titan-(?:text|tg1)", TITAN),
     (r"meta\.llama", LLAMA),
@@ -61,6 +63,11 @@ def maker(model: str, body: Fields) -> Maker:
         shown = printable(model, _LONGEST)
         raise CannotSay(f"bedrock does not know in whose format the model {shown} answers")
     return found
+
+
+def signs(model: str) -> bool:
+    """Whether the model wants the reasoning that it is handed back with its seal."""
+    return _is_of(_OF_ANTHROPIC, model)
 
 
 def _is_of(name: str, model: str) -> bool:

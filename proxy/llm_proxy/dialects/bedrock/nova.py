@@ -8,9 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from llm_proxy.dialects.bedrock import converse_speech, converse_words, usage
+from llm_proxy.conversation import Conversation
+from llm_proxy.dialects.bedrock import (
+    converse_conversation,
+    converse_speech,
+    converse_words,
+    usage,
+)
 from llm_proxy.dialects.bedrock.converse import USAGE
 from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.speech import Document
 from llm_proxy.dialects.vocabulary import Vocabulary, plain_text
 from llm_proxy.turns import Text, Turn
@@ -18,6 +25,10 @@ from llm_proxy.turns import Text, Turn
 
 class Nova:
     """Nova's documents and streams."""
+
+    def conversation(self, body: Fields) -> Conversation:
+        """As of Converse."""
+        return converse_conversation.read(body)
 
     def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
         """The words of a document, or of a stream, whose texts cite nothing and flow together."""

@@ -17,9 +17,11 @@ from typing import Final
 import orjson
 
 from llm_proxy import framing
-from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.conversation import Conversation
+from llm_proxy.dialects import conversing, fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.cohere import (
+    conversation,
     errors,
     events,
     events_words,
@@ -100,6 +102,22 @@ class Cohere:
     def streams(self, request: Request) -> bool:
         """Only where the body says `"stream": true`."""
         return reading.document(request.body).get("stream") is True
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """A chat of either version, or a prompt."""
+        body = reading.document(request.body)
+        if not body or request.method != "POST":
+            return None
+        match _operation(request):
+            case operation if operation == _CHAT:
+                return conversation.read(body)
+            case operation if operation == _OLD_CHAT:
+                return conversation.read_version_1(body)
+            case operation if operation == _COMPLETION:
+                settings = body.get("temperature"), body.get("p")
+                return conversing.prompted(body.get("prompt"), *settings)
+            case _:
+                return None
 
     def codec(self, request: Request, head: Head) -> str:
         """By content type; where a streamed response has none, by the version asked for."""

@@ -59,7 +59,7 @@ class _Message:
         """Read one event, or the whole document."""
         said = reading.fields(document.get("delta")) or document
         message = reading.fields(said.get("message"))
-        for key, fragment in _fragments(message, document.get("index")):
+        for key, fragment in fragments(message, document.get("index")):
             self._fragments.add(fragment, key)
         for citation in _listed(message.get(CITATIONS)):
             self._cite(citation)
@@ -93,7 +93,7 @@ class _Message:
         self._fragments.add(Text("", tuple(terms.citations(citation, {}))), key)
 
 
-def _fragments(message: Fields, index: Json) -> Keyed:
+def fragments(message: Fields, index: Json) -> Keyed:
     """What a message holds, whole or in part, besides its citations."""
     at = reading.count(index) or 0
     if plan := reading.text(message.get("tool_plan")):

@@ -76,11 +76,11 @@ class Content:
                 self._call(inner, beside)
             case "inlineData" | "fileData":
                 thought: Metadata = (("thought", True),) if part.get("thought") is True else ()
-                self._show(_media(inner, (*beside, *thought)))
+                self._show(media(inner, (*beside, *thought)))
             case "":
                 pass
             case _:
-                self._put(_of_server(kind, inner, beside), None)
+                self._put(of_server(kind, inner, beside), None)
 
     def ground(self, candidate: Fields) -> None:
         """Read the sources of a chunk's candidate, in both spellings."""
@@ -166,7 +166,7 @@ class Content:
         self._fragments.add(fragment, key)
 
 
-def _of_server(kind: str, inner: Fields, beside: Metadata) -> Part:
+def of_server(kind: str, inner: Fields, beside: Metadata = ()) -> Part:
     """A tool that Google runs, or a client's result that is told again."""
     identity = reading.words(inner.get("id"))
     marked: Metadata = (("type", kind), *beside)
@@ -188,7 +188,7 @@ def _of_server(kind: str, inner: Fields, beside: Metadata) -> Part:
             return ToolResult(identity, said, name, metadata=marked)
 
 
-def _media(blob: Fields, beside: Metadata) -> Media:
+def media(blob: Fields, beside: Metadata = ()) -> Media:
     """Inline, or a file of Google's."""
     return Media(
         media_type=reading.words(blob.get("mimeType")),

@@ -15,11 +15,12 @@ from typing import Final
 from urllib.parse import parse_qs, quote, unquote
 
 from llm_proxy import framing
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.google import api, errors, side_answers
+from llm_proxy.dialects.google import api, conversation, errors, side_answers
 from llm_proxy.dialects.google.candidates import (
     Answer,
     block_reason,
@@ -80,6 +81,12 @@ class Gemini:
     def streams(self, request: Request) -> bool:
         """Only by its path."""
         return _path(request).endswith(f":{_STREAM}")
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """The contents, where content is to be generated."""
+        body = reading.document(request.body)
+        asks = _path(request).endswith((f":{_WHOLE}", f":{_STREAM}"))
+        return conversation.read(body) if body and asks else None
 
     def codec(self, request: Request, head: Head) -> str:
         """Events by content type, else as asked; an array also where one document takes its place.

@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qs, unquote
 
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.google import api, errors, interaction
+from llm_proxy.dialects.google import api, errors, interaction, interaction_conversation
 from llm_proxy.dialects.google.interaction import Interaction
 from llm_proxy.dialects.google.interaction_speech import InteractionSpeech
 from llm_proxy.dialects.google.interaction_words import vocabulary
@@ -57,6 +58,12 @@ class GeminiInteractions:
         if request.method == "GET":
             return parse_qs(request.query).get("stream") == ["true"]
         return reading.document(request.body).get("stream") is True
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """The input of a new interaction."""
+        body = reading.document(request.body)
+        is_new = request.method == "POST" and not _identity(request)
+        return interaction_conversation.read(body) if body and is_new else None
 
     def codec(self, request: Request, head: Head) -> str:
         """Events by content type; where there is none, by what was asked for."""

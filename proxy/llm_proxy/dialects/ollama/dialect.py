@@ -14,11 +14,12 @@ from typing import Final
 
 import orjson
 
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.ollama import errors, lines, paths, side_answers
+from llm_proxy.dialects.ollama import conversation, errors, lines, paths, side_answers
 from llm_proxy.dialects.ollama.chat_speech import ChatSpeech
 from llm_proxy.dialects.ollama.chat_words import vocabulary
 from llm_proxy.exchange import Head, Request, header
@@ -58,6 +59,14 @@ class Ollama:
         if request.path not in _STREAMED:
             return False
         return reading.document(request.body).get("stream") is not False
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """A chat or a prompt; none where a model is only to be loaded."""
+        body = reading.document(request.body)
+        if not side_answers.asks_for_words(request.path, body):
+            return None
+        read = conversation.chat if request.path == paths.CHAT else conversation.generate
+        return read(body)
 
     def codec(self, request: Request, head: Head) -> str:
         """Lines where the request streams and nothing went wrong, whatever the content type."""

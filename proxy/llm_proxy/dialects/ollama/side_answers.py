@@ -30,16 +30,22 @@ _DIMENSIONS: Final = 768
 _MINUTES: Final = 5 * 60
 """s for which a model stays loaded."""
 
-_SILENT: Final = {paths.CHAT: ("messages",), paths.GENERATE: ("prompt", "images")}
+_WORDS: Final = {paths.CHAT: ("messages",), paths.GENERATE: ("prompt", "images")}
 """The fields of a request that asks for words."""
+
+
+def asks_for_words(path: str, asked: Fields) -> bool:
+    """Whether a turn is asked for, and not that a model be loaded."""
+    return any(asked.get(field) for field in _WORDS.get(path, ()))
 
 
 def answer(name: str, request: Request, delivery: Delivery, *, stream: bool) -> Response | None:
     """The answer to a request about the model of this name; None where a turn is asked for."""
     asked = reading.document(request.body)
-    if request.path in _SILENT:
-        is_silent = not any(asked.get(field) for field in _SILENT[request.path])
-        return _loaded(name, request, delivery, stream=stream) if is_silent else None
+    if asks_for_words(request.path, asked):
+        return None
+    if request.path in _WORDS:
+        return _loaded(name, request, delivery, stream=stream)
     if request.path in _OF_A_MODEL:
         if not name:
             return errors.refuse(400, Failure("model is required"))

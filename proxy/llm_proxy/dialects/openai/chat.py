@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.openai import api, choices, errors
+from llm_proxy.dialects.openai import api, chat_conversation, choices, errors
 from llm_proxy.dialects.openai.chat_message import Message
 from llm_proxy.dialects.openai.chat_speech import ChatSpeech
 from llm_proxy.dialects.openai.chat_words import OF_MESSAGE, ChatAsked, chat_asked, vocabulary
@@ -46,6 +47,11 @@ class OpenAIChat:
     def streams(self, request: Request) -> bool:
         """Only where the body says `"stream": true`."""
         return api.streams(request)
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """The messages of the body."""
+        body = reading.document(request.body)
+        return chat_conversation.read(body) if body else None
 
     def codec(self, request: Request, head: Head) -> str:
         """By status and content type; where there is none, by what was asked for."""

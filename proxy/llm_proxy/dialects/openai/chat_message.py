@@ -7,11 +7,10 @@ xAI, llama.cpp), `reasoning` (Groq, vLLM, Ollama), `reasoning_details` beside it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from llm_proxy.dialects import reading
+from llm_proxy.dialects import data_urls, reading
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.turns import (
@@ -27,7 +26,6 @@ from llm_proxy.turns import (
 )
 
 _OF_CALL: Final = ("index", "id", "type", "function", "custom")
-_DATA_URL: Final = re.compile(r"data:([^;,]*);base64,(.*)", re.DOTALL)
 _READABLE: Final = ("text", "summary", "thinking")
 """Where entries of `reasoning_details` and `thinking_blocks` keep their text."""
 
@@ -45,11 +43,11 @@ class Message:
 
     def take(self, delta: Fields, *, streamed: bool) -> None:
         """Read one delta, or the whole message, whose tool calls are whole too."""
-        for key, fragment in _fragments(delta):
+        for key, fragment in fragments(delta):
             self._fragments.add(fragment, key)
         for position, call in enumerate(reading.objects(delta.get("tool_calls"))):
             key = self._call_key(position, call) if streamed else None
-            self._fragments.add(_tool_call(call), key)
+            self._fragments.add(tool_call(call), key)
 
     def parts(self) -> tuple[Part, ...]:
         """What it says."""
@@ -67,7 +65,7 @@ class Message:
         return index, known
 
 
-def _fragments(delta: Fields) -> Keyed:
+def fragments(delta: Fields) -> Keyed:
     """What a delta or a message holds besides tool calls, in the order in which it is said."""
     yield from _reasoning(delta)
     yield from _content(delta.get("content"))
@@ -119,8 +117,14 @@ def _block(block: Fields) -> Keyed:
         yield "", Text(said)
     elif kind in ("thinking", "reasoning"):
         yield from _thoughts(block.get("thinking") or block.get("summary"))
+    elif kind == "refusal" and (declined := reading.text(block.get("refusal"))):
+        yield "", Refusal(declined)
     elif kind == "image_url":
         yield None, _image(block)
+    elif kind == "input_audio":
+        yield from _recording(reading.fields(block.get("input_audio")))
+    elif kind == "file" and (data := reading.fields(block.get("file")).get("file_data")):
+        yield None, data_urls.media(reading.words(data), "*/*")
 
 
 def _thoughts(value: Json) -> Keyed:
@@ -132,7 +136,7 @@ def _thoughts(value: Json) -> Keyed:
             yield "", Reasoning(said, signature)
 
 
-def _tool_call(call: Fields) -> ToolCall:
+def tool_call(call: Fields) -> ToolCall:
     """A call or its fragment; what stands beside it (Gemini's signatures) is kept."""
     call_id = reading.words(call.get("id"))
     beside = reading.metadata(call, (name for name in call if name not in _OF_CALL))
@@ -164,11 +168,16 @@ def _sound(sound: Fields) -> Media:
     )
 
 
+def _recording(sound: Fields) -> Keyed:
+    """Spoken input, which says its format."""
+    if data := reading.words(sound.get("data")):
+        yield None, Media(f"audio/{reading.words(sound.get('format')) or '*'}", base64=data)
+
+
 def _image(block: Fields) -> Media:
     """An image by its URL, which may hold the image itself."""
     url = reading.words(reading.fields(block.get("image_url")).get("url"))
-    inline = _DATA_URL.fullmatch(url)
-    return Media(inline[1], base64=inline[2]) if inline else Media("image/*", url=url)
+    return data_urls.media(url, "image/*")
 
 
 def _citation(annotation: Fields) -> Citation:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.conversation import Conversation
+from llm_proxy.dialects import conversing, fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
@@ -47,6 +48,12 @@ class OpenAICompletions:
     def streams(self, request: Request) -> bool:
         """Only where the body says `"stream": true`."""
         return api.streams(request)
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """The prompt, as what a user says; several prompts are said at once."""
+        body = reading.document(request.body)
+        settings = body.get("temperature"), body.get("top_p")
+        return conversing.prompted(body.get("prompt"), *settings) if body else None
 
     def codec(self, request: Request, head: Head) -> str:
         """By status and content type; where there is none, by what was asked for."""

@@ -12,11 +12,18 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import parse_qs
 
-from llm_proxy.dialects import fitting, plain, speech
+from llm_proxy.conversation import Conversation
+from llm_proxy.dialects import fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.openai import api, errors, response_object, responses_side
+from llm_proxy.dialects.openai import (
+    api,
+    errors,
+    response_object,
+    responses_conversation,
+    responses_side,
+)
 from llm_proxy.dialects.openai.responses_speech import ResponsesSpeech
 from llm_proxy.dialects.openai.responses_words import Asked, asked, vocabulary
 from llm_proxy.exchange import Head, Request
@@ -28,6 +35,8 @@ _PATHS: Final = {
     "DELETE": re.compile(r"/responses/[^/]+\Z"),
 }
 """The ends of the paths, by method."""
+_MAKES: Final = re.compile(r"/responses(?:/compact)?\Z")
+"""The ends of the paths on which a turn is made."""
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
@@ -52,6 +61,12 @@ class OpenAIResponses:
         if request.method == "GET":
             return parse_qs(request.query).get("stream") == ["true"]
         return api.streams(request)
+
+    def conversation(self, request: Request) -> Conversation | None:
+        """The items of the input; none where nothing is made: counts, and what is stored."""
+        body = reading.document(request.body)
+        makes = request.method == "POST" and _MAKES.search(request.path)
+        return responses_conversation.read(body) if body and makes else None
 
     def codec(self, request: Request, head: Head) -> str:
         """By status and content type; where there is none, by what was asked for."""
