@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from hashlib import shake_256
-from math import sqrt
 from typing import Final
 
 from llm_proxy.dialects import reading
+from llm_proxy.dialects.nearness import vector
 from llm_proxy.turns import Json
+
+__all__ = ["texts", "tokens", "vector"]
 
 _CHARACTERS: Final = 4
 """Of a text to a token, as a rule of thumb goes."""
 _DEEPEST: Final = 100
 """Levels of a request that are looked into for texts."""
-_WIDEST: Final = 4096
-"""Dimensions of the largest embeddings."""
 
 
 def tokens(text: str) -> int:
     """About how many tokens a text has: a quarter of its characters, rounded up."""
     return -(-len(text) // _CHARACTERS)
-
-
-def vector(text: str, dimensions: int) -> list[float]:
-    """An embedding: a vector of length 1, with 1 to 4096 dimensions."""
-    count = min(max(dimensions, 1), _WIDEST)
-    data = shake_256(text.encode("utf-8", "replace")).digest(2 * count)
-    pairs = (data[at : at + 2] for at in range(0, len(data), 2))
-    values = [int.from_bytes(pair, "big", signed=True) + 0.5 for pair in pairs]
-    length = sqrt(sum(value * value for value in values))
-    return [value / length for value in values]
 
 
 def texts(

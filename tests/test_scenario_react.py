@@ -1,0 +1,97 @@
+"""Scripted ReAct answers are the text that document 002 spells, and its own parser reads."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.scenario import react
+from llm_proxy.scenario.document import ReAct
+
+OWNERS: Final = re.compile(
+    r"Thought:\s*(.+?)\n(?:Action:\s*(.+?)\n)?"
+    r"(?:Action Input:\s*(.+?)\n)?(?:Final Answer:\s*(.+))?",
+    re.DOTALL,
+)
+"""The pattern of document 002, as it stands there."""
+
+
+def parsed(text: str) -> dict[str, object]:
+    """What the parser of document 002 gives (002-42)."""
+    match = OWNERS.search(text)
+    assert match is not None
+    thought, action, action_input, final_answer = (it and it.strip() for it in match.groups())
+    found = {
+        "thought": thought,
+        "action": action,
+        "action_input": action_input and json.loads(action_input),
+        "final_answer": final_answer,
+    }
+    return {name: it for name, it in found.items() if it is not None}
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (
+            ReAct(thought="Look it up.", action="lookup", action_input={"id": 42, "q": "käse"}),
+            'Thought: Look it up.\nAction: lookup\nAction Input: {"id":42,"q":"käse"}\n',
+        ),
+        (
+            ReAct(thought="I know it.", final_answer="Three days.\n\nNot four."),
+            "Thought: I know it.\nFinal Answer: Three days.\n\nNot four.",
+        ),
+        (ReAct(final_answer="Done."), "Final Answer: Done."),
+        (ReAct(action="now"), "Action: now\nAction Input: {}\n"),
+        (ReAct(thought="a\nb \r\n c", action="x"), "Thought: a b c\nAction: x\nAction Input: {}\n"),
+        (ReAct(thought="Hm."), "Thought: Hm.\n"),
+        (ReAct(), ""),
+    ],
+    ids=["action", "answer", "answer alone", "no input", "lines", "thought alone", "nothing"],
+)
+def test_an_answer_is_spelled_as_document_002_has_it(said: ReAct, text: str) -> None:
+    """002-40: Thought, Action, Action Input as JSON, Final Answer."""
+    assert react.text(said) == text
+
+
+LINE: Final = st.text(min_size=1).filter(lambda it: bool(it.strip()))
+NAME: Final = st.from_regex(r"[a-z_]{1,12}", fullmatch=True)
+JSON: Final = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.text(st.characters(codec="utf-8")),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    thought=LINE,
+    action=NAME,
+    action_input=st.dictionaries(NAME, JSON, max_size=3),
+)
+def test_the_owners_parser_reads_every_action(
+    thought: str, action: str, action_input: dict[str, object]
+) -> None:
+    """002-P18 and 002-P19, with the pattern of the document itself."""
+    said = ReAct(thought=thought, action=action, action_input=action_input)
+    read = parsed(react.text(said))
+
+    assert read["action"] == action
+    assert read["action_input"] == action_input
+
+
+@settings(max_examples=30, deadline=None)
+@given(answer=LINE)
+def test_the_owners_parser_reads_every_final_answer(answer: str) -> None:
+    """002-P21."""
+    read = parsed(react.text(ReAct(thought="Done", final_answer=answer)))
+
+    assert read == {"thought": "Done", "final_answer": answer.strip()}

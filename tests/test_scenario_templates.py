@@ -1,0 +1,174 @@
+"""Templates in the texts of a scenario stand for what the request says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.scenario import templates
+from llm_proxy.scenario.document import Call, Response, ToolCalls
+from llm_proxy.scenario.templates import Filled
+from llm_proxy.turns import Json
+
+BODY: Final[dict[str, Json]] = {
+    "model": "m",
+    "temperature": 0.5,
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Where is order 42?"},
+        {"role": "tool", "content": {"id": 42, "on": None, "at": "Köln"}},
+    ],
+    "}}": "closing",
+    "it's": "quoted",
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nothing to fill in", "nothing to fill in"),
+        ("{{ $.model }}", "m"),
+        ("{{$.model}} and {{   $.model   }}", "m and m"),
+        ("You said: {{ $.messages[1].content }}!", "You said: Where is order 42?!"),
+        ("{{ $.messages[-1].content }}", '{"id":42,"on":null,"at":"Köln"}'),
+        ("{{ $.temperature }}", "0.5"),
+        ("{{ $.messages[-1].content.on }}", "null"),
+        ("{{ $.messages[*].role }}", "system\nuser\ntool"),
+        ("{{ $.messages[?@.role == 'user'].content }}", "Where is order 42?"),
+        ("{{ $['}}'] }}", "closing"),
+        ('{{ $["it\'s"] }}', "quoted"),
+        ("{{ '{{' }} braces }}", "{{ braces }}"),
+        ('{{ "{{" }}', "{{"),
+        ("{ {$.model} }}", "{ {$.model} }}"),
+    ],
+)
+def test_a_template_stands_for_what_the_request_has_there(text: str, said: str) -> None:
+    assert templates.mistakes(text) is None
+    assert templates.filled(text, BODY) == Filled(said, ())
+
+
+def test_what_is_found_is_no_template_again() -> None:
+    body: Json = {"content": "{{ $.secret }}", "secret": "s"}
+
+    assert templates.filled("{{ $.content }}", body) == Filled("{{ $.secret }}", ())
+
+
+def test_a_path_that_finds_nothing_leaves_nothing_and_is_named_once() -> None:
+    assert templates.filled("<{{ $.x }}{{ $.x }}>", BODY) == Filled(
+        "<>", ("the template {{ $.x }} finds nothing in the request",)
+    )
+
+
+@pytest.mark.parametrize("body", [None, "text", 3, [], {}])
+def test_a_body_that_is_no_object_holds_nothing(body: Json) -> None:
+    assert templates.filled("<{{ $.a }}>", body).value == "<>"
+
+
+def test_a_path_that_finds_too_much_says_so() -> None:
+    filled = templates.filled("{{ $.a[*] }}", {"a": ["x"] * 1001})
+
+    where = "the template {{ $.a[*] }} finds more than 1000 values in the request"
+    assert filled == Filled("\n".join("x" * 1000), (f"{where}: the first are taken",))
+
+
+def test_a_body_that_is_too_deep_is_searched_as_far_as_can_be() -> None:
+    body: Json = "bottom"
+    for _ in range(500):
+        body = {"a": body}
+
+    filled = templates.filled("{{ $..b }}", body)
+
+    assert filled == Filled("", ("the template {{ $..b }} finds nothing in the request",))
+
+
+def test_within_json_a_template_alone_is_the_value_itself() -> None:
+    answer = ToolCalls(
+        assistant_text="{{ $.temperature }}",
+        tool_calls=(
+            Call(
+                tool_name="{{ $.model }}",
+                arguments={
+                    "number": "{{ $.messages[-1].content.id }}",
+                    "text": "no. {{ $.messages[-1].content.id }}",
+                    "object": [" {{ $.messages[-1].content }} "],
+                    "several": "{{ $.messages[*].role }}",
+                    "none": "{{ $.x }}",
+                    "braces": "{{ '{{' }}",
+                    "kept": 7,
+                    "{{ $.model }}": True,
+                },
+            ),
+        ),
+    )
+
+    told = templates.filled(msgspec.to_builtins(answer), BODY)
+    filled: Response = msgspec.convert(told.value, Response)
+
+    assert filled == ToolCalls(
+        assistant_text="0.5",
+        tool_calls=(
+            Call(
+                tool_name="m",
+                arguments={
+                    "number": 42,
+                    "text": "no. 42",
+                    "object": [{"id": 42, "on": None, "at": "Köln"}],
+                    "several": ["system", "user", "tool"],
+                    "none": None,
+                    "braces": "{{",
+                    "kept": 7,
+                    "{{ $.model }}": True,
+                },
+            ),
+        ),
+    )
+    assert told.warnings == ("the template {{ $.x }} finds nothing in the request",)
+
+
+UNCLOSED: Final = (
+    "{} is not closed: a template, and each quoted name in it, has an end; "
+    "{{{{ '{{{{' }}}} stands for two braces"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("a {{ $.b", UNCLOSED.format("{{ $.b")),
+        ("{{ $['b }}", UNCLOSED.format("{{ $['b }}")),
+        ("{{ $.a } {{ $.b }}", "{{ $.a } {{ $.b }} is no JSONPath: unexpected token '}'"),
+        (
+            "{{ messages[0] }}",
+            "{{ messages[0] }} is no JSONPath: one begins with $, as in $.messages[-1].content",
+        ),
+        ("{{}}", "{{ }} is no JSONPath: one begins with $, as in $.messages[-1].content"),
+        ("{{ $.a | upper }}", "{{ $.a | upper }} is no JSONPath: unexpected token '|'"),
+        ("{{ $.a b }}", "{{ $.a b }} is no JSONPath: unexpected token 'b'"),
+        ("{{ $.a[?@.b }}", "{{ $.a[?@.b }} is no JSONPath: unexpected end of segment"),
+        ("{{ $ }} {{ $[ }}", None),
+    ],
+)
+def test_a_template_that_is_none_is_explained(text: str, mistake: str | None) -> None:
+    found = templates.mistakes(text)
+
+    assert found
+    assert mistake in {found, None}
+
+
+@settings(max_examples=60, deadline=None)
+@example("{{" * 20_000)
+@example("{{ '" * 20_000)
+@example("{{ $.a }" * 20_000)
+@example("{{ $" + "[0]" * 5000 + " }}")
+@example("{{ $[?" + "(" * 3000 + " }}")
+@given(st.lists(st.sampled_from(["{{", "}}", "'", '"', "$.a", "[", "\\", " ", "x"])).map("".join))
+def test_any_text_is_either_fine_or_told_what_is_wrong_with_it(text: str) -> None:
+    mistake = templates.mistakes(text)
+    filled = templates.filled(text, {"a": 1})
+
+    assert mistake is None or (len(mistake) < 300 and "\n" not in mistake)
+    assert isinstance(filled.value, str)
