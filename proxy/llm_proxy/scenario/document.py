@@ -7,28 +7,41 @@ spellings.  Every field that has no default must be there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from llm_proxy.scenario.directions import FailureStatus
+
+FAILURE_STATUSES = tuple(it for it in get_args(FailureStatus) if it != "thrown")
+"""What `failure_status` may say."""
+
+
+def _is(description: str, **limits: Any) -> Meta:
+    return Meta(description=description, **limits)
+
+
 Count = Annotated[int, Meta(ge=0)]
 Turn = Annotated[
-    int, Meta(ge=1, description="Counted from 1: the model's messages so far, and one.")
+    int, _is("The number of the turn, from 1: the model's messages so far, and one.", ge=1)
 ]
-Ms = Annotated[float, Meta(ge=0, description="Milliseconds.")]
+Ms = Annotated[float, _is("Milliseconds.", ge=0)]
 Span = Annotated[
     # msgspec 0.22 dies of a limited number beside a tuple of fixed length.
     Ms | Annotated[tuple[Ms, ...], Meta(min_length=2, max_length=2)],
-    Meta(description="Milliseconds: a number, or [least, most], drawn anew each time."),
+    _is("Milliseconds: a number, or [least, most], drawn anew each time."),
 ]
 Metadata = Annotated[
     Mapping[str, Mapping[str, Any]],
-    Meta(description="By provider (anthropic, google, openai, …); told where the dialect can."),
+    _is("By provider (anthropic, google, openai, …); told where the dialect can."),
 ]
 Arguments = Annotated[
     Mapping[str, Any] | Literal["made"],
-    Meta(description="An object; or `made`: one that fits the tool's own JSON Schema."),
+    _is("An object; or `made`: one that fits the tool's own JSON Schema."),
 ]
+CallId = Annotated[str, _is("The id of the call; `call-1`, `call-2`, … by its place if left out.")]
+ToolName = Annotated[str, _is("The name of the tool, sent as it is.")]
+Before = Annotated[str, _is("Text before all else.")]
 
 
 class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,92 +51,97 @@ class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Usage(Said, frozen=True, kw_only=True):
     """Tokens; what is left out has its default."""
 
-    input: Count | None = None
-    output: Count | None = None
-    total: Count | None = None
-    cache_read: Count | None = None
-    cache_write: Count | None = None
-    reasoning: Count | None = None
+    input: Annotated[Count | None, _is("Tokens of the request.")] = None
+    output: Annotated[Count | None, _is("Tokens of the answer.")] = None
+    total: Annotated[Count | None, _is("Both; their sum if left out.")] = None
+    cache_read: Annotated[Count | None, _is("Tokens read from a cache.")] = None
+    cache_write: Annotated[Count | None, _is("Tokens written to a cache.")] = None
+    reasoning: Annotated[Count | None, _is("Tokens of reasoning.")] = None
 
 
 class Thought(Said, frozen=True, kw_only=True):
     """One part of reasoning."""
 
-    text: str = ""
+    text: Annotated[str, _is("What the model thinks.")] = ""
     provider_metadata: Metadata = {}
 
 
 class Chunks(Said, frozen=True, kw_only=True):
     """How texts are cut for a stream, and what time passes between the pieces."""
 
-    by: Literal["whole", "tokens", "words", "characters"] = "tokens"
-    size: Annotated[int, Meta(ge=1, description="Tokens, words or characters a piece.")] = 1
-    delay_ms: Span = 0
+    by: Annotated[
+        Literal["whole", "tokens", "words", "characters"], _is("What a piece is cut by.")
+    ] = "tokens"
+    size: Annotated[int, _is("Tokens, words or characters a piece.", ge=1)] = 1
+    delay_ms: Annotated[Span, _is("The time between two pieces.")] = 0
 
 
 class Answer(Said, frozen=True, kw_only=True):
     """What an answer of any kind may carry."""
 
-    reasoning: tuple[Thought, ...] = ()
-    reasoning_content: str | Thought | tuple[str | Thought, ...] | None = None
-    usage: Usage = Usage()
+    reasoning: Annotated[tuple[Thought, ...], _is("Reasoning, part by part.")] = ()
+    reasoning_content: Annotated[
+        str | Thought | tuple[str | Thought, ...] | None,
+        _is("More reasoning, after `reasoning`: text, a part, or a list of either."),
+    ] = None
+    usage: Annotated[Usage, _is("Tokens: 64 input and 32 output if left out.")] = Usage()
     provider_metadata: Metadata = {}
     finish_reason: Annotated[
-        str, Meta(description="In any provider's word; else it follows from the answer.")
+        str, _is("In any provider's word; it follows from the answer if left out.")
     ] = ""
 
 
 class Call(Said, frozen=True, kw_only=True):
     """A call of a tool."""
 
-    tool_name: str
+    tool_name: ToolName
     arguments: Arguments = {}
-    call_id: str = ""
-    assistant_text: Annotated[str, Meta(description="Text before the call.")] = ""
+    call_id: CallId = ""
+    assistant_text: Annotated[str, _is("Text before the call.")] = ""
 
 
 class ToolCalls(Answer, frozen=True, kw_only=True, tag_field="kind", tag="tool-call"):
     """The model asks for tools."""
 
-    tool_calls: Annotated[tuple[Call, ...], Meta(min_length=1)]
-    assistant_text: str = ""
+    tool_calls: Annotated[tuple[Call, ...], _is("The calls, in their order.", min_length=1)]
+    assistant_text: Before = ""
 
 
 class FinalReport(Answer, frozen=True, kw_only=True, tag_field="kind", tag="final-report"):
     """The model reports by calling `agent__final_report`."""
 
-    report_content: str
-    assistant_text: str = ""
-    status: str = "success"
-    report_format: str = ""
-    report_content_json: Any = UNSET
+    report_content: Annotated[str, _is("The report.")]
+    assistant_text: Before = ""
+    status: Annotated[str, _is("How it went.")] = "success"
+    report_format: Annotated[str, _is("What the report is written in, such as markdown.")] = ""
+    report_content_json: Annotated[Any, _is("The report as JSON of any kind.")] = UNSET
 
 
 class TextAnswer(Answer, frozen=True, kw_only=True, tag_field="kind", tag="text"):
     """The model says something."""
 
-    assistant_text: str
+    assistant_text: Annotated[str, _is("What it says.")]
 
 
 class Structured(Answer, frozen=True, kw_only=True, tag_field="kind", tag="structured"):
     """JSON that fits the schema which the request asks for."""
 
-    values: Annotated[Mapping[str, Any], Meta(description="What is not made up: by property.")] = {}
+    values: Annotated[Mapping[str, Any], _is("What is not made up: by property.")] = {}
 
 
 class ReAct(Answer, frozen=True, kw_only=True, tag_field="kind", tag="react"):
     """Text of Thought, Action and Action Input, or of a Final Answer, for models without tools."""
 
-    thought: str = ""
-    action: str = ""
-    action_input: Mapping[str, Any] = {}
-    final_answer: str = ""
+    thought: Annotated[str, _is("What follows `Thought:`.")] = ""
+    action: Annotated[str, _is("The name of a tool.")] = ""
+    action_input: Annotated[Mapping[str, Any], _is("The arguments of the tool.")] = {}
+    final_answer: Annotated[str, _is("What follows `Final Answer:`.")] = ""
 
 
 class SaidText(Said, frozen=True, kw_only=True, tag_field="part", tag="text"):
     """Text."""
 
-    text: str
+    text: Annotated[str, _is("The text.")]
 
 
 class SaidReasoning(Thought, frozen=True, kw_only=True, tag_field="part", tag="reasoning"):
@@ -133,22 +151,23 @@ class SaidReasoning(Thought, frozen=True, kw_only=True, tag_field="part", tag="r
 class SaidRefusal(Said, frozen=True, kw_only=True, tag_field="part", tag="refusal"):
     """A refusal, in words."""
 
-    text: str
+    text: Annotated[str, _is("The words.")]
 
 
 class SaidCall(Said, frozen=True, kw_only=True, tag_field="part", tag="tool-call"):
     """A call of a tool."""
 
-    tool_name: str
+    tool_name: ToolName
     arguments: Arguments = {}
-    call_id: str = ""
+    call_id: CallId = ""
 
 
 class Parts(Answer, frozen=True, kw_only=True, tag_field="kind", tag="parts"):
     """Anything, in just this order."""
 
     parts: Annotated[
-        tuple[SaidText | SaidReasoning | SaidRefusal | SaidCall, ...], Meta(min_length=1)
+        tuple[SaidText | SaidReasoning | SaidRefusal | SaidCall, ...],
+        _is("The parts, in their order.", min_length=1),
     ]
 
 
@@ -159,31 +178,41 @@ class Step(Said, frozen=True, kw_only=True):
     """A turn: what is expected of the request, how often it fails first, and the answer."""
 
     turn: Turn
-    response: Response
-    expected_tools: tuple[str, ...] = ()
-    allow_missing_tools: bool = False
-    expected_temperature: float | None = None
-    expected_top_p: float | None = None
-    expected_reasoning: Literal["enabled", "disabled"] | None = None
-    failures_before_success: Count = 0
-    failure_throws: bool = False
+    response: Annotated[Response, _is("The answer; its `kind` says which fields it has.")]
+    expected_tools: Annotated[tuple[str, ...], _is("Tools that the request must offer.")] = ()
+    allow_missing_tools: Annotated[bool, _is("Whether tools are not looked for.")] = False
+    expected_temperature: Annotated[float | None, _is("What the request must ask for.")] = None
+    expected_top_p: Annotated[float | None, _is("What the request must ask for.")] = None
+    expected_reasoning: Annotated[
+        Literal["enabled", "disabled"] | None, _is("Whether the request must ask for reasoning.")
+    ] = None
+    failures_before_success: Annotated[Count, _is("How often the turn fails first.")] = 0
+    failure_throws: Annotated[bool, _is("Whether it fails without a status of its own.")] = False
     failure_status: Annotated[
         str,
-        Meta(description="timeout, invalid_response, network_error, rate_limit or model_error."),
+        Meta(
+            description="How it fails; model_error if left out.",
+            # That loading takes any word is for the documents of other programs alone.
+            extra_json_schema={"enum": ["", *FAILURE_STATUSES]},
+        ),
     ] = ""
-    failure_message: str = ""
-    failure_retryable: bool = True
-    failure_retry_after_ms: Ms | None = None
-    failure_error: Mapping[str, Any] = {}
-    chunks: Chunks | None = None
+    failure_message: Annotated[str, _is("What a failure says.")] = ""
+    failure_retryable: Annotated[bool, _is("Whether clients may try again.")] = True
+    failure_retry_after_ms: Annotated[
+        Ms | None, _is("When clients may try again, in ms; for rate_limit.")
+    ] = None
+    failure_error: Annotated[
+        Mapping[str, Any], _is("Fields of the error object; `status` is the HTTP status.")
+    ] = {}
+    chunks: Annotated[Chunks | None, _is("How this answer streams; else as the scenario's.")] = None
 
 
 class Condition(Said, frozen=True, kw_only=True):
     """What a value of the request must be; all that is given must hold."""
 
-    equals: Any = UNSET
-    matches: Annotated[str, Meta(description="A regular expression, searched in its text.")] = ""
-    exists: bool | UnsetType = UNSET
+    equals: Annotated[Any, _is("The value itself, any JSON.")] = UNSET
+    matches: Annotated[str, _is("A regular expression, searched in its text.")] = ""
+    exists: Annotated[bool | UnsetType, _is("Whether it is there at all.")] = UNSET
 
 
 class Match(Said, frozen=True, kw_only=True):
@@ -192,72 +221,75 @@ class Match(Said, frozen=True, kw_only=True):
     Patterns are those of a shell: `gpt-4*`.
     """
 
-    model: str = ""
-    path: str = ""
-    provider: str = ""
-    dialect: str = ""
-    session: str = ""
-    user: Annotated[str, Meta(description="A regular expression: the latest user text.")] = ""
-    system: Annotated[str, Meta(description="A regular expression: the system prompt.")] = ""
-    tool_results: Annotated[
-        bool | UnsetType, Meta(description="Whether results of tools came last.")
-    ] = UNSET
+    model: Annotated[str, _is("A pattern of the model's name.")] = ""
+    path: Annotated[str, _is("A pattern of the URL's path.")] = ""
+    provider: Annotated[str, _is("A pattern of the provider's name.")] = ""
+    dialect: Annotated[str, _is("A pattern of the dialect's name.")] = ""
+    session: Annotated[str, _is("A pattern of the session's name.")] = ""
+    user: Annotated[str, _is("A regular expression: the latest user text.")] = ""
+    system: Annotated[str, _is("A regular expression: the system prompt.")] = ""
+    tool_results: Annotated[bool | UnsetType, _is("Whether results of tools came last.")] = UNSET
     turn: Turn | UnsetType = UNSET
-    json: Annotated[
-        Mapping[str, Condition], Meta(description="By JSONPath into the request's body.")
-    ] = {}
+    json: Annotated[Mapping[str, Condition], _is("By JSONPath into the request's body.")] = {}
 
 
 class Reply(Said, frozen=True, kw_only=True):
     """One answer of a mock; what is left out is empty."""
 
-    content: str = ""
-    tool_calls: tuple[MockCall, ...] = ()
-    usage: Usage | None = None
-    stop_reason: str = ""
+    content: Annotated[str, _is("What it says.")] = ""
+    tool_calls: Annotated[tuple[MockCall, ...], _is("The calls, in their order.")] = ()
+    usage: Annotated[Usage | None, _is("Tokens of this answer; else the mock's.")] = None
+    stop_reason: Annotated[str, _is("Why it ends; else the mock's.")] = ""
 
 
 class MockCall(Said, frozen=True, kw_only=True):
     """A call of a tool, as document 004 spells it."""
 
-    name: str
-    args: Mapping[str, Any] = {}
-    id: str = ""
+    name: ToolName
+    args: Annotated[Mapping[str, Any], _is("Its arguments.")] = {}
+    id: Annotated[str, _is("The id of the call.")] = ""
 
 
 class Mock(Said, frozen=True, kw_only=True):
     """A model that answers whatever is asked: `replies`, else `reply`, else what was said last."""
 
-    name: str = "mock"
-    reply: str | UnsetType = UNSET
-    replies: tuple[str | Reply, ...] | UnsetType = UNSET
-    thinking_ms: Span | UnsetType = UNSET
-    delay_ms: Annotated[Span | UnsetType, Meta(description="The old name of thinking_ms.")] = UNSET
-    chunk_delay_ms: Span = 30
-    stop_reason: str = ""
-    usage: Usage = Usage()
+    name: Annotated[str, _is("What the log calls it.")] = "mock"
+    reply: Annotated[str | UnsetType, _is("What every answer says.")] = UNSET
+    replies: Annotated[
+        tuple[str | Reply, ...] | UnsetType, _is("One answer a call; one call too many fails.")
+    ] = UNSET
+    thinking_ms: Annotated[
+        Span | UnsetType, _is("The time before each answer, in ms: a number, or [least, most].")
+    ] = UNSET
+    delay_ms: Annotated[Span | UnsetType, _is("The old name of thinking_ms.")] = UNSET
+    chunk_delay_ms: Annotated[
+        Span, _is("The time between two pieces of a stream, in ms: a number, or [least, most].")
+    ] = 30
+    stop_reason: Annotated[str, _is("Why answers end; `stop` if left out.")] = ""
+    usage: Annotated[Usage, _is("Tokens; else one for four characters.")] = Usage()
 
 
 class Scenario(Said, frozen=True, kw_only=True):
     """A scripted conversation."""
 
-    id: Annotated[str, Meta(min_length=1, description="What the first user message says.")]
-    description: Annotated[str, Meta(description="For people.")]
-    turns: tuple[Step, ...]
-    system_prompt_must_include: tuple[str, ...] = ()
-    match: Match | None = None
+    id: Annotated[str, _is("What the first user message says to ask for it.", min_length=1)]
+    description: Annotated[str, _is("What it is for, for people.")]
+    turns: Annotated[tuple[Step, ...], _is("The answers, by turn.")]
+    system_prompt_must_include: Annotated[
+        tuple[str, ...], _is("What the system prompt must hold, to the letter.")
+    ] = ()
+    match: Annotated[Match | None, _is("Which other requests it answers.")] = None
     expect_signature: Annotated[
-        bool | None,
-        Meta(description="Whether reasoning in the history needs a seal; else by the dialect."),
+        bool | None, _is("Whether reasoning in the history needs a seal; else by the dialect.")
     ] = None
     templates: Annotated[
-        bool, Meta(description="Whether {{ JSONPath }} in its texts stands for the request's.")
+        bool, _is("Whether {{ JSONPath }} in its texts stands for the request's.")
     ] = False
-    chunks: Chunks | None = None
+    chunks: Annotated[Chunks | None, _is("How answers stream; else in whole texts.")] = None
 
 
 class Document(Said, frozen=True, kw_only=True):
     """A file of several."""
 
-    scenarios: tuple[Scenario, ...] = ()
-    mock: Mock | None = None
+    scenarios: Annotated[tuple[Scenario, ...], _is("The scenarios.")] = ()
+    mock: Annotated[Mock | None, _is("What answers where no scenario does.")] = None
