@@ -1,15 +1,13 @@
-"""What Google's own client for Python raises where it is failed, waiting and asynchronous.
+"""What Google's own client for Python raises where it is failed.
 
     PYTHONPATH=tests/judges/protocol python tests/judges/google-genai/failures.py < asks.json
 
 On stdin the proxy's URL and asks, each with an id (the session of its requests), a model, whether
-it streams, whether it waits, and a time limit in s.  On stdout, in their order, the module and the
-name of what was raised, by id.
+it streams, and a time limit in s.  On stdout the module and the name of what was raised, by id.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from typing import Any
@@ -34,34 +32,22 @@ def ask(client: Any, it: dict[str, Any]) -> None:
         client.models.generate_content(**_question(it))
 
 
-async def ask_async(client: Any, it: dict[str, Any]) -> None:
-    """The same, from the client that awaits."""
-    if it["stream"]:
-        async for _ in await client.aio.models.generate_content_stream(**_question(it)):
-            pass
-    else:
-        await client.aio.models.generate_content(**_question(it))
-
-
-async def raised(client: Any, it: dict[str, Any]) -> tuple[str, str]:
+def raised(client: Any, it: dict[str, Any]) -> tuple[str, str]:
     """Where what was raised is from, and its name."""
     try:
-        if it["waits"]:
-            ask(client, it)
-        else:
-            await ask_async(client, it)
+        ask(client, it)
     except Exception as error:  # whatever it is, it is what an application has to do with
         return type(error).__module__, type(error).__name__
     return "", ""
 
 
-async def main() -> None:
+def main() -> None:
     """Ask all that stdin holds, of a client as it comes: it does not ask again."""
     given = json.load(sys.stdin)
     options = types.HttpOptions(base_url=given["url"])
     client = genai.Client(api_key=hearing.KEY, http_options=options)
-    print(json.dumps({it["id"]: await raised(client, it) for it in given["asks"]}))
+    print(json.dumps({it["id"]: raised(client, it) for it in given["asks"]}))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()
