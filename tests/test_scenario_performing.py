@@ -20,6 +20,7 @@ from llm_proxy.scenario.asked import Asked
 from llm_proxy.scenario.directions import Exhausted, Fail, Say, Timing
 from llm_proxy.scenario.failures import Limits
 from llm_proxy.scenario.performing import Adds, actions
+from llm_proxy.shell.server.journal import Unsuccessful
 from llm_proxy.turns import Media, Text, ToolCall, Turn
 from raw import ask
 from shelf import chat
@@ -217,7 +218,8 @@ async def test_a_client_of_an_exhausted_script_gets_an_error_that_is_not_asked_a
 ) -> None:
     """004-07."""
     message = "mock helper has 2 replies, and this is call 3: add one to replies"
-    request = chat().replace(b'"stream":true', b'"stream":true' if stream else b'"stream":null')
+    request = chat("hi", "x-llm-proxy-session: refunds")
+    request = request if stream else request.replace(b"true", b"null")
     async with directed(Directed(lambda _: Exhausted(message))) as stage:
         raw = await ask(stage.url, request)
 
@@ -225,5 +227,5 @@ async def test_a_client_of_an_exhausted_script_gets_an_error_that_is_not_asked_a
     assert raw.header("x-llm-proxy-error") == "script_exhausted"
     error = json.loads(raw.body)["error"]
     assert (error["type"], error["message"]) == ("script_exhausted", message)
-    assert stage.journal.misses == [message]
-    assert stage.entries()[0].note == message
+    assert stage.journal.unsuccessful == [Unsuccessful("refunds", message)]
+    assert [it.note for it in stage.entries("refunds")] == [message]

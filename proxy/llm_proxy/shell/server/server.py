@@ -144,6 +144,7 @@ class Server:
         return self._journal.open("", request.method, request.path)
 
     async def _answer(self, call: Call, wire: Wire, entry: Entry, lateness: Lateness) -> None:
+        entry.session = call.session
         try:
             answer = await self._mode.answer(call)
             entry.origin = answer.origin
@@ -225,7 +226,6 @@ def _request(request: web.BaseRequest, body: bytes) -> Request:
 async def _describe(entry: Entry, call: Call) -> None:
     if len(call.request.body) > _LARGE:  # other streams need not wait for its key
         await asyncio.to_thread(lambda: call.key)
-    entry.session = call.session
     entry.path = call.stored.path
     entry.provider = call.provider
     entry.dialect = call.dialect.name
