@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 from urllib.parse import unquote
 
+import orjson
+
 from llm_proxy import dialects
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import reading
@@ -22,7 +24,7 @@ from llm_proxy.modes.base import Answer
 from llm_proxy.pacing import Pace
 from llm_proxy.ports import Scripts
 from llm_proxy.routing import Call
-from llm_proxy.scenario import choosing, directing, mock, names, performing
+from llm_proxy.scenario import choosing, directing, loading, mock, performing
 from llm_proxy.scenario.asked import Asked
 from llm_proxy.scenario.choosing import Unknown
 from llm_proxy.scenario.counting import Attempts
@@ -55,7 +57,7 @@ class Simulation:
     created: Callable[[], int]
     """The time that answers name, in s since 1970."""
     pace: Pace
-    limits: Limits = Limits()
+    limits: Limits
     synthesises: bool = False
     """Whether synthesis answers what no scenario does, though there are some."""
     respond: Respond | None = None
@@ -163,7 +165,9 @@ class Simulate:
             said = respond(cue)
             if inspect.isawaitable(said):
                 said = await said
-            return Reply(content=said) if isinstance(said, str) else names.reply(said)
+            if isinstance(said, str):
+                return Reply(content=said)
+            return loading.one(Reply, "what it returns", orjson.dumps(said).decode())
         except Exception as error:  # whatever the operator's own code raises
             raise RespondFailed(f"respond failed: {type(error).__name__}: {error}") from error
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any, Final, cast
 
 import jsonpath
 from msgspec import UNSET
@@ -21,7 +22,7 @@ from llm_proxy.scenario.document import Condition, Match
 from llm_proxy.scenario.script import Script, Scripted
 from llm_proxy.turns import Json
 
-_SHOWN = 80
+_SHOWN: Final = 80
 """Characters of an id in a message."""
 
 
@@ -82,7 +83,8 @@ def differences(match: Match, cue: Cue) -> Iterator[str]:
     if match.turn is not UNSET and match.turn != conversation.turn:
         yield f"this is turn {conversation.turn}, not {match.turn}"
     for path, condition in match.json.items():
-        yield from _unmet(path, condition, jsonpath.findall(path, cue.body or {}))
+        found = cast("list[Json]", jsonpath.findall(path, cast("Any", cue.body) or {}))
+        yield from _unmet(path, condition, found)
 
 
 def _unmet(path: str, condition: Condition, found: list[Json]) -> Iterator[str]:

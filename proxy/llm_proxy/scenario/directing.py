@@ -95,8 +95,8 @@ def _filled(scenario: Scenario, step: Step, cue: Cue) -> tuple[Response, tuple[s
     """The answer with what its templates stand for, and what they stand for in vain."""
     if not scenario.templates:
         return step.response, ()
-    value, warnings = templates.filled(msgspec.to_builtins(step.response), cue.body)
-    return msgspec.convert(value, Response), warnings
+    filled = templates.filled(msgspec.to_builtins(step.response), cue.body)
+    return msgspec.convert(filled.value, Response), filled.warnings
 
 
 def _say(chunks: Chunks | None, response: Response, cue: Cue) -> Say:

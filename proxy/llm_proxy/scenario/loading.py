@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import inspect as kinds
 
+from llm_proxy.errors import UsageError
 from llm_proxy.scenario import names
 from llm_proxy.scenario.checking import Checker, Placed
 from llm_proxy.scenario.document import Document, Mock, Scenario
@@ -19,6 +20,8 @@ from llm_proxy.scenario.mistakes import ROOT, Mistake, shown
 from llm_proxy.scenario.reading import json_text, yaml_text
 from llm_proxy.scenario.reading.composing import Composer
 from llm_proxy.scenario.reading.nodes import Fields, Items, Mark, Node, Scalar, Unreadable, mark_at
+
+T = TypeVar("T")
 
 MAX_FILE: Final = 16 * 1024 * 1024
 """Bytes of the largest file that is read."""
@@ -87,6 +90,28 @@ def together(parts: Iterable[Loaded]) -> Loaded:
 def unreadable(file: str, why: str) -> Loaded:
     """What is known of a file that could not be read at all."""
     return Loaded(mistakes=(Mistake(file, 0, 0, ROOT, why),))
+
+
+def one(kind: type[T], name: str, text: str) -> T:
+    """The struct that a text spells, outside of any file; `name` stands for it in messages.
+
+    Raises `UsageError` with everything that is wrong.
+    """
+    checker, composer = Checker(name), Composer(name)
+    try:
+        _read(name, text.encode("utf-8", "replace"), composer)
+    except Unreadable as error:
+        mark = error.mark
+        raise UsageError(f"{name}:{mark.line}:{mark.column}: {error.message}") from None
+    for node in composer.documents[:1]:
+        checker.check(node, kinds.type_info(kind), ROOT)
+    mistakes = [*composer.mistakes, *checker.mistakes]
+    if mistakes:
+        raise UsageError("; ".join(map(str, mistakes)))
+    if len(composer.documents) != 1 or not isinstance(checker.whole[-1].value, kind):
+        raise UsageError(f"{name}: write one object, such as {{reply: Hello}}")
+    whole: T = checker.whole[-1].value
+    return whole
 
 
 def _read(file: str, content: bytes, composer: Composer) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from llm_proxy.scenario.document import Mock, Scenario
 
-_NEAREST = 3
+_NEAREST: Final = 3
 """Ids that a mistake names."""
 
 

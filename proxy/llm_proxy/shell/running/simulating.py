@@ -15,8 +15,10 @@ from llm_proxy.modes.simulate import Respond
 from llm_proxy.scenario import loading
 from llm_proxy.scenario.document import Mock
 from llm_proxy.scenario.failures import Limits
+from llm_proxy.scenario.loading import Loaded
+from llm_proxy.scenario.script import Script, Scripted
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.scenarios.scripts import ScriptFiles
+from llm_proxy.shell.scenarios.library import ScenarioLibrary
 
 _EPOCH: Final = 1_767_225_600
 """The time of the fixed clock, in s since 1970: the first of January 2026, UTC."""
@@ -35,8 +37,10 @@ async def simulator(settings: Settings) -> Simulate:
     there.
     """
     it = settings.simulating
-    scripts = ScriptFiles(it.scenarios, _mock(it.mock))
-    await scripts.load()
+    library = None if it.scenarios is None else ScenarioLibrary(it.scenarios)
+    if library is not None:
+        await asyncio.to_thread(library.load)
+    scripts = _Scripts(library, _mock(it.mock))
     simulation = Simulation(
         seed=it.seed,
         created=_fixed if it.clock == "fixed" else _now,
@@ -46,6 +50,26 @@ async def simulator(settings: Settings) -> Simulate:
         respond=await asyncio.to_thread(_function, it.respond) if it.respond else None,
     )
     return Simulate(scripts, simulation)
+
+
+class _Scripts:
+    """The scenarios of the files, with the mock of the command line before theirs."""
+
+    def __init__(self, library: ScenarioLibrary | None, mock: Mock | None) -> None:
+        self._library = library
+        self._mock = mock
+        self._loaded = Loaded()
+        self._script = Script(mock=mock)
+
+    async def current(self) -> Script:
+        """What to play by now."""
+        if self._library is not None:
+            loaded = await self._library.current()
+            if loaded is not self._loaded:
+                self._loaded = loaded
+                scripted = (Scripted(it.value, it.file, it.line) for it in loaded.scenarios)
+                self._script = Script(tuple(scripted), self._mock or loaded.mock)
+        return self._script
 
 
 def _fixed() -> int:
@@ -60,7 +84,7 @@ def _mock(text: str) -> Mock | None:
     """The mock that an option spells."""
     if not text:
         return None
-    return loading.mock(text, "--mock")
+    return loading.one(Mock, "--mock", text)
 
 
 def _function(name: str) -> Respond:
