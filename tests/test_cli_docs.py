@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -19,16 +20,29 @@ SERVER = (DOCS / "server.md").read_text("utf-8")
 
 
 def _command(name: str) -> click.Command:
-    command = cli.get_command(click.Context(cli), name)
+    command: click.Command | None = cli
+    for word in name.split():
+        assert isinstance(command, click.Group)
+        command = command.get_command(click.Context(command), word)
     assert command is not None
     return command
 
 
-COMMANDS = cli.list_commands(click.Context(cli))
+def _names(group: click.Group, before: str = "") -> Iterator[str]:
+    """The commands of a group; and theirs, where they are groups."""
+    for word in group.list_commands(click.Context(group)):
+        yield before + word
+        command = group.get_command(click.Context(group), word)
+        if isinstance(command, click.Group):
+            yield from _names(command, f"{before}{word} ")
+
+
+COMMANDS = list(_names(cli))
 
 
 def test_the_commands_are_found() -> None:
     assert {"record", "replay", "auto", "ls", "show", "verify", "recover"} <= set(COMMANDS)
+    assert {"scenario", "scenario ls", "scenario lint"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -78,7 +78,7 @@ def said(*arguments: str) -> str:
             "xyzzy",
             (
                 "there is no command 'xyzzy': there are record, replay, auto, ls, show, "
-                "export, verify, recover, demo, doctor"
+                "export, verify, recover, demo, scenario, schema, doctor"
             ),
         ),
         ("show", "llm-proxy show needs CASSETTE: llm-proxy show --help shows how"),

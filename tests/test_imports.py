@@ -32,6 +32,7 @@ def fresh(*arguments: str) -> subprocess.CompletedProcess[str]:
 IMPORT_EACH: Final = """
 import os, sys
 import aiohttp.web, click, msgspec, orjson, rich.console, rich.progress, rich.table  # not ours
+import yaml
 
 def visit(name):
     if os.fork() == 0:  # as fresh as a new interpreter, and a hundred times as quick

@@ -8,33 +8,29 @@ from __future__ import annotations
 
 import signal
 import sys
-from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import click
 
-from llm_proxy.cli.mistakes import no_such_command, sentence
+from llm_proxy.cli.commands import Command, Commands
+from llm_proxy.cli.mistakes import sentence
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.version import __version__
 
-
-class _Command(NamedTuple):
-    module: str
-    help: str
-
-
 _COMMANDS: Final = {
-    "record": _Command("serve", "Pass requests on to the live provider and keep every stream."),
-    "replay": _Command("serve", "Answer from cassettes alone, with no network at all."),
-    "auto": _Command("serve", "Replay what is there, record what is not."),
-    "simulate": _Command("serve", "Answer from scenarios, a mock, or made-up text."),
-    "ls": _Command("ls", "List the cassettes of a library."),
-    "show": _Command("show", "Show one cassette: what was said, and when each byte came."),
-    "export": _Command("export", "Tell a recorded answer again in another dialect."),
-    "verify": _Command("verify", "Check that every cassette is whole and consistent."),
-    "recover": _Command("recover", "Make cassettes of recordings that a crash broke off."),
-    "demo": _Command("demo", "Record a stream, stop the provider, replay it; needs no key."),
-    "doctor": _Command("doctor", "Check this machine and this library for trouble."),
+    "record": Command("serve", "Pass requests on to the live provider and keep every stream."),
+    "replay": Command("serve", "Answer from cassettes alone, with no network at all."),
+    "auto": Command("serve", "Replay what is there, record what is not."),
+    "simulate": Command("serve", "Answer from scenarios, a mock, or made-up text."),
+    "ls": Command("ls", "List the cassettes of a library."),
+    "show": Command("show", "Show one cassette: what was said, and when each byte came."),
+    "export": Command("export", "Tell a recorded answer again in another dialect."),
+    "verify": Command("verify", "Check that every cassette is whole and consistent."),
+    "recover": Command("recover", "Make cassettes of recordings that a crash broke off."),
+    "demo": Command("demo", "Record a stream, stop the provider, replay it; needs no key."),
+    "scenario": Command("scenario", "List scenarios, and check their files."),
+    "schema": Command("schema", "Print the JSON Schema of scenario files, for editors."),
+    "doctor": Command("doctor", "Check this machine and this library for trouble."),
 }
 
 _ALIASES: Final = {
@@ -46,51 +42,10 @@ _ALIASES: Final = {
 """VCR's words for the modes."""
 
 
-class _Commands(click.Group):
-    """The commands, each imported when it is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        name = _ALIASES.get(cmd_name, cmd_name)
-        if name not in _COMMANDS:
-            return None
-        module = import_module(f"llm_proxy.cli.{_COMMANDS[name].module}")
-        command: click.Command = getattr(module, name)
-        command.help = _verbatim(command.help)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, it.help) for name, it in _COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in _COMMANDS and args[0] not in _ALIASES and args[0][:1] != "-":
-            raise UsageError(no_such_command(args[0], _COMMANDS, _ALIASES))
-        name, command, rest = super().resolve_command(ctx, args)
-        return command.name if command is not None else name, command, rest
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.UsageError as error:
-            if error.ctx is None and (name := ctx.invoked_subcommand):
-                # click's parser does not say whose options it read
-                command = self.get_command(ctx, name) or self
-                error.ctx = click.Context(command, parent=ctx, info_name=name)
-            raise
-
-
-def _verbatim(text: str | None) -> str | None:
-    r"""`text` with click's mark for a paragraph to be left as it is; docstrings spell it `\b`."""
-    return text and text.replace("\\b\n", "\b\n")
-
-
 @click.group(
-    cls=_Commands,
+    cls=Commands,
+    table=_COMMANDS,
+    aliases=_ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Each command has a --help with examples. Begin with: llm-proxy demo",
 )
@@ -106,9 +61,6 @@ def cli() -> None:
       llm-proxy ls                          see what was kept
       llm-proxy replay -- python app.py     the same answers, no key, no network
     """
-
-
-cli.help = _verbatim(cli.help)
 
 
 def main() -> None:

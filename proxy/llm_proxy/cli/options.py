@@ -65,6 +65,10 @@ spool = _option(
     "--spool", type=_FOLDER,
     help="Where running recordings are kept.  [default: below XDG_STATE_HOME]",
 )  # fmt: skip
+scenarios = _option(
+    "--scenarios", type=_FOLDER, default=Path("scenarios"),
+    help="A file of scenarios, or a folder of such files.",
+)  # fmt: skip
 
 SERVER: Final[tuple[Callable[[Any], Any], ...]] = (
     cassettes,

@@ -26,9 +26,7 @@ T = TypeVar("T")
 MAX_FILE: Final = 16 * 1024 * 1024
 """Bytes of the largest file that is read."""
 
-_SCENARIO: Final = kinds.type_info(Scenario)
-_SCENARIOS: Final = kinds.type_info(tuple[Scenario, ...])
-_DOCUMENT: Final = kinds.type_info(Document)
+_SCENARIO, _SCENARIOS, _DOCUMENT = kinds.multi_type_info((Scenario, tuple[Scenario, ...], Document))
 _SCHEMA: Final = "$schema"
 """How an editor is told of the JSON Schema; it says nothing to us."""
 

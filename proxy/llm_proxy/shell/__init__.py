@@ -31,6 +31,9 @@ Nothing outside this folder and the entry points touches them.
         spooling     spool files: locks, appends, leftovers
         filing       from a spool to a cassette in the library
         recovering   what a crash left behind, made good
+    scenarios    files of scenarios
+        library      what is to be played, read again when a file changes
+        files        which files there are, and what they hold
     library      a folder of cassettes
         library      what is there, by file names; one file, checked
         takes_on_disk  its takes, as modes ask for them

@@ -1,4 +1,4 @@
-"""Cassettes as JSON, for `--json`: the names are those of the cassette format where it has one."""
+"""What `--json` prints: the names are those of the cassette format where it has one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from llm_proxy.display import path_text
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcomes import outcome
+from llm_proxy.scenario.mistakes import Mistake
 from llm_proxy.timeline import arrivals
 from llm_proxy.turns import Turn
 from llm_proxy.understanding import turns_of
@@ -37,6 +38,18 @@ def outcome_document(it: Outcome) -> dict[str, Any]:
 def refusal_document(error: CassetteError) -> dict[str, Any]:
     """A file that is no cassette, and why."""
     return {"file": path_text(error.file), "line": error.line, "why": error.why}
+
+
+def mistake_document(it: Mistake) -> dict[str, Any]:
+    """What is wrong or doubtful in a scenario file; line and column are null for a whole file."""
+    return {
+        "file": it.file,
+        "line": it.line or None,
+        "column": it.column or None,
+        "path": it.path,
+        "message": it.message,
+        "severity": "mistake" if it.fails_lint else "warning",
+    }
 
 
 def cassette_document(cassette: Cassette) -> dict[str, Any]:

@@ -1,0 +1,31 @@
+"""`scenario`: the commands for scenario files."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+import click
+
+from llm_proxy.cli.commands import Command, Commands
+
+_COMMANDS: Final = MappingProxyType(
+    {
+        "ls": Command("scenario.ls", "List scenarios, one a row."),
+        "lint": Command("scenario.lint", "Check scenario files, and tell every mistake."),
+    }
+)
+
+
+@click.group(cls=Commands, table=_COMMANDS)
+def scenario() -> None:
+    r"""List scenarios, and check their files.
+
+    A scenario scripts the answers of a conversation. Its file is YAML or JSON, and holds one
+    scenario, a list of them, or an object of scenarios and a mock.
+
+    \b
+    Examples:
+      llm-proxy scenario ls
+      llm-proxy scenario lint tests/scenarios
+    """

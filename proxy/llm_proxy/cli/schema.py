@@ -1,0 +1,35 @@
+"""`schema`: what a file of ours may say, for editors and other programs."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+import click
+
+from llm_proxy.cli.option_types import OneOf
+from llm_proxy.cli.output.printing import print_json
+from llm_proxy.scenario.schema import scenario_schema
+
+_SCHEMAS: Final = MappingProxyType({"scenario": scenario_schema})
+
+
+@click.command
+@click.argument("what", default="scenario", type=OneOf(list(_SCHEMAS)))
+def schema(what: str) -> None:
+    r"""Print the JSON Schema of scenario files.
+
+    Editors check and complete scenarios by it. It has the snake_case names; camelCase loads
+    too.
+
+    \b
+    Examples:
+      llm-proxy schema > scenarios/schema.json
+      llm-proxy schema scenario | jq '."$defs".Step.properties | keys'
+
+    Then let each file begin with the line:
+
+    \b
+      # yaml-language-server: $schema=schema.json
+    """
+    print_json(_SCHEMAS[what]())

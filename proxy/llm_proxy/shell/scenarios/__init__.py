@@ -1,0 +1,1 @@
+"""Scenario files on disk: found, read, and read again when they change; see `shell`."""
