@@ -54,15 +54,19 @@ _FUNCTION_LINES: Final = 50
 
 _MAY_CATCH_ALL: Final = frozenset(
     (
+        f"{PACKAGE}.modes.simulate:Simulate._responded",
         f"{PACKAGE}.shell.recording.recorder:_written",
         f"{PACKAGE}.shell.recording.recorder:Recorder._file",
+        f"{PACKAGE}.shell.running.simulating:_function",
         f"{PACKAGE}.shell.server.server:Server._handle",
         f"{PACKAGE}.shell.upstream.signing:_found",
     )
 )
 """The outermost frames of a task or a callback: what fails there is a fault of ours, and is
-reported as one.  And the one call into botocore that runs an operator's programs and reads any
-file and service: it has no list of what it raises, and each is a way to have no credentials."""
+reported as one.  Where an operator's own code is loaded and run, which raises what it likes: that
+is told as its failure.  And the one call into botocore that runs an operator's programs and reads
+any file and service: it has no list of what it raises, and each is a way to have no
+credentials."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -86,7 +86,7 @@ def simulate(command: tuple[str, ...], **values: Any) -> None:
     message, by a header, or by what it matches. Where none is loaded, answers are made up: the
     same request always gets the same one. Every dialect is spoken, streaming or not.
 
-    
+    \b
     Examples:
       llm-proxy simulate -- pytest tests/
       llm-proxy simulate --scenarios scenarios/ --strict -- pytest tests/

@@ -14,7 +14,7 @@ from llm_proxy.ports import Recorder, Takes, Upstream
 from llm_proxy.routing import Call
 from llm_proxy.takes import Ordinals
 
-OnMiss = Literal["record", "passthrough", "scenario", "fail"]
+OnMiss = Literal["record", "passthrough", "fail"]
 """What happens to a request that no take answers."""
 
 
@@ -29,16 +29,14 @@ class Auto:
         upstream: Upstream,
         recorder: Recorder,
         pace: Pace,
-        on_miss: OnMiss,
-        simulate: Mode | None = None,
+        on_miss: OnMiss | Mode,
     ) -> None:
-        """`simulate` answers what is not on disk, where `on_miss` is `scenario`."""
+        """A mode in the place of `on_miss` answers what is not on disk."""
         self._takes = takes
         self._upstream = upstream
         self._recorder = recorder
         self._pace = pace
-        self._on_miss: OnMiss = on_miss
-        self._simulate = simulate
+        self._on_miss: OnMiss | Mode = on_miss
         self._ordinals = Ordinals()
 
     async def answer(self, call: Call) -> Answer:
@@ -53,13 +51,13 @@ class Auto:
                 return Answer(source, LIVE)
             case "passthrough":
                 return Answer(self._upstream.stream(call, None), UNRECORDED)
-            case "scenario" if self._simulate is not None:
-                return await self._simulate.answer(call)
-            case "scenario" | "fail":
+            case "fail":
                 raise await self._takes.miss(call, ordinal)
+            case other:
+                return await other.answer(call)
 
     def reset(self, session: str) -> None:
         """Begin with the session's first takes again."""
         self._ordinals.reset(session)
-        if self._simulate is not None:
-            self._simulate.reset(session)
+        if not isinstance(self._on_miss, str):
+            self._on_miss.reset(session)

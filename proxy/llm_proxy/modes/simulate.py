@@ -134,9 +134,7 @@ class Simulate:
             scenario=call.scenario or self._chosen.get(call.session, ""),
         )
 
-    async def _direct(
-        self, script: Script, cue: Cue, call: Call, delivery: Delivery
-    ) -> Direction:
+    async def _direct(self, script: Script, cue: Cue, call: Call, delivery: Delivery) -> Direction:
         """What to answer: by a scenario, else by the mock, else made up, else that it failed."""
         chosen = choosing.choose(script, cue)
         if not isinstance(chosen, Unknown):

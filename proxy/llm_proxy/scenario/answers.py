@@ -36,13 +36,10 @@ _OUTPUT: Final = 32
 _EXACT: Final = 2**53
 
 FINISHES: Final[Mapping[str, Finish]] = {
-    **{word: Finish.STOP for word in ("stop", "end_turn", "eos", "complete", "completed")},
-    **{word: Finish.LENGTH for word in ("length", "max_tokens", "max_output_tokens")},
-    **{
-        word: Finish.TOOL_CALLS
-        for word in ("tool_calls", "tool_call", "tool_use", "function_call")
-    },
-    **{word: Finish.CONTENT_FILTER for word in ("content_filter", "safety")},
+    **dict.fromkeys(("stop", "end_turn", "eos", "complete", "completed"), Finish.STOP),
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens"), Finish.LENGTH),
+    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), Finish.TOOL_CALLS),
+    **dict.fromkeys(("content_filter", "safety"), Finish.CONTENT_FILTER),
     "stop_sequence": Finish.STOP_SEQUENCE,
     "refusal": Finish.REFUSAL,
     "model_context_window_exceeded": Finish.CONTEXT_FULL,
@@ -60,9 +57,7 @@ def turn(response: Response, cue: Cue) -> Turn:
     parts = (*_thoughts(response, cue), *_parts(response, cue))
     finish, raw = finish_of(response.finish_reason, parts)
     told = metadata.told(response.provider_metadata, cue.dialect, cue.provider)
-    return Turn(
-        parts, finish, raw, usage_of(response.usage), model=cue.model, metadata=told
-    )
+    return Turn(parts, finish, raw, usage_of(response.usage), model=cue.model, metadata=told)
 
 
 def finish_of(reason: str, parts: tuple[Part, ...]) -> tuple[Finish, str]:
@@ -133,9 +128,7 @@ def _report(response: FinalReport) -> Iterator[Part]:
     yield ToolCall(reports.CALL_ID, reports.TOOL, stringified(arguments))
 
 
-def _part(
-    part: SaidText | SaidReasoning | SaidRefusal | SaidCall, at: int, cue: Cue
-) -> Part:
+def _part(part: SaidText | SaidReasoning | SaidRefusal | SaidCall, at: int, cue: Cue) -> Part:
     match part:
         case SaidText(text=text):
             return Text(text)

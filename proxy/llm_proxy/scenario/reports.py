@@ -1,4 +1,4 @@
-"""Final reports, and those that say what went wrong: document 000's fallback step and error turn."""
+"""Final reports that say what went wrong: document 000's fallback step and error turn."""
 
 from __future__ import annotations
 

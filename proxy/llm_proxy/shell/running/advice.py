@@ -22,6 +22,11 @@ def records(mode: str, settings: Settings) -> bool:
     return mode == "record" or (mode == "auto" and settings.on_miss == "record")
 
 
+def goes_live(settings: Settings) -> bool:
+    """Whether `auto` asks a provider for what is not on disk."""
+    return settings.on_miss in {"record", "passthrough"}
+
+
 def check_folders(settings: Settings) -> None:
     """Raise `UsageError` where recordings cannot be written; nothing is made by asking."""
     for option, folder in (("--cassettes", settings.cassettes), ("--spool", settings.spool)):
@@ -66,7 +71,7 @@ def warnings(mode: str, settings: Settings) -> Iterator[str]:
 def on_dummy_keys(mode: str, settings: Settings, environ: Mapping[str, str]) -> str:
     """What to say of keys that are none, where a request could go live with one; mostly nothing."""
     names = [name for name in keys_not_set(environ) if _is_public(KEYS[name], settings.upstreams)]
-    if mode != "auto" or settings.on_miss not in {"record", "passthrough"} or not names:
+    if mode != "auto" or not goes_live(settings) or not names:
         return ""
     verb, dummy = ("is", "a dummy") if len(names) == 1 else ("are", "dummies")
     return (

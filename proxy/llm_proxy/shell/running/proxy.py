@@ -17,12 +17,12 @@ from aiohttp import web
 
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
-from llm_proxy.modes import Auto, Mode, Record, Replay
+from llm_proxy.modes import Auto, Mode, Record, Replay, Simulate
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
 from llm_proxy.shell.recording.filing import Filed
 from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
-from llm_proxy.shell.running.advice import check_folders, records
+from llm_proxy.shell.running.advice import check_folders, goes_live, records
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import simulates, simulator
 from llm_proxy.shell.server.guards import Guards
@@ -88,31 +88,16 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
     sys.setswitchinterval(_SWITCH)
     journal = Journal()
     async with AsyncExitStack() as stack:
-        library = Library(settings.cassettes)
-        if mode != "simulate":
-            await asyncio.to_thread(library.refresh)
-        simulate = await simulator(settings) if simulates(mode, settings) else None
         if records(mode, settings):
             await asyncio.to_thread(check_folders, settings)
-        upstream: LiveUpstream | None = None
+        simulate = await simulator(settings) if simulates(mode, settings) else None
         recorder: Recorder | None = None
-        if mode == "simulate" and simulate is not None:
-            chosen: Mode = simulate
-        elif mode == "replay":
-            takes = _takes(library, settings)
-            chosen = Replay(takes, settings.pace, settings.after_last, simulate)
-        else:
+        upstream: LiveUpstream | None = None
+        if mode in {"record", "auto"}:
             recorder = await _recorder(mode, settings, journal)
             stack.push_async_callback(recorder.close)
             upstream = await stack.enter_async_context(await _live(mode, settings))
-            chosen = (
-                Record(upstream, recorder)
-                if mode == "record"
-                else Auto(
-                    *(_takes(library, settings), upstream, recorder),
-                    *(settings.pace, settings.on_miss, simulate),
-                )
-            )
+        chosen = await _mode(mode, settings, _Sources(upstream, recorder, simulate))
         guards = Guards(settings.allow_hosts, settings.allow_origins)
         choose = None if simulate is None else simulate.choose
         server = Server(chosen, guards, ServerLimits(settings.max_body), journal, choose)
@@ -138,7 +123,35 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         yield RunningProxy(url, server, journal, upstream, recorder, stop_listening)
 
 
-def _takes(library: Library, settings: Settings) -> TakesOnDisk:
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What a mode may answer with, beside what is on disk; None for what it never does."""
+
+    upstream: LiveUpstream | None
+    recorder: Recorder | None
+    simulate: Simulate | None
+
+
+async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
+    """The mode of that name."""
+    match name, sources:
+        case "simulate", _Sources(simulate=Simulate() as simulate):
+            return simulate
+        case "record", _Sources(upstream=LiveUpstream() as upstream, recorder=Recorder() as keeper):
+            return Record(upstream, keeper)
+        case "auto", _Sources(upstream=LiveUpstream() as upstream, recorder=Recorder() as keeper):
+            takes = await _takes(settings)
+            otherwise = settings.on_miss
+            on_miss = sources.simulate or ("fail" if otherwise == "scenario" else otherwise)
+            return Auto(takes, upstream, keeper, settings.pace, on_miss)
+        case _:
+            takes = await _takes(settings)
+            return Replay(takes, settings.pace, settings.after_last, sources.simulate)
+
+
+async def _takes(settings: Settings) -> TakesOnDisk:
+    library = Library(settings.cassettes)
+    await asyncio.to_thread(library.refresh)
     return TakesOnDisk(library, allow_partial=settings.allow_partial)
 
 
@@ -171,7 +184,7 @@ def _upstream(settings: Settings) -> UpstreamSettings:
 async def _live(mode: ModeName, settings: Settings) -> LiveUpstream:
     """The providers, with what signs requests on their way where any may be sent."""
     signer: AwsSigner | None = None
-    if settings.sign is not None and (mode == "record" or settings.on_miss in {"record", "passthrough"}):
+    if settings.sign is not None and (mode == "record" or goes_live(settings)):
         bedrock = providers.address(BEDROCK, settings.upstreams)
         signer = await asyncio.to_thread(AwsSigner, bedrock)
     return LiveUpstream(_upstream(settings), signer)

@@ -199,17 +199,21 @@ def _last_word(mode: ModeName, counts: Counts) -> None:
         log.info("not complete: %s; see llm-proxy ls --partial", counted(partial, "recording"))
     if counts.missed:
         log.warning("not answered from a cassette: %s", counted(counts.missed, "request"))
-    if counts.simulated:
-        log.info("simulated %s", counted(counts.simulated, "answer"))
-    if counts.unsuccessful:
-        failed = counted(counts.unsuccessful, "request")
-        log.warning("not as scripted: %s; see the warnings above", failed)
+    _last_word_on_scenarios(counts)
     if counts.upstream_failed:
         log.warning("the upstream failed %s", counted(counts.upstream_failed, "request"))
     if counts.left:
         log.warning("%s left before an answer", counted(counts.left, "client"))
     if counts.lost:
         log.error("lost: %s", counted(counts.lost, "recording"))
+
+
+def _last_word_on_scenarios(counts: Counts) -> None:
+    if counts.simulated:
+        log.info("simulated %s", counted(counts.simulated, "answer"))
+    if counts.unsuccessful:
+        failed = counted(counts.unsuccessful, "request")
+        log.warning("not as scripted: %s; see the warnings above", failed)
 
 
 def _verdict(counts: Counts, settings: Settings) -> int:

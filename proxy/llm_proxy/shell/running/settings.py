@@ -68,7 +68,7 @@ class Settings:
     """Bytes."""
     pace: Pace
     after_last: AfterLast
-    on_miss: OnMiss
+    on_miss: OnMiss | Literal["scenario"]
     allow_partial: bool
     strict: bool
     allow_hosts: frozenset[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Final
@@ -77,7 +77,7 @@ def _fixed() -> int:
 
 
 def _now() -> int:
-    return int(time.time())
+    return int(datetime.now(tz=UTC).timestamp())
 
 
 def _mock(text: str) -> Mock | None:

@@ -74,7 +74,6 @@ class Control:
             case _:
                 return 404, {"error": f"there is no {method} {path}; see docs/server.md"}
 
-
     def _chosen(self, session: str, sent: bytes) -> tuple[int, dict[str, Any]]:
         """Have a session answered by the scenario that a document names."""
         if self._choose is None:
