@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 
 from llm_proxy import framing
+from llm_proxy.conversation import Conversation, Message
 from llm_proxy.dialects import Dialect
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.errors import CannotSay
@@ -65,6 +67,20 @@ def test_what_acme_tells_it_reads(stream: bool, turn: Turn) -> None:
     assert acme().judge(response).whole
     assert acme().codec(request, response.head) == response.codec
     assert framing.messages(response.codec, b"".join(response.messages)) == list(response.messages)
+
+
+def test_acme_reads_what_it_is_asked() -> None:
+    request = replace(asked(stream=True), body=b'{"model":"acme-1","prompt":"Hello?"}')
+
+    assert acme().conversation(request) == Conversation((Message("user", (Text("Hello?"),)),))
+    assert acme().conversation(replace(request, body=b"no JSON")) is None
+
+
+def test_what_acme_tells_in_three_pieces_three_lines_add() -> None:
+    response = acme().speak(asked(stream=True), (Turn((Text("Good morning, Rome"),)),), DELIVERY)
+
+    assert [acme().adds("ndjson", it) for it in response.messages] == [True, True, True, False]
+    assert not acme().adds("whole", response.messages[0])
 
 
 def test_acme_refuses_a_call_and_leaves_out_reasoning() -> None:

@@ -44,9 +44,10 @@ class Conversation:
     """A request for a turn, as far as its dialect has words for it."""
 
     messages: tuple[Message, ...]
-    """In their order, those of role `system` too where they stand among them.  Each unbroken run
-    of what the model made is one message; a message of nothing but tool results is of role `tool`,
-    also where the dialect has the user send them."""
+    """In their order, those of role `system` too where they stand among them.  Where a dialect has
+    items in place of messages, each unbroken run of what the model made is one.  Results of tools
+    that follow each other are one message of role `tool`, also where the dialect has the user send
+    them, if it says nothing else."""
     system: str = ""
     """The system prompt: where the dialect keeps it, else its first message of that role."""
     tools: tuple[Tool, ...] = ()

@@ -79,6 +79,12 @@ class Dialect(Protocol):
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """What was said: one turn a choice.  Never raises; what it cannot read it leaves out."""
 
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether this message of a stream adds to what was said: what a pace is kept by.
+
+        False for what cannot be read, and for a body that is no stream.
+        """
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The JSON body of an error in this dialect's own shape."""
 

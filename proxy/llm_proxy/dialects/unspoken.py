@@ -24,6 +24,10 @@ class Unspoken:
         """None: no turn is asked for."""
         return None
 
+    def adds(self, codec: str, message: bytes) -> bool:
+        """None does: nothing is said."""
+        return False
+
     def typical(self, model: str, *, stream: bool) -> Request:
         """None is.  Raises `CannotSay`."""
         self._refuse()

@@ -58,6 +58,7 @@ _HAVE_WORDS: Final = (
 )  # fmt: skip
 """Fields of messages and completions that need no place beside the turn; `log_id` is the id."""
 
+_SEAL: Final = "signature_delta"
 _SILENT: Final = (Text(""), Reasoning())
 
 
@@ -78,6 +79,17 @@ def stop_reason(document: Fields) -> str:
     is_delta = kind(document) == "message_delta"
     says = reading.fields(document.get("delta")) if is_delta else document
     return reading.words(says.get("stop_reason"))
+
+
+def adds(document: Fields) -> bool:
+    """Whether an event adds to what was said: a delta does, but for a seal."""
+    match kind(document):
+        case "content_block_delta":
+            return reading.fields(document.get("delta")).get("type") != _SEAL
+        case "completion":
+            return bool(reading.text(document.get("completion")))
+        case _:
+            return False
 
 
 def failure(document: Fields) -> Failure:

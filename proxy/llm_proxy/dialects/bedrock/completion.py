@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.dialects import reading
+from llm_proxy.dialects.openai import chat_message
 from llm_proxy.dialects.openai.chat_message import Message
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.turns import Finish, Json, Turn, Usage
@@ -39,6 +40,8 @@ _MEANINGS: Final = {
     "error_toxic": Finish.CONTENT_FILTER,
 }
 
+_TELLING: Final = (*_TEXTS, *_REASONS)
+
 FINISH: Final = _MEANINGS | {word.upper(): meaning for word, meaning in _MEANINGS.items()}
 """What each reason to stop means: makers write them in capitals or not."""
 
@@ -58,10 +61,8 @@ class Completions:
 
     def take(self, document: Fields, *, streamed: bool) -> None:
         """Read one document; one that is none of these is left out."""
-        many = next((name for name in _LISTS if isinstance(document.get(name), list)), None)
-        choices = reading.objects(document.get(many)) if many else [document]
-        telling = (*_TEXTS, *_REASONS)
-        if not many and not any(isinstance(document.get(name), str) for name in telling):
+        choices = _choices(document)
+        if choices is None:
             return
         self._about.update(reading.metadata(document, ("id", "model")))
         self._usage.update(_counts(document))
@@ -87,6 +88,25 @@ class Completions:
         )
 
 
+def adds(event: Fields) -> bool:
+    """Whether an event of a stream adds to what was said."""
+    return any(chat_message.adds(_message(choice)) for choice in _choices(event) or ())
+
+
+def _choices(document: Fields) -> list[Fields] | None:
+    """The choices; a document without a list is its own.  None where it is none of these."""
+    many = next((name for name in _LISTS if isinstance(document.get(name), list)), None)
+    if many:
+        return reading.objects(document.get(many))
+    return [document] if any(isinstance(document.get(it), str) for it in _TELLING) else None
+
+
+def _message(choice: Fields) -> Fields:
+    """What a choice says, as of OpenAI."""
+    said = "".join(reading.text(choice.get(name)) for name in _TEXTS)
+    return reading.fields(choice.get("delta") or choice.get("message") or {"content": said})
+
+
 class _Choice:
     """One choice, as its pieces come."""
 
@@ -95,9 +115,7 @@ class _Choice:
         self.raw = ""
 
     def take(self, choice: Fields, *, streamed: bool) -> None:
-        said = "".join(reading.text(choice.get(name)) for name in _TEXTS)
-        message = choice.get("delta") or choice.get("message") or {"content": said}
-        self.message.take(reading.fields(message), streamed=streamed)
+        self.message.take(_message(choice), streamed=streamed)
         told = (reading.words(choice.get(name)) for name in _REASONS)
         self.raw = next(filter(None, told), self.raw)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import reading
+from llm_proxy.dialects import adding, reading
 from llm_proxy.dialects.bedrock import usage
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
@@ -42,6 +42,7 @@ EVENTS: Final = (
     "metadata",
 )
 """The names of the events."""
+DELTA: Final = EVENTS[2]
 
 FINISH: Final = {
     "end_turn": Finish.STOP,
@@ -147,6 +148,11 @@ class Converse:
                     self._fragments.add(part, index)
                 case _:
                     self._fragments.add(part, index)
+
+
+def adds(event: str, said: Fields) -> bool:
+    """Whether an event adds to what was said: a delta does, but for seals and citations."""
+    return event == DELTA and any(map(adding.adds, parts(reading.fields(said.get("delta")))))
 
 
 def routed(about: Fields) -> str:

@@ -21,12 +21,14 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.bedrock import (
+    converse,
     converse_conversation,
     converse_speech,
     converse_words,
     errors,
     frames,
     makers,
+    native,
     native_speech,
     side_answers,
     usage,
@@ -127,6 +129,15 @@ class Bedrock:
             turns = tuple(replace(turn, failure=turn.failure or failed) for turn in turns)
             return turns or (Turn((), failure=failed),)
         return turns
+
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether a frame holds a delta, of Converse or of the model's own."""
+        frame = read_frame(message) if codec == frames.CODEC else None
+        if frame is None:
+            return False
+        event, said = frame.header(frames.EVENT_TYPE), reading.document(frame.payload)
+        own = event == frames.CHUNK
+        return native.adds(_unwrapped(said)) if own else converse.adds(event, said)
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """AWS names the kind in a header, else in the body, where its SDKs look too."""

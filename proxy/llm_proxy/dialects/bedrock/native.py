@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.dialects import reading
+from llm_proxy.dialects.anthropic import message
 from llm_proxy.dialects.anthropic.message import Messages, failure, kind, stop_reason
-from llm_proxy.dialects.bedrock import usage
+from llm_proxy.dialects.bedrock import completion, converse, usage
 from llm_proxy.dialects.bedrock.completion import Completions
-from llm_proxy.dialects.bedrock.converse import EVENTS, Converse
+from llm_proxy.dialects.bedrock.converse import DELTA, EVENTS, Converse
 from llm_proxy.dialects.bedrock.usage import METRICS
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.turns import Failure, Json, Turn
@@ -116,6 +117,16 @@ class Answer:
         own = (it for it in turn.metadata if it[0] not in beside)
         counted = usage.of_metrics(reading.fields(self._beside.get(METRICS)))
         return replace(turn, usage=turn.usage or counted, metadata=(*own, *beside.items()))
+
+
+def adds(said: Fields) -> bool:
+    """Whether one event of a model's own adds to what was said."""
+    said = _typed(said)
+    if kind(said) in _ANTHROPIC:
+        return message.adds(said)
+    if DELTA in said:
+        return converse.adds(DELTA, reading.fields(said.get(DELTA)))
+    return completion.adds(said)
 
 
 def _typed(said: Fields) -> Fields:

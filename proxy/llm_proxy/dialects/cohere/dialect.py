@@ -155,6 +155,10 @@ class Cohere:
             return (message.turn(documents),)
         return ()
 
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether it is a delta, of either version."""
+        return codec in _STREAMED and _adds(_event(message))
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message every client prints."""
         return orjson.dumps({"message": message, "error_type": kind})
@@ -231,6 +235,10 @@ def _judge_event(event: Fields) -> Judgement | None:
     if event.get("is_finished") is True and event.get("event_type") in _ENDS:
         return Judgement(whole=True, reason="is_finished: true")
     return None
+
+
+def _adds(event: Fields) -> bool:
+    return message.adds(event) or events.adds(event)
 
 
 def _documents(response: Response) -> Iterator[Fields]:

@@ -39,6 +39,17 @@ def turns(documents: Iterable[Fields]) -> tuple[Turn, ...]:
     return answer.turns()
 
 
+def adds(event: Fields) -> bool:
+    """Whether an event adds to what was said; old servers have no types."""
+    match event.get("event_type"):
+        case "tool-calls-chunk":
+            return True
+        case None | "text-generation":
+            return event.get("is_finished") is False and bool(reading.text(event.get("text")))
+        case _:
+            return False
+
+
 class _Answer:
     """One answer, as its events come."""
 

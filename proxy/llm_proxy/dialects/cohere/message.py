@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
-from llm_proxy.dialects import reading
+from llm_proxy.dialects import adding, reading
 from llm_proxy.dialects.cohere import terms
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
@@ -30,6 +30,9 @@ METADATA: Final = (*terms.ACCOUNT, *terms.ACCOUNT_OF_TOKENS, CITATIONS)
 END: Final = "message-end"
 """The event that ends a stream, but for what HTTP clients know as its end."""
 
+_DELTA: Final = "-delta"
+"""How the types of events end that add to what opened before."""
+
 Keyed = Iterator[tuple[Hashable, Part]]
 """Fragments, each with the key that joins it to others of its kind."""
 
@@ -40,6 +43,14 @@ def turn(documents: Iterable[Fields]) -> Turn:
     for document in documents:
         message.take(document)
     return message.turn()
+
+
+def adds(event: Fields) -> bool:
+    """Whether an event adds to what was said: what opens a part of the message does not."""
+    if not reading.words(event.get("type")).endswith(_DELTA):
+        return False
+    said = reading.fields(reading.fields(event.get("delta")).get("message"))
+    return any(adding.adds(fragment) for _, fragment in fragments(said, 0))
 
 
 class _Message:

@@ -8,7 +8,7 @@ from typing import Final
 from llm_proxy.dialects import plain, reading
 from llm_proxy.dialects.base import Response
 from llm_proxy.dialects.google import api
-from llm_proxy.dialects.google.content import GROUNDING, SUPPORT, Content
+from llm_proxy.dialects.google.content import GROUNDING, KNOWN, SUPPORT, Content
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.framing.sse import is_done, read_event
 from llm_proxy.turns import Failure, Finish, Json, Part, Turn, Usage
@@ -67,20 +67,42 @@ OF_TURN: Final = (*OF_ANSWER, *OF_CANDIDATE, GROUNDING, _FILTERED)
 """All metadata of a turn, in the order in which it is read."""
 
 
+_STREAMED: Final = ("sse", "json-array")
+_ALL_BUT_TEXT: Final = frozenset(KNOWN[1:])
+
+
 def documents(response: Response) -> Iterator[Fields]:
     """The chunks of a response, each the document that its clients would read."""
-    for document in _said(response):
-        yield reading.fields(document.get("response")) or document  # Code Assist wraps
+    yield from map(_unwrapped, _said(response))
+
+
+def adds(codec: str, message: bytes) -> bool:
+    """Whether a message of a stream has a part that is more than a seal."""
+    return any(
+        reading.text(part.get("text")) or not _ALL_BUT_TEXT.isdisjoint(part)
+        for _, candidate in candidates(_unwrapped(_of_message(codec, message)))
+        for part in reading.objects(reading.fields(candidate.get("content")).get("parts"))
+    )
+
+
+def _unwrapped(document: Fields) -> Fields:
+    return reading.fields(document.get("response")) or document  # Code Assist wraps
+
+
+def _of_message(codec: str, message: bytes) -> Fields:
+    match codec:
+        case "sse":
+            return api.event(message)
+        case "json-array":
+            return _of_element(message)
+        case _:
+            return {}
 
 
 def _said(response: Response) -> Iterable[Fields]:
-    match response.codec:
-        case "sse":
-            return map(api.event, api.messages(response))
-        case "json-array":
-            return map(_of_element, api.messages(response))
-        case _:
-            return api.documents(plain.body(response))
+    if response.codec in _STREAMED:
+        return (_of_message(response.codec, it) for it in api.messages(response))
+    return api.documents(plain.body(response))
 
 
 def is_readable(message: bytes) -> bool:

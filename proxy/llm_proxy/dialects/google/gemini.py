@@ -23,6 +23,7 @@ from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.dialects.google import api, conversation, errors, side_answers
 from llm_proxy.dialects.google.candidates import (
     Answer,
+    adds,
     block_reason,
     candidates,
     documents,
@@ -116,6 +117,10 @@ class Gemini:
         for document in documents(response):
             answer.take(document)
         return answer.turns()
+
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether a candidate has a part that is more than a seal."""
+        return adds(codec, message)
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """Google's shape, whose message and status every client prints."""

@@ -35,6 +35,17 @@ COUNTS: Final = {
 METADATA: Final = ("agent", "previous_interaction_id", "service_tier", "environment_id")
 
 
+_DELTAS: Final = ("step.delta", "content.delta")
+_ADDS_NOTHING: Final = ("thought_signature", "text_annotation", "text_annotation_delta")
+"""The types of deltas that tell what stands beside the words."""
+
+
+def adds(event: Fields) -> bool:
+    """Whether an event adds to what was said: a delta does, but for seals and annotations."""
+    kind = reading.fields(event.get("delta")).get("type")
+    return event.get("event_type") in _DELTAS and kind not in _ADDS_NOTHING
+
+
 class Interaction:
     """The turn of a response, as its events come."""
 
@@ -52,7 +63,7 @@ class Interaction:
         match reading.text(event.get("event_type")):
             case "step.start" | "content.start":
                 self._step(index).take(reading.fields(event.get("step") or event.get("content")))
-            case "step.delta" | "content.delta":
+            case kind if kind in _DELTAS:
                 self._step(index).take(reading.fields(event.get("delta")))
                 said = reading.fields(event.get("metadata"))
                 self._describe({"usage": said.get("total_usage")})

@@ -94,6 +94,10 @@ class GeminiInteractions:
             said.take(event)
         return said.turns()
 
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether it is a delta, and no seal."""
+        return codec == "sse" and interaction.adds(api.event(message))
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """Google's shape."""
         return api.error_body(status, kind, message)

@@ -96,6 +96,10 @@ class Ollama:
         said = [line for line in map(reading.document, spelled) if not _TELLING.isdisjoint(line)]
         return (lines.turn(said),) if said else ()
 
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether a line says something."""
+        return codec == "ndjson" and lines.adds(reading.document(message))
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """Ollama's errors are a message and nothing else."""
         return orjson.dumps(errors.shape(message))

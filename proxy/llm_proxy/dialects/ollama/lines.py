@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import plain, reading
+from llm_proxy.dialects import adding, plain, reading
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.turns import Failure, Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
@@ -52,6 +52,13 @@ def turn(lines: Sequence[Fields]) -> Turn:
         model=next(filter(None, (reading.words(line.get("model")) for line in lines)), ""),
         metadata=reading.metadata(end or {}, METADATA),
     )
+
+
+def adds(line: Fields) -> bool:
+    """Whether a line adds to what was said."""
+    fragments = Fragments()
+    _take(line, fragments)
+    return any(map(adding.adds, fragments.parts()))
 
 
 def _take(line: Fields, fragments: Fragments) -> None:

@@ -17,7 +17,7 @@ from llm_proxy.dialects import fitting, plain, reading, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.openai import api, chat_conversation, choices, errors
+from llm_proxy.dialects.openai import api, chat_conversation, chat_message, choices, errors
 from llm_proxy.dialects.openai.chat_message import Message
 from llm_proxy.dialects.openai.chat_speech import ChatSpeech
 from llm_proxy.dialects.openai.chat_words import OF_MESSAGE, ChatAsked, chat_asked, vocabulary
@@ -65,6 +65,13 @@ class OpenAIChat:
         """One turn a choice; an error without choices is a turn of its own."""
         return choices.turns(response, _Content)
 
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether a choice's delta says something."""
+        return codec == "sse" and any(
+            chat_message.adds(_message(choice, streamed=True))
+            for choice in reading.objects(api.said(message).get("choices"))
+        )
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""
         return api.error(kind, message)
@@ -108,12 +115,17 @@ class _Content:
         self._message = Message()
 
     def take(self, choice: Fields, *, streamed: bool) -> Metadata:
-        """Read one delta, or one whole message; Perplexity always sends both, side by side."""
-        first, second = ("delta", "message") if streamed else ("message", "delta")
-        message = reading.fields(choice.get(first if first in choice else second))
+        """Read one delta, or one whole message."""
+        message = _message(choice, streamed=streamed)
         self._message.take(message, streamed=streamed)
         return reading.metadata(message, OF_MESSAGE)
 
     def parts(self) -> tuple[Part, ...]:
         """What it says."""
         return self._message.parts()
+
+
+def _message(choice: Fields, *, streamed: bool) -> Fields:
+    """The delta, or the whole message; Perplexity always sends both, side by side."""
+    first, second = ("delta", "message") if streamed else ("message", "delta")
+    return reading.fields(choice.get(first if first in choice else second))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from llm_proxy.dialects import data_urls, reading
+from llm_proxy.dialects import adding, data_urls, reading
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.turns import (
@@ -63,6 +63,12 @@ class Message:
         if begins and known and known != call_id:
             self._call_ids[index] = known = call_id
         return index, known
+
+
+def adds(delta: Fields) -> bool:
+    """Whether a delta adds to what was said: the opening of a call does."""
+    said = any(adding.adds(fragment) for _, fragment in fragments(delta))
+    return said or bool(reading.objects(delta.get("tool_calls")))
 
 
 def fragments(delta: Fields) -> Keyed:

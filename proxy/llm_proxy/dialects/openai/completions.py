@@ -67,6 +67,14 @@ class OpenAICompletions:
         """One turn a choice: of several prompts, n choices each, in the order of their index."""
         return choices.turns(response, _Content) or _of_values(response)
 
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether a choice says something."""
+        if codec != "sse":
+            return False
+        said = api.said(message)
+        texts = [it.get("text") for it in reading.objects(said.get("choices"))]
+        return any(map(reading.text, (*texts, said.get("value"))))
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""
         return api.error(kind, message)

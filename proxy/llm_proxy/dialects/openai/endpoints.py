@@ -45,6 +45,8 @@ _ENDS: Final = frozenset(
 )
 _GOES_ON: Final = (".delta", ".segment", ".partial_image")
 """How the types of events end that are followed by others."""
+_ADDS: Final = (".delta", ".partial_image")
+"""And of those, the ones that add to what was said."""
 
 
 def _unanswered(_request: Request, _delivery: Delivery) -> None:
@@ -118,6 +120,10 @@ class OpenAIEndpoint(Unspoken):
             return (Turn((), failure=plain.http_failure(response)),)
         return self.read(response)
 
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether it is a delta, or an image in the making."""
+        return codec == "sse" and _kind(message).endswith(_ADDS)
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""
         return api.error(kind, message)
@@ -141,7 +147,7 @@ def _judge_stream(response: Response) -> Judgement:
         said = api.said(message)
         if error := said.get("error"):
             return plain.in_band(plain.failure(error))
-        kind = reading.words(said.get("type")) or read_event(message).event
+        kind = _kind(message)
         if kind in _ENDS:
             return Judgement(whole=True, reason=kind)
         if kind.endswith(_GOES_ON):
@@ -149,6 +155,11 @@ def _judge_stream(response: Response) -> Judgement:
     if not plain.body(response).strip():
         return Judgement(whole=False, reason="empty stream")
     return Judgement(whole=True, reason="no event that could tell", proven=False)
+
+
+def _kind(message: bytes) -> str:
+    """The type of an event, which may stand in its name alone."""
+    return reading.words(api.said(message).get("type")) or read_event(message).event
 
 
 def _judge_typed(response: Response) -> Judgement:

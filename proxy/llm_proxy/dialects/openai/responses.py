@@ -37,6 +37,8 @@ _PATHS: Final = {
 """The ends of the paths, by method."""
 _MAKES: Final = re.compile(r"/responses(?:/compact)?\Z")
 """The ends of the paths on which a turn is made."""
+_ADDS: Final = (".delta", ".partial_image")
+"""How the types of events end that add to what was said."""
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
@@ -79,6 +81,10 @@ class OpenAIResponses:
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn, or none where nothing of a response can be read."""
         return response_object.turns(response)
+
+    def adds(self, codec: str, message: bytes) -> bool:
+        """Whether it is a delta, or an image in the making."""
+        return codec == "sse" and reading.text(api.said(message).get("type")).endswith(_ADDS)
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""
