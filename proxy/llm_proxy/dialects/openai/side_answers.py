@@ -44,7 +44,7 @@ def models(request: Request, delivery: Delivery) -> Response | None:
 
 
 def _model(name: str, delivery: Delivery) -> Document:
-    return {"id": name, "object": "model", "created": delivery.created, "owned_by": "llm-proxy"}
+    return {"id": name, "object": "model", "created": delivery.created, "owned_by": "test-llm"}
 
 
 def embeddings(request: Request, delivery: Delivery) -> Response:

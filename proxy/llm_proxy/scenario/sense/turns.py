@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llm_proxy.scenario.document import Step
 from llm_proxy.scenario.findings import Finding, warning
 from llm_proxy.scenario.reading.nodes import Fields, Items, Scalar
 
@@ -32,14 +31,6 @@ def numbers(scenario: Fields, *, whole: bool) -> Iterator[Finding]:
         lines.setdefault(number, turn.mark.line)
     if whole:
         yield from _gaps(lines)
-
-
-def unused_tools(it: Step) -> Iterator[Finding]:
-    """Expected tools that are not looked for."""
-    if it.expected_tools and it.allow_missing_tools:
-        yield warning(
-            ("expected_tools",), "allow_missing_tools is true, so these tools are not looked for"
-        )
 
 
 def _gaps(lines: dict[int, int]) -> Iterator[Finding]:
