@@ -19,7 +19,7 @@ Rule = Callable[[Any], Iterator[Finding]]
 RULES: Final[Mapping[type, tuple[Rule, ...]]] = MappingProxyType(
     {
         document.Scenario: (ids.blanks,),
-        document.Step: (failures.unknown_status, failures.never_played, turns.unused_tools),
+        document.Step: (failures.unknown_status, failures.never_played),
         document.Match: (patterns.of_texts, patterns.of_paths),
         document.Condition: (patterns.of_values,),
         document.ToolCalls: (answers.calls_of_one_id,),
