@@ -14,12 +14,11 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Head, Read, Request
 from llm_proxy.modes import Answer, Auto, Mode, Record, Replay
-from llm_proxy.modes.auto import OnMiss
 from llm_proxy.modes.base import played
 from llm_proxy.pacing import Instant, Recorded, play
 from llm_proxy.ports import Recording
 from llm_proxy.routing import Call, route
-from llm_proxy.takes import AfterLast
+from llm_proxy.takes import AfterLast, OnMiss
 from tapes import HEAD, cassette
 
 

@@ -14,6 +14,9 @@ from typing import Literal, TypeVar
 AfterLast = Literal["repeat", "cycle", "fail"]
 """What a replay does when a key is asked for more often than it was recorded."""
 
+OnMiss = Literal["record", "passthrough", "fail"]
+"""What `auto` does with a request that no take answers."""
+
 T = TypeVar("T")
 
 

@@ -6,16 +6,11 @@ becomes take n otherwise.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode, played
 from llm_proxy.pacing import Pace
 from llm_proxy.ports import Recorder, Takes, Upstream
 from llm_proxy.routing import Call
-from llm_proxy.takes import Ordinals
-
-OnMiss = Literal["record", "passthrough", "fail"]
-"""What happens to a request that no take answers."""
+from llm_proxy.takes import OnMiss, Ordinals
 
 
 class Auto:

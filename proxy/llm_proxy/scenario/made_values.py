@@ -1,3 +1,5 @@
 """Temporary."""
+
+
 def value(schema, seed, given=None):
     return dict(given or {})

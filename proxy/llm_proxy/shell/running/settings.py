@@ -12,9 +12,8 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from llm_proxy.errors import UsageError, printable
-from llm_proxy.modes.auto import OnMiss
 from llm_proxy.pacing import Pace
-from llm_proxy.takes import AfterLast
+from llm_proxy.takes import AfterLast, OnMiss
 
 Clock = Literal["fixed", "real"]
 """What time made answers name: always the same, or that of the machine."""
