@@ -90,7 +90,8 @@ class Simulate:
         if conversation is None:
             return self._beside(call, script, delivery)
         conversation = self._memory.continued(call.session, conversation)
-        cue = self._cue(call, conversation, delivery.seed)
+        chosen = self._chosen.get(call.session, "")
+        cue = cue_of(call, conversation, delivery.seed, chosen)
         direction = await self._direct(script, cue, call, delivery)
         if direction.is_made_up and call.provider not in FAMILY:
             delivery = replace(delivery, provider=_SPEAKER)
@@ -116,23 +117,6 @@ class Simulate:
         ordinal = self._requests.next(call.session, call.key)
         seed = "\0".join((str(self._simulation.seed), call.session, call.key, str(ordinal)))
         return Delivery(seed, self._simulation.created(), provider=call.provider)
-
-    def _cue(self, call: Call, conversation: Conversation, seed: str) -> Cue:
-        try:
-            body = reading.parse(call.plain.body)
-        except ValueError:
-            body = None
-        return Cue(
-            conversation,
-            body,
-            model=call.dialect.model(call.plain),
-            path=call.plain.path,
-            provider=call.provider,
-            dialect=call.dialect.name,
-            session=call.session,
-            seed=seed,
-            scenario=call.scenario or self._chosen.get(call.session, ""),
-        )
 
     async def _direct(self, script: Script, cue: Cue, call: Call, delivery: Delivery) -> Direction:
         """What to answer: by a scenario, else by the mock, else made up, else that it failed."""
@@ -190,6 +174,25 @@ class Simulate:
             side = call.dialect.side_answer(request, delivery)
             response = side if side is not None else _unknown(call)
         return Answer(performing.at_once(response), f"{_SPEAKER}: beside turns", simulated=True)
+
+
+def cue_of(call: Call, conversation: Conversation, seed: str, chosen: str = "") -> Cue:
+    """What scenarios are given on; `chosen` is the scenario of the session."""
+    try:
+        body = reading.parse(call.plain.body)
+    except ValueError:
+        body = None
+    return Cue(
+        conversation,
+        body,
+        model=call.dialect.model(call.plain),
+        path=call.plain.path,
+        provider=call.provider,
+        dialect=call.dialect.name,
+        session=call.session,
+        seed=seed,
+        scenario=call.scenario or chosen,
+    )
 
 
 def _unknown(call: Call) -> NoReturn:

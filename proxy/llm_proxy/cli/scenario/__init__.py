@@ -12,6 +12,7 @@ from llm_proxy.cli.commands import Command, Commands
 _COMMANDS: Final = MappingProxyType(
     {
         "ls": Command("scenario.ls", "List scenarios, one a row."),
+        "try": Command("scenario.try_", "Say which scenario answers a request.", "try_"),
         "lint": Command("scenario.lint", "Check scenario files, and tell every mistake."),
     }
 )
@@ -19,7 +20,7 @@ _COMMANDS: Final = MappingProxyType(
 
 @click.group(cls=Commands, table=_COMMANDS)
 def scenario() -> None:
-    r"""List scenarios, and check their files.
+    r"""List scenarios, check their files, and try them.
 
     A scenario scripts the answers of a conversation. Its file is YAML or JSON, and holds one
     scenario, a list of them, or an object of scenarios and a mock.
