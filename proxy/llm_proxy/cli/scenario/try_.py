@@ -85,9 +85,11 @@ def _request(file: Path, dialect: str, path: str) -> Request:
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     try:
-        document = reading.fields(reading.parse(body))
+        document = reading.parse(body)
     except ValueError as error:
         raise UsageError(f"{file} is no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise UsageError(f"{file} holds no JSON object: give the body of a request")
     streams = document.get("stream") is True
     typical = dialects.speakers()[dialect].typical(
         reading.text(document.get("model")) or "model", stream=streams
