@@ -77,7 +77,7 @@ def said(*arguments: str) -> str:
         (
             "xyzzy",
             (
-                "there is no command 'xyzzy': there are record, replay, auto, ls, show, "
+                "there is no command 'xyzzy': there are record, replay, auto, simulate, ls, show, "
                 "export, verify, recover, demo, scenario, schema, doctor"
             ),
         ),

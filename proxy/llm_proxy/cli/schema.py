@@ -24,12 +24,12 @@ def schema(what: str) -> None:
 
     \b
     Examples:
-      llm-proxy schema > scenarios/schema.json
+      llm-proxy schema > scenarios/scenario.schema.json
       llm-proxy schema scenario | jq '."$defs".Step.properties | keys'
 
     Then let each file begin with the line:
 
     \b
-      # yaml-language-server: $schema=schema.json
+      # yaml-language-server: $schema=scenario.schema.json
     """
     print_json(_SCHEMAS[what]())

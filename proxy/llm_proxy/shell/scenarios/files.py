@@ -1,7 +1,7 @@
 """The scenario files of a path: which there are, and what they hold.
 
 A folder's are those named `*.yaml`, `*.yml` and `*.json` anywhere below it, in the order of their
-paths.  Links are followed; names that begin with a dot are passed over.
+paths.  Links are followed; names that begin with a dot, or end in `.schema.json`, are passed over.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from llm_proxy.errors import UsageError
 from llm_proxy.scenario.loading import MAX_FILE, Loaded, load, together, unreadable
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
+_SCHEMA: Final = ".schema.json"
+"""How the name of a JSON Schema ends, which may lie beside the scenarios that it is of."""
 
 _Identity = tuple[int, int]
 """Device and inode."""
@@ -93,7 +95,7 @@ def _below(folder: Path, within: tuple[_Identity, ...]) -> Iterator[Seen]:
             continue
         if entry.is_dir():
             yield from _inner(path, within)
-        elif path.suffix.lower() in SUFFIXES:
+        elif path.suffix.lower() in SUFFIXES and not entry.name.endswith(_SCHEMA):
             yield _seen(path)
 
 
