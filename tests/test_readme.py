@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```console\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 APP, TESTS = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+[SCENARIO] = re.findall(r"^```yaml\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 ANSWER = ["The Rhine,", " the Danube,", " and the Elbe."]
 
 
@@ -34,6 +35,8 @@ async def environment(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     pieces = [*(event(content=text) for text in ANSWER), event(), b"data: [DONE]\n\n"]
     (tmp_path / "app.py").write_text(APP, "utf-8")
     (tmp_path / "test_rivers.py").write_text(TESTS, "utf-8")
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "rivers.yaml").write_text(SCENARIO, "utf-8")
     ours = ("LLM_PROXY_", "PYTEST_")
     plain = {name: it for name, it in os.environ.items() if not name.startswith(ours)}
     plain.pop("CI", None)

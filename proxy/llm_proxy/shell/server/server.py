@@ -25,6 +25,7 @@ from llm_proxy.errors import (
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.modes import Answer, Mode
 from llm_proxy.routing import Call, route
+from llm_proxy.scenario.directions import SIMULATED, Direction, Fail
 from llm_proxy.shell.server.control import Choose, Control, is_ours
 from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.guards import Guards
@@ -164,9 +165,11 @@ class Server:
             return
         self._journal.counts.simulated += 1
         asked = f"{call.request.method} {printable(call.stored.path, _LONGEST_PATH)}"
-        log.info("%s: %s", asked, answer.origin)
-        if answer.direction is not None:
+        if answer.direction is None:
+            log.info("%s: %s", asked, answer.origin)
+        else:
             entry.simulated = Simulated.of(answer.direction)
+            log.info("%s: %s%s", asked, answer.origin, _failing(answer.direction))
             for warning in answer.direction.warnings:
                 log.warning("%s: %s", asked, warning)
             if why := answer.direction.unsuccessful:
@@ -202,6 +205,15 @@ class Server:
             call.elapsed() / 1000,
             "the upstream had answered" if self._mode.name in _LIVE else "it was answered",
         )
+
+
+def _failing(direction: Direction) -> str:
+    """How a simulated failure fails, for the log."""
+    what = direction.what
+    if not isinstance(what, Fail):
+        return ""
+    said = "" if what.message == SIMULATED else f": {printable(what.message, _LONGEST_PATH)}"
+    return f" (fails: {what.status}{said})"
 
 
 async def _reset(wire: Wire) -> None:
