@@ -8,9 +8,9 @@
     ├── RequestRefused      a request that we do not serve              -> its HTTP status
     ├── UpstreamFailed      no answer from the provider                 -> 502 or 504
     ├── CannotSay           a turn that a dialect has no words for
+    │   └── CannotMake      a value that a JSON Schema asks for, and nobody could make up
     ├── RespondFailed       the operator's own function failed          -> 500
     ├── ScriptExhausted     a script has no answer left                 -> 424
-    ├── CannotMake          a value that a JSON Schema asks for, and nobody could make up
     └── Miss                no cassette answers this request            -> 424
 
 A message names the thing, the place and the next step.  It is raised where it is known, and
@@ -92,7 +92,7 @@ class ScriptExhausted(LlmProxyError):
     """More was asked than a script has answers for: its author should hear of it, loudly."""
 
 
-class CannotMake(LlmProxyError):
+class CannotMake(CannotSay):
     """A JSON Schema that no value fits, or that asks for more than is understood."""
 
 

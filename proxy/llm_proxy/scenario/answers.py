@@ -95,7 +95,7 @@ def _parts(response: Response, cue: Cue) -> tuple[Part, ...]:
         case FinalReport():
             return tuple(_report(response))
         case Structured(values=values):
-            value = dict(values)
+            value: Json = dict(values)
             if cue.conversation.schema is not None:
                 value = made_values.value(cue.conversation.schema, cue.seed, values)
             return (Text(stringified(value)),)
