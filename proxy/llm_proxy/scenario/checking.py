@@ -117,8 +117,8 @@ class Checker:
         entry = node.get(tag_field)
         if entry is None:
             near = [tag for tag, it in by_tag.items() if _speaks_for(node, it)]
-            hint = f"write {tag_field}: {near[0]}" if len(near) == 1 else one_of(sorted(by_tag))
-            return self.refuse(node.mark, path, f"{tag_field} is missing: {hint}")
+            hint = f"{tag_field}: {near[0]}" if len(near) == 1 else one_of(sorted(by_tag))
+            return self.refuse(node.mark, path, f"{tag_field} is missing: write {hint}")
         place = child(path, tag_field)
         written = entry.node.value if isinstance(entry.node, Scalar) else None
         if not isinstance(written, str):

@@ -58,6 +58,8 @@ def load(file: str, content: bytes) -> Loaded:
     except Unreadable as error:
         mark = error.mark
         composer.mistakes.append(Mistake(file, mark.line, mark.column, ROOT, error.message))
+        if error.cuts:
+            del composer.documents[-1:]
     documents = [it for it in composer.documents if not _is_nothing(it)]
     for node in documents:
         _check(node, checker)

@@ -64,9 +64,11 @@ Node = Scalar | Items | Fields
 class Unreadable(Exception):
     """A text that cannot be read on from this place."""
 
-    def __init__(self, mark: Mark, message: str) -> None:
+    def __init__(self, mark: Mark, message: str, *, cuts: bool = False) -> None:
+        """`cuts` where what was read last is only the beginning of what was meant."""
         self.mark = mark
         self.message = message
+        self.cuts = cuts
         super().__init__(message)
 
 

@@ -64,9 +64,8 @@ def unreadable(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
         if pattern.search(said):
             at = opening if place == _OPENING else error.problem_mark or opening
             line = opening.line + 1 if opening is not None else 1
-            return Unreadable(
-                _mark(at), sentence.format(line=line, character=_first(_character(text, at)))
-            )
+            message = sentence.format(line=line, character=_first(_character(text, at)))
+            return Unreadable(_mark(at), message, cuts="<document start>" in said)
     return Unreadable(
         _mark(error.problem_mark or opening), f"this is no valid YAML: {said.strip()}"
     )

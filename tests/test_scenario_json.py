@@ -1,0 +1,114 @@
+"""JSON files are JSON: read with the place of each value, and refused in plain words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.scenario.loading import load
+from llm_proxy.scenario.reading import json_text
+from llm_proxy.scenario.reading.composing import Composer
+from llm_proxy.scenario.reading.nodes import Entry, Fields, Items, Mark, Scalar, Unreadable, plain
+
+
+def read(text: str) -> Composer:
+    composer = Composer("s.json")
+    json_text.read(text, composer)
+    return composer
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(Unreadable) as told:
+        read(text)
+    mark = told.value.mark
+    return f"{mark.line}:{mark.column}: {told.value.message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": [1, 2.5, -3, 1e3, true, false, null, "x"]}',
+         {"a": [1, 2.5, -3, 1000.0, True, False, None, "x"]}),
+        ('\t{\r\n"a\\n\\u00e9" : "\\ud83d\\ude00\\/\\\\"\r\n}\n', {"a\né": "😀/\\"}),
+        ("[]", []), ("{}", {}), ('"no"', "no"), ("18446744073709551615", 2**64 - 1),
+        ('{"<": "\x7f\u2028"}', {"<": "\x7f\u2028"}),
+    ],
+)  # fmt: skip
+def test_a_json_text_has_its_value(text: str, value: Any) -> None:
+    composer = read(text)
+
+    assert [plain(it) for it in composer.documents] == [value]
+    assert composer.mistakes == []
+
+
+def test_every_name_and_value_knows_its_place() -> None:
+    assert read('{\n  "a": 1,\n  "b": [true]\n}').documents == [
+        Fields(
+            (
+                Entry("a", Mark(2, 3), Scalar(1, Mark(2, 8), "1")),
+                Entry("b", Mark(3, 3), Items((Scalar(True, Mark(3, 9), "true"),), Mark(3, 8))),
+            ),
+            Mark(1, 1),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1,}', "1:8: this comma is one too many: JSON has none before }"),
+        ("[1,\n]", "1:3: this comma is one too many: JSON has none before ]"),
+        ("[1 2]", "1:4: a comma or a ] is missing"),
+        ("[1,,2]", "1:4: a value is missing"),
+        ("{a: 1}", "1:2: a name in double quotes, or a }, is missing"),
+        ("{'a': 1}", "1:2: a name in double quotes, or a }, is missing"),
+        ('{"a" 1}', "1:6: a colon is missing after the name"),
+        ('{"a"', "1:5: the file ends here, and a colon is missing after the name"),
+        ('{"a": yes}', "1:7: yes must be in double quotes"),
+        ('{"a": NaN}', "1:7: NaN must be in double quotes"),
+        ("// a\n{}", "1:1: JSON has no comments: call the file .yaml to have them"),
+        ('{"a": "b', "1:7: the quotes that open here are not closed"),
+        ('{"a": "\\q"}', "1:8: JSON knows no such escape: write \\\\ for a backslash"),
+        ('{"a": "\t"}', "1:8: a line end, a tab and other control characters must be escapes in "
+                        "JSON: \\n, \\t"),
+        ("{}\n{}", "2:1: more stands here after the end of the JSON: several go in a list"),
+        ("[" * 200, "1:101: values stand within each other more than 100 deep"),
+        ("[" * 100_000, "1:101: values stand within each other more than 100 deep"),
+    ],
+)  # fmt: skip
+def test_what_is_no_json_is_told_in_plain_words(text: str, message: str) -> None:
+    assert refusal(text) == message
+
+
+def test_what_can_be_read_and_is_wrong_is_told() -> None:
+    text = '{"a": 1, "a": 2, "b": "\\ud83d", "c": 1e999, "d": 99999999999999999999}'
+
+    assert [f"{it.column}: {it.path}: {it.message}" for it in read(text).mistakes] == [
+        '10: $: "a" stands here twice: the first is in line 1',
+        "23: $.b: this escape is half of a character: write the character itself, or both halves",
+        "38: $.c: the number 1e999 is too large: put it in quotes, or write fewer digits",
+        (
+            "50: $.d: the number 99999999999999999999 is too large: put it in quotes, or write "
+            "fewer digits"
+        ),
+    ]
+
+
+def test_a_file_named_json_must_be_json() -> None:
+    yaml_alone = b"id: a\ndescription: b\nturns: []\n"
+
+    assert load("s.yaml", yaml_alone).mistakes == ()
+    [mistake] = load("s.JSON", yaml_alone).mistakes
+    assert str(mistake) == "s.JSON:1:1: $: id must be in double quotes"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text('{}[]:,"\\ntrue0-.eE/ \n\ud800', max_size=30))
+def test_no_text_brings_the_reader_down(text: str) -> None:
+    try:
+        read(text)
+    except Unreadable as error:
+        assert error.message  # noqa: PT017 # that it is raised is not what is tested

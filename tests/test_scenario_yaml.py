@@ -1,0 +1,194 @@
+"""YAML 1.2 is read by its core schema, and everything in it knows its place."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.scenario.reading import json_text, yaml_text
+from llm_proxy.scenario.reading.composing import MAX_DEPTH, Composer
+from llm_proxy.scenario.reading.nodes import Fields, Items, Mark, Node, Scalar, Unreadable, plain
+from llm_proxy.scenario.reading.yaml_text import Loader
+from llm_proxy.turns import Json
+
+PARSERS: tuple[Loader, ...] = (yaml.CBaseLoader, yaml.BaseLoader)
+
+
+def read(text: str, parser: Loader = yaml.CBaseLoader) -> list[Node]:
+    """The documents of a text without a mistake."""
+    composer = Composer("s.yaml")
+    yaml_text.read(text, composer, parser)
+    assert composer.mistakes == []
+    return composer.documents
+
+
+def values(text: str, parser: Loader = yaml.CBaseLoader) -> list[Json]:
+    return [plain(it) for it in read(text, parser)]
+
+
+def from_json(text: str) -> Json:
+    composer = Composer("s.json")
+    json_text.read(text, composer)
+    assert composer.mistakes == []
+    [document] = composer.documents
+    return plain(document)
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("no", "no"), ("Yes", "Yes"), ("on", "on"), ("off", "off"), ("y", "y"),
+        ("true", True), ("False", False), ("TRUE", True), ("tRUE", "tRUE"),
+        ("", None), ("~", None), ("null", None), ("NULL", None), ("nUll", "nUll"),
+        ("12", 12), ("-3", -3), ("+4", 4), ("007", 7), ("0o17", 15), ("0x1F", 31),
+        ("0b11", "0b11"), ("1_000", "1_000"), ("12:30", "12:30"), ("-0x1F", "-0x1F"),
+        ("1.5", 1.5), ("1.", 1.0), (".5", 0.5), ("1e3", 1000.0), ("-1.5E-2", -0.015),
+        (".inf", math.inf), ("-.Inf", -math.inf), ("+.INF", math.inf), ("1.2.3", "1.2.3"),
+        ("2024-01-01", "2024-01-01"), ("!!str 5", "5"), ("!!int '5'", 5), ("!!float 5", 5.0),
+        ("!!bool 'true'", True), ("!!null ''", None), ("! 12", "12"), ("=", "="),
+        ("'12'", "12"), ('"no"', "no"), ("''", ""), ('"\\u00e9\\x41\\/"', "éA/"),
+    ],
+)  # fmt: skip
+def test_a_word_means_what_the_core_schema_says(written: str, value: Json, parser: Loader) -> None:
+    [read] = values(f"a: {written}\n", parser)
+
+    assert read == {"a": value}
+    assert isinstance(read, dict)
+    assert type(read["a"]) is type(value)
+
+
+def test_what_is_no_number_is_none() -> None:
+    [document] = values("[.nan, .NaN, .NAN, .nAn]")
+
+    assert isinstance(document, list)
+    assert [isinstance(it, float) and math.isnan(it) for it in document] == [True] * 3 + [False]
+
+
+@pytest.mark.parametrize("parser", PARSERS)
+def test_every_name_and_value_knows_its_place(parser: Loader) -> None:
+    text = '# first\nid: a\nturns:\n  - turn: 1\n    ünï: "b"\n  - [x, {y: z}]\n'
+    [document] = read(text, parser)
+    assert isinstance(document, Fields)
+    turns = document.entries[1]
+    assert isinstance(turns.node, Items)
+    first, second = turns.node.nodes
+    assert isinstance(first, Fields)
+    assert isinstance(second, Items)
+    inner = second.nodes[1]
+    assert isinstance(inner, Fields)
+
+    assert (document.entries[0].mark, document.entries[0].node.mark) == (Mark(2, 1), Mark(2, 5))
+    assert (turns.mark, turns.node.mark, first.mark) == (Mark(3, 1), Mark(4, 3), Mark(4, 5))
+    assert (first.entries[1].mark, first.entries[1].node.mark) == (Mark(5, 5), Mark(5, 10))
+    assert (second.mark, second.nodes[0].mark) == (Mark(6, 5), Mark(6, 6))
+    assert (inner.mark, inner.entries[0].node.mark) == (Mark(6, 9), Mark(6, 13))
+
+
+def test_texts_of_several_lines_keep_them() -> None:
+    assert values("a: |\n  x\n   y\n\nb: >-\n  x\n  y\nc: |+\n  z\n\n") == [
+        {"a": "x\n y\n", "b": "x y", "c": "z\n\n"}
+    ]
+
+
+def test_a_file_may_hold_several_documents() -> None:
+    assert values("a: 1\n---\n- b\n...\n---\nc\n") == [{"a": 1}, ["b"], "c"]
+
+
+def test_what_was_said_before_may_be_repeated() -> None:
+    assert values("a: &x {b: [1]}\nc: *x\nd: [*x, *x]\n") == [
+        {"a": {"b": [1]}, "c": {"b": [1]}, "d": [{"b": [1]}, {"b": [1]}]}
+    ]
+
+
+def test_an_alias_may_be_a_name_where_it_is_text() -> None:
+    assert values("a: &x b\n*x : c\n") == [{"a": "b", "b": "c"}]
+
+
+def test_nothing_is_repeated_from_one_document_to_the_next() -> None:
+    with pytest.raises(Unreadable, match="repeats nothing"):
+        read("a: &x 1\n---\nb: *x\n")
+
+
+def test_repetitions_of_repetitions_are_limited() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 20)]
+
+    with pytest.raises(Unreadable, match="the file holds more than 1,000,000 values"):
+        read("\n".join(lines))
+
+
+def test_repetitions_do_not_dig_deeper_than_is_allowed() -> None:
+    lines = ["a0: &a0 []"]
+    lines += [f"a{n}: &a{n} [[[[[[[[[[*a{n - 1}]]]]]]]]]]" for n in range(1, 20)]
+
+    with pytest.raises(Unreadable, match=f"more than {MAX_DEPTH} deep"):
+        read("\n".join(lines))
+
+
+@pytest.mark.parametrize("depth", [10_000, 1_000_000])
+def test_a_deep_file_is_refused_and_harms_nobody(depth: int) -> None:
+    with pytest.raises(Unreadable, match="deep"):
+        read("[" * depth)
+
+
+def test_a_directive_without_a_document_is_told() -> None:
+    with pytest.raises(Unreadable):
+        read("%YAML 1.2\na: 1\n")
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=8)
+)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("abc: -#\"'é€😀", max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(JSON)
+def test_json_is_read_alike_as_json_and_as_yaml(value: Any) -> None:
+    text = orjson.dumps(value).decode()
+
+    assert from_json(text) == value
+    if "\ufeff" not in text:
+        assert values(text) == [value]
+        assert values(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()) == [value]
+
+
+@settings(max_examples=60, deadline=None)
+@given(JSON)
+def test_what_a_yaml_writer_writes_is_read_as_it_was(value: Any) -> None:
+    text = yaml.safe_dump(value, default_style='"')
+
+    assert values(text) == [value]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text("ab:-[]{}&*!|>'\"%@#, \n\t1.e", max_size=40))
+def test_no_text_brings_a_reader_down(text: str) -> None:
+    for parser in PARSERS:
+        composer = Composer("s.yaml")
+        try:
+            yaml_text.read(text, composer, parser)
+        except Unreadable as error:
+            assert error.message  # noqa: PT017 # that it is raised is not what is tested
+
+
+def test_a_scalar_remembers_how_it_was_written() -> None:
+    assert read("1e3\n") == [Scalar(1000.0, Mark(1, 1), "1e3")]
