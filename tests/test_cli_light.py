@@ -25,6 +25,8 @@ except SystemExit as end:
     print("\\n" + json.dumps([code, sorted(name for name in sys.modules if "." not in name)]))
 """
 
+SCENARIO: Final = "{id: a, description: b, turns: [], match: {json: {$.a: {exists: true}}}}"
+
 
 async def modules(folder: Path, *arguments: str) -> set[str]:
     """What `llm-proxy` has imported by the time that it ends, with exit code 0."""
@@ -52,6 +54,9 @@ async def modules(folder: Path, *arguments: str) -> set[str]:
         ["show", "openai", "--json"],
         ["verify"],
         ["recover", "--spool", "spool"],
+        ["scenario", "ls"],
+        ["scenario", "lint"],
+        ["schema"],
     ],
     ids=" ".join,
 )
@@ -60,6 +65,8 @@ async def test_a_command_that_serves_nothing_loads_no_server(
 ) -> None:
     library.complete(tmp_path)
     left(tmp_path, opening(tmp_path) + body(*PIECES))
+    (tmp_path / "scenarios").mkdir()
+    (tmp_path / "scenarios" / "a.yaml").write_text(SCENARIO)
 
     loaded = await modules(tmp_path, *arguments)
 

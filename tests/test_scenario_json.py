@@ -45,11 +45,11 @@ def test_a_json_text_has_its_value(text: str, value: Any) -> None:
 
 
 def test_every_name_and_value_knows_its_place() -> None:
-    assert read('{\n  "a": 1,\n  "b": [true]\n}').documents == [
+    assert read('{\n  "a": 1,\n  "b": [2]\n}').documents == [
         Fields(
             (
                 Entry("a", Mark(2, 3), Scalar(1, Mark(2, 8), "1")),
-                Entry("b", Mark(3, 3), Items((Scalar(True, Mark(3, 9), "true"),), Mark(3, 8))),
+                Entry("b", Mark(3, 3), Items((Scalar(2, Mark(3, 9), "2"),), Mark(3, 8))),
             ),
             Mark(1, 1),
         )
@@ -72,8 +72,13 @@ def test_every_name_and_value_knows_its_place() -> None:
         ("// a\n{}", "1:1: JSON has no comments: call the file .yaml to have them"),
         ('{"a": "b', "1:7: the quotes that open here are not closed"),
         ('{"a": "\\q"}', "1:8: JSON knows no such escape: write \\\\ for a backslash"),
-        ('{"a": "\t"}', "1:8: a line end, a tab and other control characters must be escapes in "
-                        "JSON: \\n, \\t"),
+        (
+            '{"a": "\t"}',
+            (
+                "1:8: a line end, a tab and other control characters must be escapes in JSON: "
+                "\\n, \\t"
+            ),
+        ),
         ("{}\n{}", "2:1: more stands here after the end of the JSON: several go in a list"),
         ("[" * 200, "1:101: values stand within each other more than 100 deep"),
         ("[" * 100_000, "1:101: values stand within each other more than 100 deep"),

@@ -139,9 +139,11 @@ class Checker:
         fields = {it.encode_name: it for it in kind.fields}
         entries: dict[str, Entry] = {}
         given: dict[str, str] = {}
+        meant: set[str | None] = set()
         for it in node.entries:
             name = names.canonical(it.name, kind.cls, fields)
             if name is None:
+                meant.add(names.nearest(it.name, fields))
                 self.refuse(it.mark, child(path, it.name), _unknown(it.name, kind, others))
             elif name in given:
                 self.refuse(it.mark, child(path, it.name), _both(given[name], it.name))
@@ -150,7 +152,6 @@ class Checker:
                 value = self.check(it.node, fields[name].type, child(path, it.name))
                 if value is not None:
                     entries[name] = Entry(name, it.mark, value, it.name)
-        meant = {names.nearest(it.name, fields) for it in node.entries} - {None}
         for name, field in fields.items():
             if field.required and name not in given and not meant & {name, names.camel(name)}:
                 self.refuse(node.mark, path, f"{name} is missing" + _meaning(field.type))

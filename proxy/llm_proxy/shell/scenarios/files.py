@@ -89,11 +89,10 @@ def _root(path: Path) -> list[Seen]:
 
 def _below(folder: Path, within: tuple[_Identity, ...]) -> Iterator[Seen]:
     """The files below a folder; `within` is it, and the folders that it lies in."""
-    for entry in os.scandir(folder):
-        path = Path(entry.path)
-        if entry.name.startswith("."):
+    for path in list(folder.iterdir()):
+        if path.name.startswith("."):
             continue
-        if entry.is_dir():
+        if path.is_dir():
             yield from _inner(path, within)
         elif path.suffix.lower() in SUFFIXES and not entry.name.endswith(_SCHEMA):
             yield _seen(path)

@@ -70,7 +70,7 @@ class ScenarioLibrary:
         self._trouble = ""
         loaded = self._read(seen)
         if loaded.mistakes:
-            log.error("%s; the scenarios from before stay", _refusal(self.path, loaded.mistakes))
+            log.error("what was good before stays: %s", _refusal(self.path, loaded.mistakes))
             return
         _warn(loaded.warnings)
         self._good = loaded
@@ -80,7 +80,7 @@ class ScenarioLibrary:
     def _complain(self, trouble: str) -> None:
         """Say once that the path cannot be read."""
         if trouble != self._trouble:
-            log.error("%s; the scenarios from before stay", trouble)
+            log.error("what was good before stays: %s", trouble)
         self._trouble = trouble
 
     def _read(self, seen: tuple[Seen, ...]) -> Loaded:

@@ -1,0 +1,292 @@
+"""A server's scenarios are read from files, and read again when those change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from llm_proxy.errors import UsageError
+from llm_proxy.scenario.loading import Loaded, load
+from llm_proxy.shell.scenarios import files
+from llm_proxy.shell.scenarios import library as library_module
+from llm_proxy.shell.scenarios.files import loaded
+from llm_proxy.shell.scenarios.library import CHECK_EVERY, ScenarioLibrary
+
+ROOT = os.geteuid() == 0
+
+
+def scenario(name: str, description: str = "x") -> str:
+    answer = "{turn: 1, response: {kind: text, assistant_text: a}}"
+    return f"id: {name}\ndescription: {description}\nturns: [{answer}]\n"
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
+    return path
+
+
+def ids(it: Loaded) -> list[str]:
+    return [each.value.id for each in it.scenarios]
+
+
+def mistakes(folder: Path, it: Loaded) -> list[str]:
+    return [str(each).removeprefix(f"{folder}/") for each in it.mistakes]
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+    def later(self, seconds: float = CHECK_EVERY) -> None:
+        self.time += seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def library(path: Path, clock: Clock) -> ScenarioLibrary:
+    it = ScenarioLibrary(path, clock)
+    it.load()
+    return it
+
+
+def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
+    write(tmp_path / "b.yml", scenario("b"))
+    write(tmp_path / "a" / "z.yaml", scenario("z"))
+    write(tmp_path / "a" / "c" / "y.YAML", scenario("y"))
+    write(tmp_path / "c.json", '{"id": "c", "description": "d", "turns": []}')
+    write(tmp_path / "notes.txt", "no: [scenario")
+    write(tmp_path / ".hidden" / "h.yaml", "no: [scenario")
+    write(tmp_path / ".h.yaml", "no: [scenario")
+
+    it = loaded([tmp_path])
+
+    assert ids(it) == ["y", "z", "b", "c"]
+    assert [Path(each.file).relative_to(tmp_path).as_posix() for each in it.scenarios] == [
+        "a/c/y.YAML", "a/z.yaml", "b.yml", "c.json",
+    ]  # fmt: skip
+
+
+def test_a_file_may_have_any_name_where_it_is_given(tmp_path: Path) -> None:
+    assert ids(loaded([write(tmp_path / "refund.txt", scenario("a"))])) == ["a"]
+
+
+def test_a_path_that_is_given_twice_is_read_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+
+    assert loaded([tmp_path, path, tmp_path]).mistakes == ()
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    write(tmp_path / "real" / "a.yaml", scenario("a"))
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "folder").symlink_to(tmp_path / "real")
+    write(tmp_path / "b", scenario("b"))
+    (tmp_path / "here" / "b.yaml").symlink_to(tmp_path / "b")
+
+    assert ids(loaded([tmp_path / "here"])) == ["b", "a"]
+
+
+def test_what_is_no_readable_file_is_told_with_its_neighbours(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", scenario("a"))
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "lost.yaml").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "self.yaml").symlink_to(tmp_path / "self.yaml")
+    os.mkfifo(tmp_path / "pipe.yaml")
+
+    it = loaded([tmp_path])
+
+    assert mistakes(tmp_path, it) == [
+        "loop: this link leads back to a folder that it lies in: remove it",
+        "lost.yaml: this link leads to nothing: remove it",
+        "pipe.yaml: this is no regular file: give it another name, or remove it",
+        "self.yaml: the file cannot be read: Too many levels of symbolic links",
+    ]
+    assert ids(it) == ["a"]
+
+
+@pytest.mark.skipif(ROOT, reason="root may read everything")
+def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
+    write(tmp_path / "a.yaml", scenario("a")).chmod(0)
+    (tmp_path / "closed").mkdir(mode=0)
+
+    assert mistakes(tmp_path, loaded([tmp_path])) == [
+        "a.yaml: the file cannot be read: Permission denied",
+        "closed: the folder cannot be read: Permission denied",
+    ]
+
+
+def test_a_path_to_nothing_is_a_mistake_of_usage(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").mkdir()
+    reasons = []
+    for name in ("nowhere", "pipe", "empty"):
+        with pytest.raises(UsageError) as told:
+            loaded([tmp_path / name])
+        reasons.append(str(told.value).replace(f"{tmp_path}/", ""))
+
+    assert reasons == [
+        "there is no file or folder nowhere: give --scenarios one that there is",
+        "pipe is neither a file nor a folder: give --scenarios one of these",
+        "empty holds no scenarios: there is no *.yaml *.yml *.json below it",
+    ]
+
+
+def test_at_the_start_all_mistakes_are_told(tmp_path: Path, clock: Clock) -> None:
+    path = write(tmp_path / "s.yaml", "- {id: 1, description: a, turns: []}\n" * 25)
+
+    with pytest.raises(UsageError) as told:
+        library(path, clock)
+    first, *lines = str(told.value).splitlines()
+
+    assert first == f"the scenarios in {path} have 25 mistakes:"
+    assert lines[0] == f'  {path}:1:8: $[0].id: 1 is a number: write text in quotes, "1"'
+    assert lines[19].startswith(f"  {path}:20:8: $[19].id: ")
+    assert lines[20:] == ["  and 5 more: llm-proxy scenario lint tells all of them"]
+
+
+def test_at_the_start_warnings_are_logged(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    library(write(tmp_path / "s.yaml", "id: a\ndescription: b\nturns: []\n"), clock)
+
+    assert [it.getMessage().rpartition("/")[2] for it in caplog.records] == [
+        "s.yaml:3:1: $.turns: there are no turns, so every request fails"
+    ]
+
+
+async def test_a_change_is_seen_once_the_files_are_looked_at_again(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = library(tmp_path, clock)
+    write(path, scenario("changed"))
+    write(tmp_path / "b.yaml", scenario("b"))
+
+    clock.later(CHECK_EVERY / 2)
+    assert ids(await it.current()) == ["a"]
+    clock.later()
+    assert ids(await it.current()) == ["changed", "b"]
+
+    path.unlink()
+    clock.later()
+    assert ids(await it.current()) == ["b"]
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that were read, each time."""
+    names: list[str] = []
+
+    def counted(file: str, content: bytes) -> Loaded:
+        names.append(Path(file).name)
+        return load(file, content)
+
+    monkeypatch.setattr(files, "load", counted)
+    return names
+
+
+async def test_only_what_has_changed_is_read_again(
+    tmp_path: Path, clock: Clock, reads: list[str]
+) -> None:
+    write(tmp_path / "a.yaml", scenario("a"))
+    path = write(tmp_path / "b.yaml", scenario("b"))
+    it = library(tmp_path, clock)
+
+    clock.later()
+    await it.current()
+    assert reads == ["a.yaml", "b.yaml"]
+
+    write(path, scenario("b2"))
+    clock.later()
+    assert ids(await it.current()) == ["a", "b2"]
+    assert reads == ["a.yaml", "b.yaml", "b.yaml"]
+
+
+async def test_a_broken_edit_is_told_once_and_what_was_good_stays(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = library(path, clock)
+
+    write(path, "id: 5\n")
+    for _ in range(3):
+        clock.later()
+        assert ids(await it.current()) == ["a"]
+    write(path, scenario("mended"))
+    clock.later()
+
+    assert ids(await it.current()) == ["mended"]
+    assert [each.getMessage().replace(f"{tmp_path}/", "") for each in caplog.records] == [
+        (
+            "what was good before stays: the scenarios in a.yaml have 3 mistakes:\n"
+            "  a.yaml:1:1: $: description is missing: what it is for, for people\n"
+            "  a.yaml:1:1: $: turns is missing: the answers, by turn\n"
+            '  a.yaml:1:5: $.id: 5 is a number: write text in quotes, "5"'
+        ),
+        "a.yaml has changed: 1 scenario read anew",
+    ]
+
+
+async def test_a_file_that_is_gone_for_a_while_is_missed_by_nobody(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = library(path, clock)
+
+    path.rename(tmp_path / "away")
+    for _ in range(3):
+        clock.later()
+        assert ids(await it.current()) == ["a"]
+    (tmp_path / "away").rename(path)
+    clock.later()
+
+    assert ids(await it.current()) == ["a"]
+    lost = f"there is no file or folder {path}: give --scenarios one that there is"
+    assert [each.getMessage() for each in caplog.records] == [f"what was good before stays: {lost}"]
+
+
+async def test_an_edit_of_the_same_size_is_seen(tmp_path: Path, clock: Clock) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    os.utime(path, ns=(0, 0))
+    it = library(path, clock)
+
+    write(path, scenario("b"))
+    clock.later()
+
+    assert ids(await it.current()) == ["b"]
+
+
+async def test_many_who_ask_at_once_look_once(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = library(path, clock)
+    looks: list[Sequence[Path]] = []
+
+    def counted(paths: Sequence[Path]) -> tuple[files.Seen, ...]:
+        looks.append(paths)
+        return files.survey(paths)
+
+    monkeypatch.setattr(library_module, "survey", counted)
+    write(path, scenario("b"))
+    clock.later()
+
+    asked = await asyncio.gather(*(it.current() for _ in range(20)))
+
+    assert [ids(each) for each in asked] == [["b"]] * 20
+    assert len(looks) == 1

@@ -1,0 +1,353 @@
+"""Scenario files become scenarios, whichever way they are written."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+import msgspec
+import orjson
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.scenario import names
+from llm_proxy.scenario.checking import Placed
+from llm_proxy.scenario.document import (
+    Call,
+    Document,
+    FinalReport,
+    Mock,
+    MockCall,
+    Reply,
+    Scenario,
+    Step,
+    TextAnswer,
+    ToolCalls,
+    Usage,
+)
+from llm_proxy.scenario.loading import MAX_FILE, Loaded, load, together
+from whole_scenario import DOCUMENT, MOCK, SCENARIO
+
+LAST: Final = "{id: c, description: d, turns: []}\r\n"
+EMPTY: Final = {"id": "a", "description": "b", "turns": []}
+
+
+def loaded(value: Any, file: str = "s.json") -> Loaded:
+    """What a file with this value holds; it has no mistakes."""
+    it = load(file, orjson.dumps(value))
+    assert [str(each) for each in it.mistakes] == []
+    return it
+
+
+def yaml_scenario(text: str) -> Scenario:
+    it = load("s.yaml", text.encode())
+    assert (it.mistakes, it.warnings) == ((), ())
+    [placed] = it.scenarios
+    return placed.value
+
+
+def test_everything_that_can_be_said_is_read_as_msgspec_reads_it() -> None:
+    it = loaded(DOCUMENT)
+    expected = msgspec.convert(DOCUMENT, Document)
+
+    assert tuple(each.value for each in it.scenarios) == expected.scenarios
+    assert it.mock == expected.mock
+    assert it.warnings == ()
+
+
+FREE: Final = frozenset(
+    (
+        "arguments", "args", "failure_error", "provider_metadata", "report_content_json", "values",
+        "equals", "action_input",
+    )
+)  # fmt: skip
+"""Fields whose objects have names of the author's own."""
+
+
+def camelised(value: Any, *, by_path: bool = False) -> Any:
+    """A document with the camelCase names of the owner's."""
+    match value:
+        case dict():
+            return {
+                name if by_path else names.camel(name): inner
+                if name in FREE
+                else camelised(inner, by_path=name == "json")
+                for name, inner in value.items()
+            }
+        case list():
+            return [camelised(it) for it in value]
+        case _:
+            return value
+
+
+def test_camel_case_loads_as_the_same() -> None:
+    document = camelised(DOCUMENT)
+
+    assert "systemPromptMustInclude" in document["scenarios"][0]
+    assert [it.value for it in loaded(document).scenarios] == [
+        it.value for it in loaded(DOCUMENT).scenarios
+    ]
+    assert loaded(document).mock == loaded(DOCUMENT).mock
+
+
+def test_the_documents_of_the_scripted_provider_load_unchanged() -> None:
+    """000-04 to 000-21, 000-67 to 000-69, 000-77, in the names of its interfaces."""
+    scenario = yaml_scenario(
+        """
+        id: run-test-1
+        description: A tool call, then a report.
+        systemPromptMustInclude: ['You are']
+        turns:
+          - turn: 1
+            response:
+              kind: 'tool-call'
+              assistantText: Let me look.
+              toolCalls:
+                - toolName: test__test
+                  arguments: { text: phase-1 }
+                - { toolName: test__test, callId: call-7, assistantText: Once more., arguments: {} }
+              tokenUsage: { inputTokens: 10, outputTokens: 5, totalTokens: 15 }
+            expectedTools: [test__test]
+            allowMissingTools: false
+            expectedTemperature: 0.42
+            expectedTopP: 0.66
+            expectedReasoning: 'disabled'
+            failuresBeforeSuccess: 1
+            failureThrows: true
+            failureStatus: model_error
+            failureMessage: Simulated fatal error.
+            failureRetryable: false
+            failureRetryAfterMs: 10
+            failureError: { statusCode: 502 }
+          - turn: 2
+            response:
+              kind: 'final-report'
+              reportContent: '# Done'
+              reportFormat: markdown
+              status: success
+              reportContentJson: { toolName: 1 }
+        """
+    )
+
+    assert scenario == Scenario(
+        id="run-test-1",
+        description="A tool call, then a report.",
+        system_prompt_must_include=("You are",),
+        turns=(
+            Step(
+                turn=1,
+                response=ToolCalls(
+                    assistant_text="Let me look.",
+                    tool_calls=(
+                        Call(tool_name="test__test", arguments={"text": "phase-1"}),
+                        Call(tool_name="test__test", call_id="call-7",
+                             assistant_text="Once more."),
+                    ),
+                    usage=Usage(input=10, output=5, total=15),
+                ),
+                expected_tools=("test__test",),
+                expected_temperature=0.42,
+                expected_top_p=0.66,
+                expected_reasoning="disabled",
+                failures_before_success=1,
+                failure_throws=True,
+                failure_status="model_error",
+                failure_message="Simulated fatal error.",
+                failure_retryable=False,
+                failure_retry_after_ms=10,
+                failure_error={"statusCode": 502},
+            ),
+            Step(
+                turn=2,
+                response=FinalReport(
+                    report_content="# Done",
+                    report_format="markdown",
+                    report_content_json={"toolName": 1},
+                ),
+            ),
+        ),
+    )  # fmt: skip
+
+
+def test_the_example_of_the_mock_loads_unchanged() -> None:
+    """004-06."""
+    it = load(
+        "s.yaml",
+        b"""
+        mock:
+          replies:
+            - toolCalls: [{ id: '1', name: 'lookup', args: { id: 42 } }]
+            - { content: 'Found it: refunds take 3 business days.' }
+          thinkingMs: [3000, 8000]
+          chunkDelayMs: [30, 80]
+          usage: { input: 1, cacheRead: 2, cacheWrite: 3 }
+          stopReason: stop
+        """,
+    )
+
+    assert it.mistakes == ()
+    assert it.mock == Mock(
+        replies=(
+            Reply(tool_calls=(MockCall(id="1", name="lookup", args={"id": 42}),)),
+            Reply(content="Found it: refunds take 3 business days."),
+        ),
+        thinking_ms=(3000, 8000),
+        chunk_delay_ms=(30, 80),
+        usage=Usage(input=1, cache_read=2, cache_write=3),
+        stop_reason="stop",
+    )
+
+
+@pytest.mark.parametrize("kind", ["tool-call", "tool_call", "toolCall"])
+def test_a_kind_may_be_written_as_names_are(kind: str) -> None:
+    answer = {"kind": kind, "toolCalls": [{"toolName": "a"}]}
+    it = loaded(EMPTY | {"turns": [{"turn": 1, "response": answer}]})
+
+    assert it.scenarios[0].value.turns[0].response == ToolCalls(tool_calls=(Call(tool_name="a"),))
+
+
+@pytest.mark.parametrize(
+    ("written", "usage"),
+    [
+        ({"inputTokens": 1, "output_tokens": 2}, Usage(input=1, output=2)),
+        ({"promptTokens": 1, "completion_tokens": 2, "total": 3},
+         Usage(input=1, output=2, total=3)),
+        ({"cachedInputTokens": 4, "reasoningTokens": 5}, Usage(cache_read=4, reasoning=5)),
+        ({"cache_read_input_tokens": 6, "cacheCreationInputTokens": 7},
+         Usage(cache_read=6, cache_write=7)),
+        ({"input": None}, Usage()),
+    ],
+)  # fmt: skip
+def test_tokens_may_be_named_as_providers_name_them(written: Any, usage: Usage) -> None:
+    answer = {"kind": "text", "assistant_text": "", "tokenUsage": written}
+    it = loaded(EMPTY | {"turns": [{"turn": 1, "response": answer}]})
+
+    assert it.scenarios[0].value.turns[0].response == TextAnswer(assistant_text="", usage=usage)
+
+
+def test_a_whole_number_may_have_a_point() -> None:
+    step = {"turn": 1.0, "response": {"kind": "text", "assistant_text": ""}}
+
+    assert loaded(EMPTY | {"turns": [step]}).scenarios[0].value.turns[0].turn == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- {id: a, description: b, turns: []}\n- {id: c, description: d, turns: []}\n",
+        "id: a\ndescription: b\nturns: []\n---\nid: c\ndescription: d\nturns: []\n---\n",
+        "scenarios: [{id: a, description: b, turns: []}]\n---\nid: c\ndescription: d\nturns: []\n",
+        "\ufeff%YAML 1.2\r\n---\r\n- {id: a, description: b, turns: []}\r\n---\r\n" + LAST,
+    ],
+    ids=["list", "documents", "both", "byte order mark and CRLF"],
+)
+def test_a_file_may_hold_several_scenarios(text: str) -> None:
+    it = load("s.yaml", text.encode())
+
+    assert [each.value.id for each in it.scenarios] == ["a", "c"]
+    assert it.mistakes == ()
+
+
+def test_each_scenario_knows_its_place() -> None:
+    it = load("d/s.yaml", b"# first\nscenarios:\n  - id: a\n    description: b\n    turns: []\n")
+
+    assert it.scenarios == (
+        Placed(Scenario(id="a", description="b", turns=()), "d/s.yaml", 3, 5, "$.scenarios[0]"),
+    )
+
+
+def test_an_editor_may_be_told_of_the_schema() -> None:
+    assert loaded({"$schema": "schema.json"} | EMPTY).scenarios[0].value.id == "a"
+    assert loaded({"$schema": "schema.json", "mock": MOCK}).mock is not None
+
+
+@pytest.mark.parametrize("content", [b"", b"# nothing yet\n", b"---\n---\n", b"\xef\xbb\xbf", b"~"])
+def test_a_file_of_nothing_is_doubtful(content: bytes) -> None:
+    it = load("s.yaml", content)
+
+    assert [str(each) for each in it.warnings] == ["s.yaml: the file holds no scenario"]
+    assert it.mistakes == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"id: a\nb: \xe9\n", "s.yaml:2:4: $: the byte 0xe9 is no UTF-8: save the file as UTF-8"),
+        (b"\xff\xfea\0", "s.yaml:1:1: $: the byte 0xff is no UTF-8: save the file as UTF-8"),
+        (b"#" * (MAX_FILE + 1), "s.yaml: it has more than 16 MiB: split it up"),
+    ],
+    ids=["Latin-1", "UTF-16", "too large"],
+)  # fmt: skip
+def test_what_cannot_be_read_at_all_is_told(content: bytes, message: str) -> None:
+    assert [str(it) for it in load("s.yaml", content).mistakes] == [message]
+
+
+def test_ids_that_two_files_share_are_told_with_both_places() -> None:
+    first = load("a.yaml", b"\nid: x\ndescription: b\nturns: []\n")
+    second = load("b.yaml", b"mock: {}\n---\nid: x\ndescription: c\nturns: []\n")
+    third = load("c.yaml", b"mock: {}\n")
+
+    it = together([first, second, third])
+
+    assert [str(each) for each in it.mistakes] == [
+        'b.yaml:3:1: $: there are two scenarios "x": the first is in a.yaml:2',
+        (
+            "c.yaml:1:7: $.mock: there are two mocks, and only one can answer: the first is in "
+            "b.yaml:1"
+        ),
+    ]
+    assert [each.value.description for each in it.scenarios] == ["b", "c"]
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of everything in a value."""
+    if not isinstance(value, dict | list):
+        return [path]
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    return [path, *(one for step, each in inner for one in paths(each, (*path, step)))]
+
+
+ODD: Final[st.SearchStrategy[Any]] = st.sampled_from(
+    [None, True, 0, -1, 1.5, "", "no", "5", [], ["a"], {}, {"a": 1}, [[]], {"text": "a"}, "made"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(paths(DOCUMENT)[1:]), ODD)
+def test_what_is_loaded_is_just_what_msgspec_takes(path: tuple[Any, ...], odd: Any) -> None:
+    document = copy.deepcopy(DOCUMENT)
+    holder: Any = document
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = odd
+
+    it = load("s.json", orjson.dumps(document))
+
+    try:
+        expected = msgspec.convert(document, Document)
+    except msgspec.ValidationError:
+        assert it.mistakes
+    else:
+        assert it.mistakes or (
+            tuple(each.value for each in it.scenarios) == expected.scenarios
+            and it.mock == expected.mock
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.binary(max_size=60) | st.text(max_size=40).map(str.encode),
+    st.sampled_from([".yaml", ".json"]),
+)
+def test_no_file_brings_loading_down(content: bytes, suffix: str) -> None:
+    for it in load("s" + suffix, content).mistakes:
+        assert str(it).startswith(f"s{suffix}:")
+        assert str(it).isprintable()
+
+
+def test_a_scenario_written_by_another_yaml_writer_is_the_same() -> None:
+    text = yaml.safe_dump(SCENARIO, sort_keys=False)
+
+    assert yaml_scenario(text) == msgspec.convert(SCENARIO, Scenario)
