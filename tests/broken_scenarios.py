@@ -464,15 +464,6 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             ),
         ),
     ),
-    "tools that are not looked for": (
-        turns(f"turn: 1\n{_SAY}\nexpected_tools: [a]\nallow_missing_tools: true"),
-        (
-            (
-                "6:5: $.turns[0].expected_tools: allow_missing_tools is true, so these tools are "
-                "not looked for"
-            ),
-        ),
-    ),
     "a missing turn": (
         turns(f"turn: 1\n{_SAY}", f"turn: 3\n{_SAY}"),
         ("3:1: $.turns: turn 2 is missing, so a request for it gets a failure report",),

@@ -47,8 +47,8 @@ def seal_of_gemini(it: Thought | SaidReasoning) -> Iterator[Finding]:
 def _twins(field: str, calls: Iterable[tuple[int, str]]) -> Iterator[Finding]:
     """Calls of one id; one without has the number of its place."""
     seen: set[str] = set()
-    for number, (index, given) in enumerate(calls, 1):
-        name = given or f"call-{number}"
+    for index, given in calls:
+        name = given or f"call-{index + 1}"
         if name in seen:
             yield warning(
                 (field, index), f"two calls of this answer have the id {name}, so their results "
