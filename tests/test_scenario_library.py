@@ -71,6 +71,7 @@ def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
     write(tmp_path / "notes.txt", "no: [scenario")
     write(tmp_path / ".hidden" / "h.yaml", "no: [scenario")
     write(tmp_path / ".h.yaml", "no: [scenario")
+    write(tmp_path / "scenario.schema.json", "{}")
 
     it = loaded([tmp_path])
 

@@ -94,7 +94,7 @@ def _below(folder: Path, within: tuple[_Identity, ...]) -> Iterator[Seen]:
             continue
         if path.is_dir():
             yield from _inner(path, within)
-        elif path.suffix.lower() in SUFFIXES and not entry.name.endswith(_SCHEMA):
+        elif path.suffix.lower() in SUFFIXES and not path.name.endswith(_SCHEMA):
             yield _seen(path)
 
 
