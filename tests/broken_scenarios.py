@@ -396,6 +396,15 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             ),
         ),
     ),
+    "a template": (
+        "templates: true\n" + answer("kind: text, assistant_text: 'You {{ $.x[ }}'"),
+        (
+            (
+                "6:28: $.turns[0].response.assistant_text: {{ $.x[ }} is no JSONPath: unexpected "
+                "end of query"
+            ),
+        ),
+    ),
     "ReAct that does nothing": (
         answer("kind: react, thought: Hm."),
         (

@@ -6,19 +6,9 @@ No roll depends on another, so requests that come at once, or in another order, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha256
-from typing import Final
 
 from llm_proxy.scenario.document import Span
-
-_BITS: Final = 53
-"""Of a roll: all that a float tells apart between 0 and 1."""
-
-
-def roll(*what: object) -> float:
-    """A number from 0 up to, but not, 1: the same for the same strings and numbers, everywhere."""
-    digest = sha256(ascii(what).encode()).digest()
-    return (int.from_bytes(digest[:8], "big") >> (64 - _BITS)) / (1 << _BITS)
+from llm_proxy.scenario.rolls import roll
 
 
 def drawn(span: Span, *what: object) -> float:

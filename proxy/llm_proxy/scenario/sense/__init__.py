@@ -12,13 +12,13 @@ from typing import Any, Final
 from llm_proxy.scenario import document
 from llm_proxy.scenario.findings import Finding
 from llm_proxy.scenario.reading.nodes import Fields
-from llm_proxy.scenario.sense import answers, failures, ids, patterns, spans, turns
+from llm_proxy.scenario.sense import answers, failures, ids, patterns, spans, templates, turns
 
 Rule = Callable[[Any], Iterator[Finding]]
 
 RULES: Final[Mapping[type, tuple[Rule, ...]]] = MappingProxyType(
     {
-        document.Scenario: (ids.blanks,),
+        document.Scenario: (ids.blanks, templates.of_answers),
         document.Step: (failures.unknown_status, failures.never_played),
         document.Match: (patterns.of_texts, patterns.of_paths),
         document.Condition: (patterns.of_values,),
