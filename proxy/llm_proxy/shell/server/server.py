@@ -191,7 +191,9 @@ class Server:
         elif isinstance(error, UpstreamFailed) and not self._stopping:
             # What a stop breaks off is no failure of the upstream's.
             self._journal.counts.upstream_failed += 1
-        log.warning("%s", error, exc_info=error.__cause__)
+        # The operator's own code is shown with its traceback; others' may hold a secret.
+        cause = error.__cause__ if isinstance(error, RespondFailed) else None
+        log.warning("%s", error, exc_info=cause)
 
     def _note_leaving(self, call: Call, wire: Wire) -> None:
         """Say that a client left before any answer; while we stop, it is not its own doing."""
