@@ -16,7 +16,7 @@ from llm_proxy.turns import Turn
 def dialect_of(cassette: Cassette) -> Dialect:
     """The dialect that it speaks; `OPAQUE` where none knows it, or only a later version does."""
     if cassette.meta.dialect == OPAQUE.name:
-        return dialects.find(_asked(cassette))
+        return dialects.find(asked(cassette))
     return dialects.named(cassette.meta.dialect)
 
 
@@ -24,7 +24,7 @@ def response_of(cassette: Cassette) -> Response:
     """The response, cut as its dialect wants it."""
     codec, messages = cassette.codec, cassette.messages
     if cassette.meta.dialect == OPAQUE.name:
-        codec = dialect_of(cassette).codec(_asked(cassette), cassette.head)
+        codec = dialect_of(cassette).codec(asked(cassette), cassette.head)
         if codec != cassette.codec:
             messages = tuple(framing.messages(codec, cassette.body))
     return Response(cassette.head, codec, messages)
@@ -35,6 +35,7 @@ def turns_of(cassette: Cassette) -> tuple[Turn, ...]:
     return dialect_of(cassette).turns(response_of(cassette))
 
 
-def _asked(cassette: Cassette) -> Request:
+def asked(cassette: Cassette) -> Request:
+    """The request as it was stored."""
     it = cassette.request
     return Request(it.method, it.path, it.query, it.headers, it.body)

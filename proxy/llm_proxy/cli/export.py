@@ -10,7 +10,8 @@ import click
 from llm_proxy import dialects, heads
 from llm_proxy.cli.option_types import OneOf
 from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.output.printing import print_note, write_harmless
+from llm_proxy.cli.output.files import write_new
+from llm_proxy.cli.output.printing import print_note
 from llm_proxy.cli.show.finding import find
 from llm_proxy.dialects import Response
 from llm_proxy.dialects.openai.family import FAMILY, SPOKEN
@@ -74,7 +75,7 @@ def export(
     library = Library(cassettes)
     it = library.load(find(library, cassette))
     told = retell(it, how)
-    _write(_bytes(told.response, with_head=head), output)
+    write_new(_bytes(told.response, with_head=head), output, "the answer")
     print_note(f"{it.file}, told again as {how.dialect}: not a replay{_left_out(told)}")
 
 
@@ -92,20 +93,6 @@ def _bytes(response: Response, *, with_head: bool) -> bytes:
     body = b"".join(response.messages)
     lines = "\r\n".join((*heads.lines(response.head), "", "")).encode("latin-1")
     return lines + body if with_head else body
-
-
-def _write(data: bytes, output: Path | None) -> None:
-    """Write to a new file, or to stdout.  Raises `UsageError` for a file that is there."""
-    if output is None or output == Path("-"):
-        write_harmless(data, "the answer")
-        return
-    try:
-        with output.open("xb") as file:
-            file.write(data)
-    except FileExistsError:
-        raise UsageError(f"{output} is there already: name another file") from None
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
 
 
 def _left_out(told: Retelling) -> str:

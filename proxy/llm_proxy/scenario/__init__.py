@@ -12,4 +12,12 @@ checking     documents checked against their structs, with the place of each mis
     mistakes     what is wrong, and where
 reading      YAML and JSON with the place of each value
 schema       the JSON Schema of files
+templates    what a request says, filled into texts
+react        calls of tools as text, for models that are offered none
+made_values  values that fit a JSON Schema
+    json_schema  schemas read and merged, and values of each type
+    rolls        chance that repeats
+from_cassettes  recorded exchanges as a scenario
+    from_turns   what was said as an answer of one
+    yaml_writing  values as YAML that people edit
 """

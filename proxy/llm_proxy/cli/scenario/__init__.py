@@ -13,6 +13,7 @@ _COMMANDS: Final = MappingProxyType(
     {
         "ls": Command("scenario.ls", "List scenarios, one a row."),
         "try": Command("scenario.try_", "Say which scenario answers a request.", "try_"),
+        "from": Command("scenario.from_", "Make a scenario of recorded exchanges.", "from_"),
         "lint": Command("scenario.lint", "Check scenario files, and tell every mistake."),
     }
 )

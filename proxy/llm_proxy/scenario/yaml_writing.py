@@ -1,0 +1,61 @@
+"""Values as YAML that people edit: a line each, texts of several lines as they are read.
+
+What is written means the same in YAML 1.1 and 1.2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import yaml
+
+from llm_proxy.dialects import reading
+from llm_proxy.turns import Json
+
+_NUMBER: Final = re.compile(
+    r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|0o[0-7]+|0x[0-9a-fA-F]+|[-+]?\.(?:inf|Inf|INF)"
+)
+"""Texts that YAML 1.2 takes for numbers; PyYAML knows those of 1.1."""
+_ODD: Final = re.compile("[\x85\u2028\u2029]")
+"""Line ends that not every reader takes for one."""
+_WIDE: Final = 1_000_000
+
+
+def block(value: Mapping[str, Json]) -> str:
+    """An object as YAML, each field on a line of its own, in their order."""
+    text: str = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        width=_WIDE,
+        default_flow_style=False,
+    )
+    return text
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists further in than their name, no anchors, and texts in the style that reads best."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # never
+        return super().increase_indent(flow, indentless=False)
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_data(self, data: Any) -> yaml.Node:
+        if isinstance(data, str):
+            return self._text(reading.joined([data]))
+        return super().represent_data(data)
+
+    def _text(self, text: str) -> yaml.Node:
+        style = None
+        if _ODD.search(text):
+            style = '"'
+        elif "\n" in text:
+            style = "|"
+        elif _NUMBER.fullmatch(text):
+            style = "'"
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
