@@ -6,6 +6,7 @@
     │   └── CassetteTooNew  written by a later version of this tool
     ├── SpoolError          the recording cannot be kept up (disk full, no rights)
     ├── RequestRefused      a request that we do not serve              -> its HTTP status
+    │   └── NotSimulated    one that nothing can be scripted or made up for  -> 404
     ├── UpstreamFailed      no answer from the provider                 -> 502 or 504
     ├── CannotSay           a turn that a dialect has no words for
     │   └── CannotMake      a value that a JSON Schema asks for, and nobody could make up
@@ -70,6 +71,13 @@ class RequestRefused(LlmProxyError):
     def __init__(self, status: int, message: str) -> None:
         self.status = status
         super().__init__(message)
+
+
+class NotSimulated(RequestRefused):
+    """A request that only its provider could answer: no turn, and nothing that is known beside."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(404, message)
 
 
 class UpstreamFailed(LlmProxyError):

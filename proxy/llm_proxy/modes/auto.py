@@ -6,6 +6,9 @@ becomes take n otherwise.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from llm_proxy.errors import NotSimulated
 from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode, played
 from llm_proxy.pacing import Pace
 from llm_proxy.ports import Recorder, Takes, Upstream
@@ -49,7 +52,9 @@ class Auto:
             case "fail":
                 raise await self._takes.miss(call, ordinal)
             case other:
-                return await other.answer(call)
+                with suppress(NotSimulated):
+                    return await other.answer(call)
+                raise await self._takes.miss(call, ordinal)
 
     def reset(self, session: str) -> None:
         """Begin with the session's first takes again."""

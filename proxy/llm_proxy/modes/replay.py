@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from llm_proxy.errors import NotSimulated
 from llm_proxy.modes.base import Answer, Mode, played
 from llm_proxy.pacing import Pace
 from llm_proxy.ports import Takes
@@ -29,11 +32,15 @@ class Replay:
         ordinal = self._ordinals.next(call.session, call.key)
         takes = await self._takes.of(call.session, call.key)
         take = pick(takes, ordinal, self._after_last)
-        if take is None and self._simulate is not None:
-            return await self._simulate.answer(call)
         if take is None:
-            raise await self._takes.miss(call, ordinal)
+            return await self._missed(call, ordinal)
         return await played(take, self._pace)
+
+    async def _missed(self, call: Call, ordinal: int) -> Answer:
+        if self._simulate is not None:
+            with suppress(NotSimulated):
+                return await self._simulate.answer(call)
+        raise await self._takes.miss(call, ordinal)
 
     def reset(self, session: str) -> None:
         """Play the session's takes from the first again."""

@@ -19,7 +19,7 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import reading
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.openai.family import FAMILY
-from llm_proxy.errors import RequestRefused, RespondFailed, printable
+from llm_proxy.errors import NotSimulated, RespondFailed, printable
 from llm_proxy.modes.base import Answer
 from llm_proxy.pacing import Pace
 from llm_proxy.ports import Scripts
@@ -81,7 +81,7 @@ class Simulate:
     async def answer(self, call: Call) -> Answer:
         """The scripted answer, or a made-up one.
 
-        Raises `RequestRefused` for what nobody could answer, `CannotSay` for what the dialect has
+        Raises `NotSimulated` for what nobody could answer, `CannotSay` for what the dialect has
         no words for, `ScriptExhausted` and `RespondFailed`.
         """
         script = await self._scripts.current()
@@ -156,18 +156,18 @@ class Simulate:
     def _remember(
         self, call: Call, conversation: Conversation, direction: Direction, delivery: Delivery
     ) -> None:
-        """Keep an answer that has an id."""
+        """Keep an answer that another request may continue."""
         if not isinstance(direction.what, Say):
             return
         turns = call.dialect.fit(call.plain, direction.what.turns, delivery).turns
-        if turns[0].id:
-            self._memory.keep(call.session, turns[0].id, Given(conversation, turns, delivery))
+        self._memory.keep(call.session, Given(conversation, turns, delivery))
 
     def _beside(self, call: Call, script: Script, delivery: Delivery) -> Answer:
         """The answer to what clients ask beside turns."""
         request = call.plain
-        given = self._memory.find(call.session, unquote(request.path.rpartition("/")[2]))
-        if given is not None and request.method == "GET":
+        answer = unquote(request.path.rpartition("/")[2])
+        given = self._memory.find(call.session, answer) if request.method == "GET" else None
+        if given is not None and given.turns[0].id == answer:
             response = call.dialect.speak(request, given.turns, given.delivery)
         else:
             delivery = replace(delivery, models=script.models)
@@ -191,8 +191,16 @@ def cue_of(call: Call, conversation: Conversation, seed: str, chosen: str = "") 
         dialect=call.dialect.name,
         session=call.session,
         seed=seed,
-        scenario=call.scenario or chosen,
+        scenario=_decoded(call.scenario) or chosen,
     )
+
+
+def _decoded(header: str) -> str:
+    """What a header says in UTF-8, where it does: HTTP itself knows only Latin-1."""
+    try:
+        return header.encode("latin-1").decode()
+    except UnicodeError:
+        return header
 
 
 def _unknown(call: Call) -> NoReturn:
@@ -201,6 +209,6 @@ def _unknown(call: Call) -> NoReturn:
         it.typical("MODEL", stream=True).path for it in dialects.speakers().values()
     )
     asked = f"{call.plain.method} {printable(call.stored.path, _SHOWN)}"
-    raise RequestRefused(
-        404, f"nothing is simulated for {asked}; turns are, at {', '.join(known)} and the like"
+    raise NotSimulated(
+        f"nothing is simulated for {asked}; turns are, at {', '.join(known)} and the like"
     )

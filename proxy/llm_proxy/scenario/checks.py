@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from math import isfinite
 from typing import Final
 
 from llm_proxy.conversation import Conversation
@@ -14,7 +15,8 @@ _INTERNAL: Final = "agent__"
 """How the names of an agent's own tools begin, which no request offers."""
 _MARKER: Final = re.compile(r"<\|.*?\|>")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_EXACT: Final = 2**53
+_PLAIN: Final = range(-6, 21)
+"""The powers of ten of numbers that JavaScript prints without an exponent."""
 
 
 def context(scenario: Scenario, conversation: Conversation) -> str | None:
@@ -59,6 +61,8 @@ def _number(name: str, expected: float | None, actual: float | None) -> str | No
 
 def _close(expected: float, actual: float) -> bool:
     """Whether two numbers differ by 1e-6 at most, as they are spelled."""
+    if not isfinite(expected):
+        return False
     return abs(Decimal(str(expected)) - Decimal(str(actual))) <= _TOLERANCE
 
 
@@ -66,10 +70,13 @@ def _shown(number: float | None) -> str:
     """A number as JavaScript prints it."""
     if number is None:
         return "undefined"
-    if float(number).is_integer() and abs(number) < _EXACT:
-        return str(int(number))
-    digits, exponent, power = repr(float(number)).partition("e")
-    return f"{digits}e{int(power):+d}" if exponent else digits
+    exact = Decimal(repr(float(number))).normalize()
+    if not exact:
+        return "0"
+    if exact.adjusted() in _PLAIN:
+        return f"{exact:f}"
+    digits, _, power = f"{exact:e}".partition("e")
+    return f"{digits}e{power}"
 
 
 def _reasoning(step: Step, conversation: Conversation) -> str | None:

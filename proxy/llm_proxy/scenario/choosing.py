@@ -17,6 +17,7 @@ from msgspec import UNSET
 
 from llm_proxy.dialects import reading
 from llm_proxy.errors import printable
+from llm_proxy.scenario import history
 from llm_proxy.scenario.cue import Cue
 from llm_proxy.scenario.document import Condition, Match
 from llm_proxy.scenario.script import Script, Scripted
@@ -53,7 +54,9 @@ def choose(script: Script, cue: Cue) -> Chosen | Unknown:
     if not named:
         for scripted in script.scenarios:
             match = scripted.scenario.match
-            if match is not None and not any(differences(match, cue)):
+            if match is not None and not any(
+                differences(match, history.view(scripted.scenario, cue)[0])
+            ):
                 return Chosen(scripted, "its match holds")
     return Unknown(_unknown(script, named or first))
 

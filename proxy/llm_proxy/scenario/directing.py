@@ -7,7 +7,6 @@ that fails decides, and uses up no failure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -35,10 +34,8 @@ _STATUSES: Final[Mapping[str, FailureStatus]] = {
 def direct(chosen: Chosen, cue: Cue, attempts: Attempts) -> Direction:
     """What to answer.  Raises `CannotSay` where an answer cannot be made of a schema."""
     scenario = chosen.scripted.scenario
-    told = scenario.expect_signature
-    signs = cue.conversation.signs if told is None else told
-    conversation, notes = history.sealed(cue.conversation, signs=signs)
-    cue = replace(cue, conversation=conversation)
+    cue, notes = history.view(scenario, cue)
+    conversation = cue.conversation
     source = f"{_NAME}: {scenario.id}, turn {conversation.turn}"
     if (wrong := checks.context(scenario, conversation)) is not None:
         return error_turn(wrong, cue, source, notes)

@@ -30,11 +30,16 @@ class Memory:
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, str], Given] = OrderedDict()
 
-    def keep(self, session: str, answer: str, given: Given) -> None:
-        """Remember an answer by its id."""
-        self._given[session, answer] = given
-        if len(self._given) > _KEPT:
-            self._given.popitem(last=False)
+    def keep(self, session: str, given: Given) -> None:
+        """Remember an answer by its id, and by that of the conversation which it adds to."""
+        answer, continues = given.turns[0].id, given.conversation.previous
+        before = self.find(session, continues)
+        is_stored = before is None or before.turns[0].id != continues
+        for name in filter(None, (answer, continues if is_stored else "")):
+            self._given.pop((session, name), None)
+            self._given[session, name] = given
+            if len(self._given) > _KEPT:
+                self._given.popitem(last=False)
 
     def find(self, session: str, answer: str) -> Given | None:
         """The answer of that id."""

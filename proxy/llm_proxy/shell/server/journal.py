@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from llm_proxy.actions import Send, Source
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
 from llm_proxy.turns import ToolCall
 
@@ -26,6 +27,8 @@ class Simulated:
     """Why it finished, in the words that all providers share; empty where it failed."""
     tool_calls: tuple[str, ...]
     """The names of the tools that it calls."""
+    chunks: int
+    """The messages of its body: the events of a stream, 1 for a whole document."""
     failure: str
     """The status of a simulated failure; empty where it is none."""
     unsuccessful: str
@@ -35,8 +38,8 @@ class Simulated:
     """What the scenario reports with the turn, by provider."""
 
     @classmethod
-    def of(cls, direction: Direction) -> Simulated:
-        """What a direction comes to."""
+    def of(cls, direction: Direction, source: Source) -> Simulated:
+        """What a direction comes to, and what is sent for it."""
         what, finish, calls, failure = direction.what, "", list[str](), ""
         match what:
             case Say(turns=turns):
@@ -47,8 +50,10 @@ class Simulated:
                 pass
             case Exhausted():
                 pass
+        sent = source if isinstance(source, tuple) else ()
+        chunks = sum(isinstance(action, Send) for action in sent)
         about = (direction.unsuccessful, direction.notes, direction.reported)
-        return cls(direction.source, finish, tuple(calls), failure, *about)
+        return cls(direction.source, finish, tuple(calls), chunks, failure, *about)
 
 
 @dataclass(slots=True)

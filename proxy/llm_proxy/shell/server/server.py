@@ -25,7 +25,6 @@ from llm_proxy.errors import (
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.modes import Answer, Mode
 from llm_proxy.routing import Call, route
-from llm_proxy.scenario.directions import SIMULATED, Direction, Fail
 from llm_proxy.shell.server.control import Choose, Control, is_ours
 from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.guards import Guards
@@ -165,11 +164,10 @@ class Server:
             return
         self._journal.counts.simulated += 1
         asked = f"{call.request.method} {printable(call.stored.path, _LONGEST_PATH)}"
-        if answer.direction is None:
-            log.info("%s: %s", asked, answer.origin)
-        else:
-            entry.simulated = Simulated.of(answer.direction)
-            log.info("%s: %s%s", asked, answer.origin, _failing(answer.direction))
+        notes = answer.direction.notes if answer.direction is not None else ()
+        log.info("%s: %s", asked, "; ".join((answer.origin, *notes)))
+        if answer.direction is not None:
+            entry.simulated = Simulated.of(answer.direction, answer.source)
             for warning in answer.direction.warnings:
                 log.warning("%s: %s", asked, warning)
             if why := answer.direction.unsuccessful:
@@ -207,15 +205,6 @@ class Server:
             call.elapsed() / 1000,
             "the upstream had answered" if self._mode.name in _LIVE else "it was answered",
         )
-
-
-def _failing(direction: Direction) -> str:
-    """How a simulated failure fails, for the log."""
-    what = direction.what
-    if not isinstance(what, Fail):
-        return ""
-    said = "" if what.message == SIMULATED else f": {printable(what.message, _LONGEST_PATH)}"
-    return f" (fails: {what.status}{said})"
 
 
 async def _reset(wire: Wire) -> None:

@@ -1,0 +1,325 @@
+"""What a scripted answer says, in every dialect, streaming or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from llm_proxy.errors import UsageError
+from llm_proxy.scenario.answers import stringified
+from llm_proxy.turns import Finish, ToolCall, Usage
+from playing import (
+    DIALECTS,
+    REPORT,
+    Heard,
+    answering,
+    cue,
+    directed,
+    in_every_dialect,
+    in_every_form,
+    plain,
+    playing,
+    read,
+    reported,
+    script,
+    turn_of,
+)
+
+# Kinds
+
+
+@pytest.mark.shows("000-09", "000-66")
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"kind": "tool-call", "toolCalls": [{"toolName": "a", "arguments": {}}]},
+        {"kind": "final-report", "reportContent": "Done."},
+        {"kind": "text", "assistantText": "Hi."},
+    ],
+    ids=lambda it: it["kind"],
+)
+def test_there_are_tool_calls_final_reports_and_texts(response: dict[str, Any]) -> None:
+    [step] = read(script({"response": response})).turns
+
+    assert step.response.__struct_config__.tag == response["kind"]
+
+
+@pytest.mark.shows("000-66", "000-67", "000-68", "000-69", "000-70")
+@pytest.mark.parametrize(
+    ("response", "why"),
+    [
+        ({"kind": "speech"}, '"speech" is not one of'),
+        ({"kind": "tool-call"}, "tool_calls is missing"),
+        ({"kind": "tool-call", "toolCalls": [{"arguments": {}}]}, "tool_name is missing"),
+        ({"kind": "final-report"}, "report_content is missing"),
+        ({"kind": "text"}, "assistant_text is missing"),
+    ],
+)
+def test_what_an_answer_must_have_is_asked_for(response: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        read(script({"response": response}))
+
+
+@pytest.mark.shows("000-70", "000-92")
+@in_every_dialect
+@in_every_form
+async def test_a_text_is_one_part_to_the_letter(tmp_path: Path, dialect: str, stream: bool) -> None:
+    text = ' Two\n\nlines, ünïcødé 🌊 \u2028 and <b>"more"</b>. '
+    async with playing(tmp_path, answering("text", assistantText=text)) as stage:
+        heard = await stage.ask(dialect, stream=stream)
+
+    assert plain(heard) == [("text", text)]
+
+
+@pytest.mark.shows("000-104")
+@in_every_dialect
+async def test_a_large_answer_is_told_whole(tmp_path: Path, dialect: str) -> None:
+    text = "A megabyte of it, at the least. " * 32_768
+    async with playing(tmp_path, answering("text", assistantText=text)) as stage:
+        heard = [await stage.ask(dialect, stream=it) for it in (True, False)]
+
+    assert [it.turn.text == text for it in heard] == [True, True]
+
+
+# Tool calls
+
+
+CALLS: Final = {
+    "assistantText": "Before.",
+    "toolCalls": [
+        {"toolName": "look.up", "arguments": {"z": 1, "a": [1.0, 0.5, None]}},
+        {"toolName": "b", "arguments": {}, "assistantText": "Second.", "callId": "mine"},
+        {"toolName": "b", "arguments": {"deep": {"ä": '/<é\u2028"\\'}}, "assistantText": ""},
+    ],
+}
+FIRST: Final = ("call", "call-1", "look.up", '{"z":1,"a":[1,0.5,null]}')
+SECOND: Final = ("call", "mine", "b", "{}")
+THIRD: Final = ("call", "call-3", "b", '{"deep":{"ä":"/<é\u2028\\"\\\\"}}')
+IN_ORDER: Final = [("text", "Before."), FIRST, ("text", "Second."), SECOND, THIRD]
+GATHERED: Final = [("text", "Before.Second."), FIRST, SECOND, THIRD]
+
+
+@pytest.mark.shows("000-67", "000-68", "000-71", "000-72", "000-73")
+@in_every_dialect
+@in_every_form
+async def test_texts_and_calls_come_in_their_order_where_the_wire_has_one(
+    tmp_path: Path, dialect: str, stream: bool
+) -> None:
+    async with playing(tmp_path, answering("tool-call", **CALLS)) as stage:
+        heard = await stage.ask(dialect, stream=stream)
+
+    one_text = not stream and dialect in ("openai-chat", "ollama")
+    assert plain(heard) == (GATHERED if one_text else IN_ORDER)
+
+
+@pytest.mark.shows("000-73")
+async def test_input_is_a_string_for_openai_and_an_object_for_gemini_and_ollama(
+    tmp_path: Path,
+) -> None:
+    async with playing(tmp_path, answering("tool-call", **CALLS)) as stage:
+        heard = {it: (await stage.ask(it, stream=False)).json for it in DIALECTS}
+
+    chat = heard["openai-chat"]["choices"][0]["message"]["tool_calls"][0]["function"]
+    items = [it for it in heard["openai-responses"]["output"] if it["type"] == "function_call"]
+    said = heard["gemini"]["candidates"][0]["content"]["parts"]
+    blocks = [it for it in heard["anthropic"]["content"] if it["type"] == "tool_use"]
+    lines = heard["ollama"]["message"]["tool_calls"]
+    arguments = {"z": 1, "a": [1, 0.5, None]}
+    assert chat["arguments"] == items[0]["arguments"] == FIRST[3]
+    assert next(it["functionCall"]["args"] for it in said if "functionCall" in it) == arguments
+    assert lines[0]["function"]["arguments"] == blocks[0]["input"] == arguments
+
+
+@pytest.mark.shows("000-72")
+async def test_two_turns_may_both_have_a_call_1(tmp_path: Path) -> None:
+    wanted = {"kind": "tool-call", "toolCalls": [{"toolName": "a", "arguments": {}}]}
+    async with playing(tmp_path, script({"response": wanted}, {"response": wanted})) as stage:
+        heard = [await stage.ask(said=it) for it in (("refund",), ("refund", "x", "y"))]
+
+    assert [plain(it) for it in heard] == [[("call", "call-1", "a", "{}")]] * 2
+
+
+@pytest.mark.shows("000-73")
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": 1, "a": 2}, '{"b":1,"a":2}'),
+        ({"n": 1.0, "m": -0.5, "k": 1e3}, '{"n":1,"m":-0.5,"k":1000}'),
+        ({"s": "é\u2028/<>&\x7f"}, '{"s":"é\u2028/<>&\x7f"}'),
+        ({"s": '"\\\n\t\x01'}, '{"s":"\\"\\\\\\n\\t\\u0001"}'),
+        ({"l": [True, None, {}]}, '{"l":[true,null,{}]}'),
+    ],
+)
+def test_input_is_compact_in_order_and_escaped_no_more_than_it_must_be(
+    value: Any, text: str
+) -> None:
+    assert stringified(value) == text
+
+
+# Final reports
+
+
+@pytest.mark.shows("000-69", "000-74", "000-75")
+@in_every_dialect
+@in_every_form
+async def test_a_final_report_is_a_text_and_a_call(
+    tmp_path: Path, dialect: str, stream: bool
+) -> None:
+    document = answering(
+        "final-report",
+        assistantText="Done.",
+        status="partial",
+        reportFormat="json",
+        reportContent="# All\n",
+        reportContentJson={"z": [1], "a": None},
+    )
+    async with playing(tmp_path, document) as stage:
+        heard = await stage.ask(dialect, stream=stream)
+
+    report = (
+        '{"status":"partial","report_format":"json","report_content":"# All\\n",'
+        '"content_json":{"z":[1],"a":null}}'
+    )
+    assert plain(heard) == [("text", "Done."), ("call", "agent-final-report", REPORT, report)]
+
+
+@pytest.mark.shows("000-74", "000-75")
+def test_a_report_leaves_out_what_it_has_not_and_succeeds_unless_it_says_otherwise() -> None:
+    report = '{"status":"success","report_content":"Fine."}'
+    direction = directed(answering("final-report", reportContent="Fine."), cue("refund"))
+
+    assert turn_of(direction).parts == (ToolCall("agent-final-report", REPORT, report),)
+
+
+@pytest.mark.shows("000-98")
+async def test_a_scripted_failure_is_no_unsuccessful_session(tmp_path: Path) -> None:
+    document = answering("final-report", reportContent="No.", status="failure")
+    async with playing(tmp_path, document) as stage:
+        heard = await stage.ask()
+
+    assert reported(heard.turn) == {"said": "", "status": "failure", "report_content": "No."}
+    assert stage.journal.unsuccessful == []
+
+
+# Finish and usage
+
+
+@pytest.mark.shows("000-76")
+@pytest.mark.parametrize(
+    ("kind", "fields", "finish"),
+    [
+        ("text", {"assistantText": "Hi."}, Finish.STOP),
+        ("tool-call", CALLS, Finish.TOOL_CALLS),
+        ("final-report", {"reportContent": "Fine."}, Finish.TOOL_CALLS),
+        ("text", {"assistantText": "Hi.", "finishReason": "max_tokens"}, Finish.LENGTH),
+        ("text", {"assistantText": "Hi.", "finishReason": "content-filter"}, Finish.CONTENT_FILTER),
+        ("tool-call", {**CALLS, "finishReason": "stop"}, Finish.STOP),
+    ],
+)
+def test_an_answer_finishes_for_its_calls_or_as_it_says(
+    kind: str, fields: dict[str, Any], finish: Finish
+) -> None:
+    assert turn_of(directed(answering(kind, **fields), cue("refund"))).finish is finish
+
+
+@pytest.mark.shows("000-76")
+@in_every_form
+async def test_each_dialect_has_its_own_words_for_a_finish(tmp_path: Path, stream: bool) -> None:
+    documents = (
+        answering("text", assistantText="Hi.") | {"id": "text"},
+        answering("tool-call", **CALLS) | {"id": "calls"},
+        answering("text", assistantText="Hi.", finishReason="length") | {"id": "length"},
+    )
+    async with playing(tmp_path, *documents) as stage:
+        words = {
+            dialect: [
+                (await stage.ask(dialect, said=(it["id"],), stream=stream)).turn.finish_raw
+                for it in documents
+            ]
+            for dialect in DIALECTS
+        }
+
+    assert words == {
+        "openai-chat": ["stop", "tool_calls", "length"],
+        "openai-responses": ["completed", "completed", "max_output_tokens"],
+        "anthropic": ["end_turn", "tool_use", "max_tokens"],
+        "gemini": ["STOP", "STOP", "MAX_TOKENS"],
+        "ollama": ["stop", "stop", "length"],
+    }
+
+
+@pytest.mark.shows("000-77", "000-78")
+@pytest.mark.parametrize(
+    ("fields", "usage"),
+    [
+        ({}, Usage(64, 32, 96)),
+        ({"usage": {}}, Usage(64, 32, 96)),
+        ({"usage": {"input": 7}}, Usage(7, 32, 39)),
+        ({"usage": {"output": 7, "total": 1000}}, Usage(64, 7, 1000)),
+        (
+            {"tokenUsage": {"inputTokens": 1, "outputTokens": 2, "totalTokens": 4}},
+            Usage(1, 2, 4),
+        ),
+    ],
+)
+def test_usage_is_as_scripted_and_has_defaults(fields: dict[str, Any], usage: Usage) -> None:
+    document = answering("text", assistantText="Hi.", **fields)
+
+    assert turn_of(directed(document, cue("refund"))).usage == usage
+
+
+@pytest.mark.shows("000-77", "000-78", "000-105")
+@in_every_form
+async def test_usage_stands_in_each_dialects_own_fields(tmp_path: Path, stream: bool) -> None:
+    document = answering("text", assistantText="Hi.", usage={"input": 10, "output": 5})
+    async with playing(tmp_path, document) as stage:
+        heard = {it: await stage.ask(it, stream=stream) for it in DIALECTS}
+        more = {"more": {"stream_options": None}}
+        unasked = await stage.ask("openai-chat", stream=True, **more)
+
+    last = {it: _last(one, stream=stream) for it, one in heard.items()}
+    response = last["openai-responses"]
+    response = response["response"] if stream else response
+    assert _of(last["openai-chat"]["usage"], "prompt_tokens", "completion_tokens", "total_tokens")
+    assert _of(response["usage"], "input_tokens", "output_tokens", "total_tokens")
+    assert _of(last["anthropic"]["usage"], "input_tokens", "output_tokens")
+    assert "total_tokens" not in last["anthropic"]["usage"]
+    counts = last["gemini"]["usageMetadata"]
+    assert _of(counts, "promptTokenCount", "candidatesTokenCount", "totalTokenCount")
+    assert _of(last["ollama"], "prompt_eval_count", "eval_count")
+    assert unasked.turn.usage is None
+
+
+def _last(heard: Heard, *, stream: bool) -> Any:
+    """The document that has the usage."""
+    if not stream:
+        return heard.json
+    return [it for it in heard.events if it != "[DONE]" and "message_stop" not in str(it)][-1]
+
+
+def _of(counts: Any, *names: str) -> bool:
+    return [counts[it] for it in names] == [10, 5, 15][: len(names)]
+
+
+@pytest.mark.shows("000-79")
+async def test_options_of_the_call_leave_a_scripted_turn_as_it_is(tmp_path: Path) -> None:
+    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    more = {
+        "max_tokens": 1,
+        "stop": ["e"],
+        "n": 3,
+        "response_format": schema,
+        "tool_choice": "none",
+    }
+    async with playing(tmp_path, answering("tool-call", **CALLS)) as stage:
+        bare, whole, streamed = [
+            await stage.ask(stream=stream, more=it)
+            for stream, it in ((False, {}), (False, more), (True, more))
+        ]
+
+    assert plain(bare) == plain(whole) == GATHERED
+    assert plain(streamed) == IN_ORDER
+    assert bare.turn.finish is whole.turn.finish is streamed.turn.finish is Finish.TOOL_CALLS
+    assert bare.turn.usage == whole.turn.usage == streamed.turn.usage == Usage(64, 32, 96)

@@ -1,0 +1,275 @@
+"""What a scenario expects of a request, and what is said where it is not so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.conversation import Conversation, Tool
+from llm_proxy.scenario import checks
+from playing import (
+    cue,
+    directed,
+    error_turn,
+    in_every_dialect,
+    in_every_form,
+    playing,
+    read,
+    reported,
+    says,
+    script,
+    turn_of,
+)
+
+UNSENT: Final = " (the request does not send it; some SDKs and models never do)"
+
+
+def checked(about: dict[str, Any], **conversation: Any) -> str | None:
+    """What the checks of a turn say of a conversation."""
+    [step] = read(script(says(**about))).turns
+    return checks.request(step, Conversation((), **conversation))
+
+
+def offering(*names: str) -> dict[str, Any]:
+    return {"tools": tuple(map(Tool, names))}
+
+
+# System prompt
+
+
+@pytest.mark.shows("000-31", "000-33")
+@in_every_dialect
+async def test_fragments_that_the_system_prompt_lacks_are_named(
+    tmp_path: Path, dialect: str
+) -> None:
+    needed = ["Be brief.", "B", "be kind", "A"]
+    async with playing(tmp_path, script(says("Fine."), systemPromptMustInclude=needed)) as stage:
+        missing = await stage.ask(dialect, system="Be brief. Be kind.")
+        none = await stage.ask(dialect)
+        whole = await stage.ask(dialect, system="A: Be brief, and be kind. Be brief.")
+
+    assert reported(missing.turn) == error_turn("System prompt missing: be kind, A")
+    assert reported(none.turn) == error_turn("System prompt missing: Be brief., B, be kind, A")
+    assert whole.turn.text == "Fine."
+
+
+@pytest.mark.shows("000-32")
+@given(prompt=st.text(), fragment=st.text(min_size=1))
+def test_a_fragment_must_occur_to_the_letter(prompt: str, fragment: str) -> None:
+    scenario = read(script())
+    scenario = type(scenario)(
+        id="a", description="", turns=(), system_prompt_must_include=(fragment,)
+    )
+
+    def missing(system: str) -> str | None:
+        return checks.context(scenario, Conversation((), system))
+
+    assert missing(prompt + fragment + prompt) is None
+    assert (missing(prompt) is None) == (fragment in prompt)
+    assert missing("") == f"System prompt missing: {fragment}"
+
+
+@pytest.mark.shows("000-32")
+def test_capitals_count() -> None:
+    document = script(says(), systemPromptMustInclude=["Be Brief"])
+
+    assert directed(document, cue("refund", system="be brief")).unsuccessful == (
+        "System prompt missing: Be Brief"
+    )
+
+
+@pytest.mark.shows("000-34")
+def test_without_fragments_any_system_prompt_will_do() -> None:
+    for document in (script(says("Fine.")), script(says("Fine."), systemPromptMustInclude=[])):
+        assert turn_of(directed(document, cue("refund"))).text == "Fine."
+
+
+# Tools
+
+
+@pytest.mark.shows("000-42", "000-08", "000-10")
+@in_every_dialect
+@in_every_form
+async def test_tools_that_are_not_offered_are_named(
+    tmp_path: Path, dialect: str, stream: bool
+) -> None:
+    document = script(says("Fine.", expectedTools=["lookup.order", "b", "refund"]))
+    async with playing(tmp_path, document) as stage:
+        some = await stage.ask(dialect, tools=("b", "c"), stream=stream)
+        every = await stage.ask(dialect, tools=("refund", "b", "lookup_order"), stream=stream)
+
+    missing = "Expected tools not available: lookup.order, refund"
+    assert reported(some.turn) == error_turn(missing)
+    assert every.turn.text == "Fine."
+
+
+@pytest.mark.shows("000-37", "000-11")
+def test_tools_are_not_looked_for_where_they_may_be_missing() -> None:
+    about = {"expectedTools": ["a"], "allowMissingTools": True}
+
+    assert checked(about) is None
+    assert checked(about | {"allowMissingTools": False}) == "Expected tools not available: a"
+
+
+@pytest.mark.shows("000-38")
+@pytest.mark.parametrize("about", [{}, {"expectedTools": []}], ids=["absent", "empty"])
+def test_without_expected_tools_nothing_is_checked(about: dict[str, Any]) -> None:
+    assert checked(about) is None
+
+
+@pytest.mark.shows("000-39")
+def test_an_agents_own_tools_are_exempt() -> None:
+    expected = ["agent__final_report", "agent__", "agent_x", "Agent__y"]
+
+    assert checked({"expectedTools": expected}) == (
+        "Expected tools not available: agent_x, Agent__y"
+    )
+
+
+@pytest.mark.shows("000-40")
+@pytest.mark.parametrize(
+    ("name", "compared"),
+    [
+        ("lookup.order", "lookup_order"),
+        ("lookup_order", "lookup_order"),
+        ("  lookup-Order9 ", "lookup-Order9"),
+        ("<|channel|>lookup<|end|> ", "lookup"),
+        ("a b:c/dé", "a_b_c_d_"),
+        ("<|a|>", ""),
+        ("<|open", "__open"),
+    ],
+)
+def test_names_are_compared_without_markers_blanks_and_odd_characters(
+    name: str, compared: str
+) -> None:
+    assert checks.sanitised(name) == compared
+    assert checked({"expectedTools": [name]}, **offering(compared)) is None
+    assert checked({"expectedTools": [compared or "x"]}, **offering(name)) == (
+        None if compared else "Expected tools not available: x"
+    )
+
+
+@pytest.mark.shows("000-41")
+def test_more_tools_than_are_expected_are_no_error() -> None:
+    assert checked({"expectedTools": ["b"]}, **offering("a", "b", "c")) is None
+
+
+# Temperature and top_p
+
+
+@pytest.mark.shows("000-45", "000-47", "000-12", "000-13")
+@in_every_dialect
+async def test_another_temperature_and_another_top_p_are_told(tmp_path: Path, dialect: str) -> None:
+    document = script(says("Fine.", expectedTemperature=1.0, expectedTopP=0.9))
+    async with playing(tmp_path, document) as stage:
+        heard = [
+            await stage.ask(dialect, temperature=temperature, top_p=top_p)
+            for temperature, top_p in ((0.7, 0.9), (None, 0.9), (1, 0.95), (1, None))
+        ]
+        fine = await stage.ask(dialect, temperature=1, top_p=0.9)
+
+    assert [reported(it.turn) for it in heard] == [
+        error_turn("Expected temperature 1 but received 0.7"),
+        error_turn(f"Expected temperature 1 but received undefined{UNSENT}"),
+        error_turn("Expected topP 0.9 but received 0.95"),
+        error_turn(f"Expected topP 0.9 but received undefined{UNSENT}"),
+    ]
+    assert fine.turn.text == "Fine."
+
+
+@pytest.mark.shows("000-43", "000-46")
+@pytest.mark.parametrize("sent", [None, 0, 0.7, 2])
+def test_what_is_not_expected_is_not_checked(sent: float | None) -> None:
+    assert checked({}, temperature=sent, top_p=sent) is None
+
+
+@pytest.mark.shows("000-44", "000-46")
+@pytest.mark.parametrize("field", ["temperature", "top_p"])
+@pytest.mark.parametrize(
+    ("expected", "actual", "passes"),
+    [
+        (0.7, 0.7, True),
+        (0.7, 0.700001, True),
+        (0.7, 0.699999, True),
+        (0.7, 0.7000011, False),
+        (0.7, 0.6999989, False),
+        (1, 1.000001, True),
+        (1, 1.0000010001, False),
+        (0, 0.000001, True),
+        (0, -0.0000011, False),
+        (0.30000000000000004, 0.3, True),
+    ],
+)
+def test_numbers_differ_by_a_millionth_at_most(
+    field: str, expected: float, actual: float, passes: bool
+) -> None:
+    name = {"temperature": "expectedTemperature", "top_p": "expectedTopP"}[field]
+
+    assert (checked({name: expected}, **{field: actual}) is None) == passes
+
+
+@pytest.mark.shows("000-45", "000-47")
+@pytest.mark.parametrize(
+    ("number", "printed"),
+    [
+        (1, "1"),
+        (1.0, "1"),
+        (0.0, "0"),
+        (-0.5, "-0.5"),
+        (0.1, "0.1"),
+        (0.30000000000000004, "0.30000000000000004"),
+        (0.000001, "0.000001"),
+        (0.00000015, "1.5e-7"),
+        (1e16, "10000000000000000"),
+        (1.5e20, "150000000000000000000"),
+        (1e21, "1e+21"),
+    ],
+)
+def test_numbers_are_printed_as_javascript_prints_them(number: float, printed: str) -> None:
+    assert checked({"expectedTemperature": 7}, temperature=number) == (
+        f"Expected temperature 7 but received {printed}"
+    )
+    assert checked({"expectedTopP": number}, top_p=7) == (f"Expected topP {printed} but received 7")
+
+
+def test_an_expected_number_that_is_none_is_never_met() -> None:
+    for number in (float("nan"), float("inf")):
+        [step] = read(script(says())).turns
+        odd = type(step)(turn=1, response=step.response, expected_temperature=number)
+
+        assert checks.request(odd, Conversation((), temperature=1)) is not None
+
+
+# Reasoning
+
+
+@pytest.mark.shows("000-49", "000-50", "000-51", "000-14")
+@in_every_dialect
+async def test_reasoning_is_on_where_its_switch_is_there_and_not_off(
+    tmp_path: Path, dialect: str
+) -> None:
+    on = script(says("On.", expectedReasoning="enabled"), name="on")
+    off = script(says("Off.", expectedReasoning="disabled"), name="off")
+    async with playing(tmp_path, on, off) as stage:
+        heard = {
+            (said, reasons): (await stage.ask(dialect, said=(said,), reasons=reasons)).turn
+            for said in ("on", "off")
+            for reasons in (True, False, None)
+        }
+
+    assert heard["on", True].text == "On."
+    for reasons in (False, None):
+        remain = error_turn("Expected reasoning to remain enabled")
+        assert reported(heard["on", reasons]) == remain
+        assert heard["off", reasons].text == "Off."
+    assert reported(heard["off", True]) == error_turn("Expected reasoning to be disabled")
+
+
+@pytest.mark.shows("000-48")
+@pytest.mark.parametrize("reasons", [True, False])
+def test_reasoning_that_nothing_is_expected_of_may_be_either(reasons: bool) -> None:
+    assert checked({}, reasons=reasons) is None
