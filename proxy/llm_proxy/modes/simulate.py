@@ -7,7 +7,7 @@ before it: the answer that it continues, how often it failed, how many replies a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn
 from urllib.parse import unquote
@@ -149,6 +149,8 @@ class Simulate:
                 said = await said
             if isinstance(said, str):
                 return Reply(content=said)
+            if not isinstance(said, Mapping):
+                raise TypeError(f"it returns {said!r:.80}, neither a text nor a reply")  # noqa: TRY301 # as the function's own mistakes
             return loading.one(Reply, "what it returns", orjson.dumps(said).decode())
         except Exception as error:  # whatever the operator's own code raises
             raise RespondFailed(f"respond failed: {type(error).__name__}: {error}") from error

@@ -1,0 +1,118 @@
+"""When a mock answers: before the answer, and between the pieces of a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command import run
+from llm_proxy.errors import UsageError
+from llm_proxy.pacing import Instant, Recorded
+from llm_proxy.scenario import loading, mock
+from llm_proxy.scenario.directions import Say
+from llm_proxy.scenario.document import Mock
+from llm_proxy.scenario.mock import MockCalled
+from playing import Heard, cue, in_every_form, playing
+
+
+def read(options: dict[str, Any]) -> Mock:
+    return loading.one(Mock, "--mock", json.dumps(options))
+
+
+async def asked(folder: Path, options: dict[str, Any], **about: Any) -> Heard:
+    """The answer of a server with such a mock."""
+    async with playing(folder, mock=json.dumps(options)) as stage:
+        return await stage.ask(**about)
+
+
+def timing(**options: Any) -> tuple[float, list[float]]:
+    """ms before an answer, and between its first pieces."""
+    what = mock.direct(MockCalled(read({"reply": "x"} | options), 1), cue("Hi")).what
+    assert isinstance(what, Say)
+    assert what.timing.gap is not None
+    return what.timing.thinking, [what.timing.gap(it) for it in (1, 2, 3)]
+
+
+@pytest.mark.shows("004-11", "004-12", "004-13")
+def test_times_have_defaults_an_old_name_and_the_new_one_wins() -> None:
+    assert timing() == (0, [30, 30, 30])
+    assert timing(thinkingMs=7, chunkDelayMs=5) == (7, [5, 5, 5])
+    assert timing(delayMs=7)[0] == 7
+    assert timing(delayMs=7, thinkingMs=3)[0] == 3
+    assert timing(delayMs=7, thinkingMs=0)[0] == 0
+
+
+@pytest.mark.shows("004-11", "004-13")
+def test_a_range_is_drawn_from_anew_for_each_gap_and_again_the_same() -> None:
+    thinking, gaps = timing(thinkingMs=[100, 200], chunkDelayMs=[30, 80])
+
+    assert (thinking, gaps) == timing(thinkingMs=[100, 200], chunkDelayMs=[30, 80])
+    assert 100 <= thinking <= 200
+    assert all(30 <= it <= 80 for it in gaps)
+    assert len(set(gaps)) == 3
+    other = mock.direct(
+        MockCalled(read({"thinkingMs": [100, 200]}), 1), replace(cue("Hi"), seed="other")
+    ).what
+    assert isinstance(other, Say)
+    assert other.timing.thinking != thinking
+
+
+@pytest.mark.shows("004-12")
+async def test_lint_warns_of_both_names(tmp_path: Path) -> None:
+    (tmp_path / "mock.yaml").write_text("mock: {delay_ms: 1, thinking_ms: 2}\n")
+
+    linted = await run("scenario", "lint", "mock.yaml", folder=tmp_path)
+
+    assert linted.code == 0
+    assert "delay_ms" in linted.out
+    assert "(warning)" in linted.out
+
+
+@pytest.mark.shows("004-13")
+@pytest.mark.parametrize("name", ["thinkingMs", "delayMs", "chunkDelayMs"])
+@pytest.mark.parametrize("span", [[80, 30], -1, [-1, 5], [1, 2, 3]])
+def test_a_range_that_is_none_is_a_mistake(name: str, span: Any) -> None:
+    with pytest.raises(UsageError, match=name):
+        read({name: span})
+
+
+@pytest.mark.shows("004-11", "004-14")
+@in_every_form
+async def test_thinking_comes_before_the_status_line_in_either_form(
+    tmp_path: Path, stream: bool
+) -> None:
+    options = {"reply": "Hi there.", "thinkingMs": 60, "chunkDelayMs": 0}
+    heard = await asked(tmp_path, options, stream=stream)
+
+    assert heard.raw.head_at >= 59
+
+
+@pytest.mark.shows("004-13", "004-14")
+async def test_gaps_lie_between_pieces_of_a_stream_alone(tmp_path: Path) -> None:
+    options = {"reply": "One two three.", "chunkDelayMs": 40}
+    streamed = await asked(tmp_path, options)
+    whole = await asked(tmp_path, options | {"chunkDelayMs": 60_000}, stream=False)
+
+    pieces = [
+        at
+        for at, it in zip(streamed.raw.times, streamed.events, strict=True)
+        if it != "[DONE]" and it["choices"] and it["choices"][0]["delta"].get("content")
+    ]
+    assert len(pieces) == 3
+    assert pieces[1] - pieces[0] >= 30
+    assert pieces[2] - pieces[0] >= 70
+    assert whole.turn.text == "One two three."
+
+
+@pytest.mark.shows("004-13")
+async def test_the_pace_of_the_run_wins(tmp_path: Path) -> None:
+    options = "{reply: One two three., chunk_delay_ms: 10000, thinking_ms: 10000}"
+    for pace in (Instant(), Recorded(1000.0)):
+        async with playing(tmp_path, mock=options, pace=pace) as stage:
+            async with asyncio.timeout(5):
+                assert (await stage.ask()).turn.text == "One two three."
