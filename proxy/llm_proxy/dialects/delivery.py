@@ -59,6 +59,8 @@ class Delivery:
     successive: bool = False
     """Whether several choices come one after the other and finish once, as choice 0; else they take
     turns and each finishes.  Only streams of the OpenAI family know the former."""
+    seals: bool = True
+    """Whether reasoning without a seal is given a made one, where clients hand seals back."""
 
     def identifier(self, prefix: str, ordinal: int = 0, length: int = 24) -> str:
         """A made identifier: `prefix`, and `length` (at most 52) lower-case letters and digits."""

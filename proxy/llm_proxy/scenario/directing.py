@@ -98,4 +98,5 @@ def _filled(scenario: Scenario, step: Step, cue: Cue) -> tuple[Response, tuple[s
 
 def _say(chunks: Chunks | None, response: Response, cue: Cue) -> Say:
     timing = Timing() if chunks is None else Timing(gap=gap(chunks.delay_ms, cue.seed, "gap"))
-    return Say((answers.turn(response, cue),), cutter(chunks), timing)
+    # Reasoning has the seals that its author gave it: those it lacks are what document 000 strips.
+    return Say((answers.turn(response, cue),), cutter(chunks), timing, seals=False)

@@ -47,6 +47,8 @@ class Say:
     successive: bool = False
     """Whether several turns are told one after the other and finish once, as choices of one
     answer; a dialect without choices tells them as one."""
+    seals: bool = True
+    """Whether reasoning without a seal is given a made one, where clients hand seals back."""
 
 
 @dataclass(frozen=True, slots=True)

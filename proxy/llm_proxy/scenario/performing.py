@@ -45,7 +45,9 @@ def at_once(response: Response) -> Burst:
 
 
 def _told(say: Say, asked: Asked) -> Response:
-    delivery = replace(asked.delivery, cut=say.cut, successive=say.successive)
+    delivery = replace(
+        asked.delivery, cut=say.cut, successive=say.successive, seals=say.seals
+    )
     return asked.dialect.speak(asked.request, say.turns, delivery)
 
 

@@ -171,10 +171,10 @@ def _named(parts: list[Part]) -> list[Part]:
 
 
 def _signed(parts: Iterable[Part], delivery: Delivery) -> Iterator[Part]:
-    """Every thought that can be read has a signature, which clients hand back."""
+    """Thoughts that can be read with signatures, which clients hand back, if they are to be made."""
     for at, part in enumerate(parts):
         match part:
-            case Reasoning(signature=None, redacted=None, metadata=()):
+            case Reasoning(signature=None, redacted=None, metadata=()) if delivery.seals:
                 yield replace(part, signature=delivery.identifier("sign", at, _SIGNATURE))
             case _:
                 yield part
