@@ -161,8 +161,10 @@ class Simulate:
         """Keep an answer that another request may continue."""
         if not isinstance(direction.what, Say):
             return
+        delivery = performing.delivered(direction.what, delivery)
         turns = call.dialect.fit(call.plain, direction.what.turns, delivery).turns
-        self._memory.keep(call.session, Given(conversation, turns, delivery))
+        given = Given(conversation, turns, delivery, call.plain.body)
+        self._memory.keep(call.session, given)
 
     def _beside(self, call: Call, script: Script, delivery: Delivery) -> Answer:
         """The answer to what clients ask beside turns."""
@@ -170,7 +172,8 @@ class Simulate:
         answer = unquote(request.path.rpartition("/")[2])
         given = self._memory.find(call.session, answer) if request.method == "GET" else None
         if given is not None and given.turns[0].id == answer:
-            response = call.dialect.speak(request, given.turns, given.delivery)
+            again = replace(request, body=given.body)
+            response = call.dialect.speak(again, given.turns, given.delivery)
         else:
             delivery = replace(delivery, models=script.models)
             side = call.dialect.side_answer(request, delivery)

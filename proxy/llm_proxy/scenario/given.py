@@ -12,6 +12,8 @@ from llm_proxy.turns import Turn
 
 _KEPT: Final = 10_000
 """Answers; the oldest are forgotten."""
+_MOST: Final = 64 * 1024 * 1024
+"""Bytes of the requests that were answered; of more, the oldest are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,8 @@ class Given:
     """What it answered, with all that came before."""
     turns: tuple[Turn, ...]
     delivery: Delivery
+    body: bytes
+    """Of the request, part of which an answer repeats."""
 
 
 class Memory:
@@ -29,6 +33,7 @@ class Memory:
 
     def __init__(self) -> None:
         self._given: OrderedDict[tuple[str, str], Given] = OrderedDict()
+        self._bytes = 0
 
     def keep(self, session: str, given: Given) -> None:
         """Remember an answer by its id, and by that of the conversation which it adds to."""
@@ -36,10 +41,11 @@ class Memory:
         before = self.find(session, continues)
         is_stored = before is None or before.turns[0].id != continues
         for name in filter(None, (answer, continues if is_stored else "")):
-            self._given.pop((session, name), None)
+            self._forget((session, name))
             self._given[session, name] = given
-            if len(self._given) > _KEPT:
-                self._given.popitem(last=False)
+            self._bytes += len(given.body)
+        while len(self._given) > _KEPT or self._bytes > _MOST:
+            self._forget(next(iter(self._given)))
 
     def find(self, session: str, answer: str) -> Given | None:
         """The answer of that id."""
@@ -48,7 +54,11 @@ class Memory:
     def reset(self, session: str) -> None:
         """Forget this session's answers."""
         for key in [key for key in self._given if key[0] == session]:
-            del self._given[key]
+            self._forget(key)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        given = self._given.pop(key, None)
+        self._bytes -= len(given.body) if given else 0
 
     def continued(self, session: str, conversation: Conversation) -> Conversation:
         """The conversation with what came before, where it only names the answer it continues.

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.errors import ScriptExhausted
 from llm_proxy.pacing import Pace, due
 from llm_proxy.scenario import failures
@@ -44,11 +45,13 @@ def at_once(response: Response) -> Burst:
     return (Begin(response.head), *map(Send, response.messages))
 
 
+def delivered(say: Say, delivery: Delivery) -> Delivery:
+    """How this is told."""
+    return replace(delivery, cut=say.cut, successive=say.successive, seals=say.seals)
+
+
 def _told(say: Say, asked: Asked) -> Response:
-    delivery = replace(
-        asked.delivery, cut=say.cut, successive=say.successive, seals=say.seals
-    )
-    return asked.dialect.speak(asked.request, say.turns, delivery)
+    return asked.dialect.speak(asked.request, say.turns, delivered(say, asked.delivery))
 
 
 def _timed(response: Response, timing: Timing, adds: Adds, pace: Pace) -> Burst:
