@@ -171,7 +171,7 @@ def _named(parts: list[Part]) -> list[Part]:
 
 
 def _signed(parts: Iterable[Part], delivery: Delivery) -> Iterator[Part]:
-    """Thoughts that can be read with signatures, which clients hand back, if they are to be made."""
+    """Thoughts in words with signatures, which clients hand back, if they are to be made."""
     for at, part in enumerate(parts):
         match part:
             case Reasoning(signature=None, redacted=None, metadata=()) if delivery.seals:
