@@ -6,18 +6,17 @@ stand within each other, and how many there may be, each repetition (`*alias`) c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from llm_proxy.scenario.mistakes import ROOT, Mistake, child, shown
 from llm_proxy.scenario.reading.nodes import Entry, Fields, Items, Mark, Node, Scalar, Unreadable
-from llm_proxy.scenario.reading.scalars import Value
 
 MAX_DEPTH: Final = 100
 MAX_VALUES: Final = 1_000_000
 
-_UNFIT: Final = "\0"
-"""Stands for a name that cannot be one; what it names is read, and dropped."""
+_UNFIT: Final = "\ud800"
+"""Stands for a name that cannot be one; what it names is read, and dropped.  No text holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,16 +79,16 @@ class Composer:
         it = self._open.pop()
         self._add(it.closed(), it.size, it.height, it.anchor)
 
-    def scalar(self, mark: Mark, value: Value, written: str, anchor: str = "") -> None:
+    def scalar(self, it: Scalar, anchor: str = "") -> None:
         """A value without others in it."""
-        self._checked(mark, 1, 0)
-        if isinstance(value, str) and not value.isascii() and _has_surrogates(value):
+        self._checked(it.mark, 1, 0)
+        if isinstance(it.value, str) and not it.value.isascii() and _has_surrogates(it.value):
             self.mistake(
-                mark, "this escape is half of a character: write the character itself, or both "
+                it.mark, "this escape is half of a character: write the character itself, or both "
                 "halves"
             )  # fmt: skip
-            value = ""
-        self._add(Scalar(value, mark, written), 1, 0, anchor)
+            it = replace(it, value="")
+        self._add(it, 1, 0, anchor)
 
     def repeat(self, mark: Mark, anchor: str) -> None:
         """A value that was said before.  Raises `Unreadable` where there is none, or too much."""
@@ -148,7 +147,7 @@ class Composer:
             word = node.written or "nothing"
             self.mistake(node.mark, f"a name must be text, and this is {word}: put it in quotes")
             return _UNFIT
-        if node.value == "<<":
+        if node.value == "<<" and node.is_plain:
             self.mistake(node.mark, "<< takes over nothing here: write the fields out")
             return _UNFIT
         if (twin := within.entries.get(node.value)) is not None:
@@ -157,7 +156,7 @@ class Composer:
                 f"{shown(node.value)} stands here twice: the first is in line {twin.mark.line}",
             )
             return _UNFIT
-        return node.value if node.value != _UNFIT else "\\0"
+        return node.value
 
 
 def _has_surrogates(text: str) -> bool:

@@ -8,7 +8,7 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Final, NoReturn
 
 from llm_proxy.scenario.reading.composing import Composer
-from llm_proxy.scenario.reading.nodes import Mark, Unreadable
+from llm_proxy.scenario.reading.nodes import Mark, Scalar, Unreadable
 from llm_proxy.scenario.reading.scalars import Value, number, whole_number
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -98,7 +98,7 @@ class _Reader:
             value, end = self._decoder.raw_decode(self._text, at)
         except JSONDecodeError as error:
             self._bad_string(error)
-        self._composer.scalar(self._mark(at), value, value)
+        self._composer.scalar(Scalar(value, self._mark(at), value))
         return end
 
     def _bad_string(self, error: JSONDecodeError) -> NoReturn:
@@ -112,13 +112,13 @@ class _Reader:
     def _plain(self, at: int) -> int:
         word = _WORD.match(self._text, at)
         if word is not None and word[0] in _WORDS:
-            self._composer.scalar(self._mark(at), _WORDS[word[0]], word[0])
+            self._composer.scalar(Scalar(_WORDS[word[0]], self._mark(at), word[0]))
             return word.end()
         if word is not None:
             self.refuse(at, f"{word[0]} must be in double quotes")
         if (it := _NUMBER.match(self._text, at)) is None:
             self.refuse(at, "a value is missing")
-        self._composer.scalar(self._mark(at), self._number(it, at), it[0])
+        self._composer.scalar(Scalar(self._number(it, at), self._mark(at), it[0]))
         return it.end()
 
     def _number(self, it: re.Match[str], at: int) -> Value:

@@ -24,6 +24,8 @@ class Scalar:
     mark: Mark
     written: str = ""
     """As it stands in the file, without quotes."""
+    is_plain: bool = False
+    """Whether it stands without quotes in YAML."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from yaml.events import (
 
 from llm_proxy.scenario.reading import yaml_words
 from llm_proxy.scenario.reading.composing import Composer
-from llm_proxy.scenario.reading.nodes import Mark, Unreadable, mark_at
+from llm_proxy.scenario.reading.nodes import Mark, Scalar, Unreadable, mark_at
 from llm_proxy.scenario.reading.scalars import (
     Value,
     is_collection_tag,
@@ -67,9 +67,9 @@ def _tell(event: Event, composer: Composer) -> None:
         case DocumentStartEvent():
             composer.document()
         case ScalarEvent():
-            composer.scalar(
-                mark, _value(event, composer, mark), event.value, str(event.anchor or "")
-            )
+            value = _value(event, composer, mark)
+            is_plain = bool(event.implicit[0])
+            composer.scalar(Scalar(value, mark, event.value, is_plain), str(event.anchor or ""))
         case AliasEvent():
             composer.repeat(mark, str(event.anchor))
         case MappingStartEvent():

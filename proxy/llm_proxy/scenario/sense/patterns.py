@@ -50,7 +50,7 @@ def _wrong_path(path: str) -> str:
     try:
         jsonpath.compile(path)
     except jsonpath.JSONPathError as error:
-        why = str(error).partition("\n")[0].partition(", line ")[0]
+        why = str(error.args[0]).partition("\n")[0].partition(", line ")[0]
         return f"this is no JSONPath: {why}; write it as in $.messages[0].content"
     except RecursionError:
         return "this JSONPath is too large"
