@@ -14,7 +14,7 @@ import pytest
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation, Message
 from llm_proxy.dialects import Response, find
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Framing, Head, Request
 from llm_proxy.routing import SESSION_HEADER
 from llm_proxy.scenario import loading
 from llm_proxy.scenario.choosing import Chosen
@@ -260,7 +260,7 @@ def spelled(dialect: str, question: Question) -> Request:
 def _turns(request: Request, raw: Raw) -> tuple[Turn, ...]:
     dialect = find(request)
     length = raw.header("content-length")
-    framed = "chunked" if length is None else "length"
+    framed: Framing = "chunked" if length is None else "length"
     head = Head(raw.status, raw.reason, tuple(raw.headers), framed)
     codec = dialect.codec(request, head)
     return dialect.turns(Response(head, codec, tuple(framing.messages(codec, raw.body))))

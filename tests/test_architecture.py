@@ -32,6 +32,7 @@ def package() -> tuple[Source, ...]:
     return house_rules.package(PACKAGE)
 
 
+@pytest.mark.shows("001-05")
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_package_keeps_the_rule(package: tuple[Source, ...], rule: Rule) -> None:
     breaches = list(rule(package))

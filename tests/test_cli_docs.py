@@ -63,7 +63,7 @@ def test_every_option_is_in_the_docs(name: str) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("name", ["record", "replay", "auto"])
+@pytest.mark.parametrize("name", ["record", "replay", "auto", "simulate"])
 def test_every_choice_is_in_the_docs(name: str) -> None:
     choices = [
         str(choice)
@@ -101,14 +101,18 @@ def test_every_variable_of_a_child_is_in_the_docs() -> None:
 
 def test_every_page_of_ours_is_in_the_docs() -> None:
     assert control.__doc__ is not None
-    pages = re.findall(r"(GET|POST)\s+(/_proxy/\S+)", control.__doc__)
-    assert len(pages) == 4
+    pages = re.findall(r"(GET|POST|PUT)\s+(/_proxy/\S+)", control.__doc__)
+    assert len(pages) == 6
     assert [page for page in pages if f"`{page[0]} {page[1]}`" not in SERVER] == []
 
 
 @pytest.mark.parametrize(
-    "kind", ["cassette_not_found", "cassette_unusable", "upstream_failed", "request_refused"]
-)
+    "kind",
+    [
+        "cassette_not_found", "cassette_unusable", "script_exhausted", "cannot_say",
+        "respond_failed", "upstream_failed", "request_refused",
+    ],
+)  # fmt: skip
 def test_every_error_of_ours_is_in_the_docs(kind: str) -> None:
     assert f"`{kind}`" in SERVER
 

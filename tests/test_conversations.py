@@ -54,6 +54,7 @@ def apart(conversation: Conversation) -> Conversation:
     return replace(conversation, messages=spoken)
 
 
+@pytest.mark.shows("000-24", "000-29", "000-31", "000-42")
 @pytest.mark.parametrize("name", SAID)
 def test_the_same_is_read_from_every_dialect(name: str) -> None:
     request, told = SAID[name]
@@ -197,6 +198,7 @@ def test_version_1_of_cohere_has_a_history_beside_what_is_said_now() -> None:
     )
 
 
+@pytest.mark.shows("000-29")
 def test_all_that_the_model_made_at_once_is_one_turn_of_a_response() -> None:
     request = responses(
         input=[
@@ -223,6 +225,7 @@ def test_all_that_the_model_made_at_once_is_one_turn_of_a_response() -> None:
     assert said(request).turn == 3
 
 
+@pytest.mark.shows("000-29")
 @pytest.mark.parametrize("two", [chat, ollama, cohere, claude])
 def test_two_messages_of_the_model_are_two_turns_where_messages_have_roles(two: Any) -> None:
     request = two(
@@ -256,6 +259,7 @@ def test_results_beside_words_are_said_by_the_user() -> None:
     )
 
 
+@pytest.mark.shows("000-89")
 def test_sealed_thoughts_keep_their_seals() -> None:
     thoughts = [
         {"type": "thinking", "thinking": "a", "signature": ""},
@@ -357,9 +361,9 @@ REASONS: Final[Mapping[str, tuple[list[Request], list[Request]]]] = {
 }
 
 
+@pytest.mark.shows("000-49")
 @pytest.mark.parametrize("name", REASONS)
 def test_reasoning_is_on_where_its_switch_is_there_and_not_off(name: str) -> None:
-    """000-49."""
     on, off = REASONS[name]
 
     assert {find(it).name for it in (*on, *off)} == {name}
@@ -367,6 +371,7 @@ def test_reasoning_is_on_where_its_switch_is_there_and_not_off(name: str) -> Non
     assert [said(it).reasons for it in off] == [False] * len(off)
 
 
+@pytest.mark.shows("000-45")
 @pytest.mark.parametrize(
     ("sent", "told"), [(1, 1), (1.0, 1.0), (0, 0), (True, None), ("1", None), (None, None)]
 )
@@ -402,6 +407,7 @@ def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> N
     assert said(request_).schema == told
 
 
+@pytest.mark.shows("000-42")
 @pytest.mark.parametrize(
     ("request_", "names"),
     [
@@ -477,7 +483,6 @@ def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> N
 def test_tools_are_known_by_their_names_and_built_in_ones_by_their_types(
     request_: Request, names: list[str]
 ) -> None:
-    """000-42."""
     assert [it.name for it in said(request_).tools] == names
 
 
@@ -503,6 +508,7 @@ def test_a_schema_in_googles_own_spelling_is_told_as_a_json_schema() -> None:
     }
 
 
+@pytest.mark.shows("000-29")
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
@@ -517,6 +523,7 @@ def test_what_goes_on_is_named(request_: Request, told: str) -> None:
     assert said(request_).previous == told
 
 
+@pytest.mark.shows("000-31")
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
@@ -533,7 +540,6 @@ def test_what_goes_on_is_named(request_: Request, told: str) -> None:
     ],
 )
 def test_the_system_prompt_is_the_first_one(request_: Request, told: str) -> None:
-    """000-31."""
     assert said(request_).system == told
 
 

@@ -276,8 +276,7 @@ async def test_usage_stands_in_each_dialects_own_fields(tmp_path: Path, stream: 
     document = answering("text", assistantText="Hi.", usage={"input": 10, "output": 5})
     async with playing(tmp_path, document) as stage:
         heard = {it: await stage.ask(it, stream=stream) for it in DIALECTS}
-        more = {"more": {"stream_options": None}}
-        unasked = await stage.ask("openai-chat", stream=True, **more)
+        unasked = await stage.ask("openai-chat", more={"stream_options": None})
 
     last = {it: _last(one, stream=stream) for it, one in heard.items()}
     response = last["openai-responses"]

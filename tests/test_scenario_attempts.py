@@ -168,7 +168,7 @@ def test_the_key_is_session_scenario_turn_and_provider() -> None:
 # As what
 
 
-STATUSES: Final = {
+STATUSES: Final[dict[str, tuple[dict[str, Any], int]]] = {
     "thrown": ({"failureThrows": True}, 500),
     "model_error": ({"failureStatus": "model_error"}, 500),
     "model_error, not again": ({"failureStatus": "model_error", "failureRetryable": False}, 400),
@@ -226,7 +226,7 @@ async def test_an_invalid_response_is_success_with_broken_json(
 @in_every_form
 @pytest.mark.parametrize("again", [True, False])
 async def test_a_network_error_is_a_reset(tmp_path: Path, stream: bool, again: bool) -> None:
-    fields = {"failureStatus": "network_error", "failureRetryable": again}
+    fields: dict[str, Any] = {"failureStatus": "network_error", "failureRetryable": again}
     async with playing(tmp_path, failing(failureMessage="gone", **fields)) as stage:
         heard = [await stage.ask(dialect, stream=stream) for dialect in DIALECTS]
 

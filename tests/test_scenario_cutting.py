@@ -50,6 +50,7 @@ def test_a_text_is_cut_as_its_scenario_says(chunks: Chunks | None, pieces: tuple
     assert tuple(cutter(chunks)(TEXT)) == pieces
 
 
+@pytest.mark.shows("000-92")
 def test_without_a_word_on_it_a_text_stays_whole() -> None:
     assert cutter(None) is whole
     assert list(cutter(None)("")) == []
@@ -83,6 +84,7 @@ def test_a_span_is_drawn_between_its_least_and_most(
     assert drawn(most, *what) == most
 
 
+@pytest.mark.shows("004-11", "004-13")
 def test_a_span_is_drawn_evenly() -> None:
     draws = [drawn((100, 200), "seed", ordinal) for ordinal in range(2000)]
     tenths = [sum(it // 10 == 10 + tenth for it in draws) for tenth in range(10)]
@@ -90,6 +92,7 @@ def test_a_span_is_drawn_evenly() -> None:
     assert all(150 < it < 250 for it in tenths)
 
 
+@pytest.mark.shows("004-13")
 def test_each_gap_is_drawn_anew_and_again_the_same() -> None:
     first, again, other = (gap((30, 80), "seed", "", "key", it) for it in (1, 1, 2))
     assert first is not None

@@ -76,6 +76,7 @@ TYPES: Final[dict[str, Callable[[Head, Any], tuple[Any, ...]]]] = {
 
 
 class TestErrors:
+    @pytest.mark.shows("000-58", "000-63")
     @pytest.mark.parametrize(
         ("name", "kind"),
         [
@@ -92,13 +93,13 @@ class TestErrors:
     def test_what_may_be_asked_again_is_a_fault_of_the_server(
         self, status: Any, name: str, kind: tuple[Any, ...]
     ) -> None:
-        """000-58, 000-63."""
         head, document = refused(Fail(status, "no luck"), name)
 
         assert (head.status, again(head)) == (500, None)
         assert TYPES[name](head, document) == kind
         assert message(name, document) == "no luck"
 
+    @pytest.mark.shows("000-63")
     @pytest.mark.parametrize(
         ("name", "kind"),
         [
@@ -114,25 +115,23 @@ class TestErrors:
     def test_a_model_error_that_may_not_be_asked_again_is_one_of_the_request(
         self, name: str, kind: tuple[Any, ...]
     ) -> None:
-        """000-63."""
         head, document = refused(Fail("model_error", "no luck", retryable=False), name)
 
         assert (head.status, again(head)) == (400, "false")
         assert TYPES[name](head, document) == kind
         assert message(name, document) == "no luck"
 
+    @pytest.mark.shows("000-58", "000-65")
     @EACH
     def test_what_is_thrown_and_may_not_be_asked_again_says_so(self, name: str) -> None:
-        """000-58."""
         head, document = refused(Fail("thrown", retryable=False), name)
 
         assert (head.status, again(head)) == (500, "false")
         assert message(name, document) == "Simulated failure"
 
 
+@pytest.mark.shows("000-21")
 class TestErrorsOfTheAuthors:
-    """000-21."""
-
     @pytest.mark.parametrize(
         ("name", "error"),
         [
@@ -205,9 +204,8 @@ class TestErrorsOfTheAuthors:
         }  # fmt: skip
 
 
+@pytest.mark.shows("000-62")
 class TestRateLimits:
-    """000-62."""
-
     @EACH
     @pytest.mark.parametrize(
         ("ms", "told"),
@@ -244,11 +242,11 @@ class TestRateLimits:
 
 
 class TestBrokenAnswers:
+    @pytest.mark.shows("000-60")
     @each_manner
     def test_an_invalid_response_is_one_broken_message_that_ends_cleanly(
         self, manner: Manner
     ) -> None:
-        """000-60."""
         begin, send = failed(Fail("invalid_response"), manner)
 
         assert isinstance(begin, Begin)
@@ -260,11 +258,11 @@ class TestBrokenAnswers:
         with pytest.raises(ValueError, match=r"JSON|char"):
             reading.parse(content(codec, send.data))
 
+    @pytest.mark.shows("000-61")
     @each_manner
     def test_a_network_error_that_is_not_asked_again_comes_amid_a_stream(
         self, manner: Manner
     ) -> None:
-        """000-61."""
         begin, send, *rest = failed(Fail("network_error", "gone", retryable=False), manner)
 
         assert isinstance(begin, Begin)
@@ -300,6 +298,7 @@ def content(codec: str, message: bytes) -> bytes:
             return message
 
 
+@pytest.mark.shows("000-59", "000-61")
 @each_manner
 @pytest.mark.parametrize(
     ("fail", "burst"),
@@ -313,7 +312,6 @@ def content(codec: str, message: bytes) -> bytes:
 def test_what_sends_nothing_is_the_same_in_every_dialect_at_every_pace(
     manner: Manner, fail: Fail, burst: tuple[Action, ...]
 ) -> None:
-    """000-59, 000-61."""
     assert failed(fail, manner) == burst
 
 

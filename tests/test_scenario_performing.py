@@ -82,6 +82,7 @@ def waits(burst: Burst) -> list[float]:
     return [it.due for it in burst if isinstance(it, Wait)]
 
 
+@pytest.mark.shows("001-18", "004-13")
 def test_each_piece_has_its_slot_and_the_last_one_a_whole_one() -> None:
     """001-18, 004-11, 004-13."""
     burst = performed(Say(SAID, pieces, TEN_MORE_EACH_TIME))
@@ -115,6 +116,7 @@ def _delta(_codec: str, message: bytes) -> bool:
     return b"block_delta" in message and b'"partial_json":""' not in message
 
 
+@pytest.mark.shows("001-18", "004-13")
 @pytest.mark.parametrize(
     ("pace", "due"),
     [
@@ -128,8 +130,8 @@ def test_the_pace_of_the_run_is_kept(pace: Pace, due: list[float]) -> None:
     assert waits(performed(Say(SAID, pieces, TEN_MORE_EACH_TIME), pace=pace)) == due
 
 
+@pytest.mark.shows("000-95")
 def test_without_times_everything_goes_at_once() -> None:
-    """000-95."""
     burst = performed(Say(SAID))
 
     assert told(burst) == ["head", "", "one two three", "stop", "[DONE]"]
@@ -141,9 +143,9 @@ def test_an_answer_that_says_nothing_waits_but_for_the_thinking() -> None:
     assert waits(burst) == [5.0]
 
 
+@pytest.mark.shows("004-11", "004-14")
 @pytest.mark.parametrize("name", ["openai-chat whole", "anthropic whole", "ollama chat whole"])
 def test_a_whole_answer_waits_but_for_the_thinking(name: str) -> None:
-    """004-14."""
     burst = performed(
         Say(SAID, pieces, TEN_MORE_EACH_TIME), MANNER[name], adds=lambda _codec, _message: True
     )
@@ -199,6 +201,7 @@ def test_a_script_without_another_answer_says_so_loudly() -> None:
         performed(Exhausted("mock helper has 2 replies"))
 
 
+@pytest.mark.shows("001-16", "001-18")
 async def test_a_stream_goes_out_in_its_slots() -> None:
     timing = Timing(60.0, lambda _: 40.0)
     async with directed(Directed(lambda _: Say(SAID, pieces, timing))) as stage:
@@ -212,11 +215,11 @@ async def test_a_stream_goes_out_in_its_slots() -> None:
     assert (raw.how, stage.entries()[0].ending) == ("clean", "sent")
 
 
+@pytest.mark.shows("004-07")
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_of_an_exhausted_script_gets_an_error_that_is_not_asked_again(
     stream: bool,
 ) -> None:
-    """004-07."""
     message = "mock helper has 2 replies, and this is call 3: add one to replies"
     request = chat("hi", "x-llm-proxy-session: refunds")
     request = request if stream else request.replace(b"true", b"null")

@@ -269,6 +269,15 @@ async def test_a_path_that_nothing_is_simulated_for_is_told_the_known_ones(
     assert live.requests == []
 
 
+@pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b""], ids=str)
+async def test_a_body_that_asks_for_nothing_is_a_bad_request(tmp_path: Path, body: bytes) -> None:
+    async with playing(tmp_path) as stage:
+        raw = await ask(stage.url, post("/v1/chat/completions", body))
+
+    why = "POST /v1/chat/completions asks for no turn: its body is no JSON that says what"
+    assert (raw.status, json.loads(raw.body)["error"]["message"]) == (400, why)
+
+
 @pytest.mark.shows("001-12")
 async def test_a_model_stands_in_where_none_is_named(tmp_path: Path) -> None:
     async with playing(tmp_path) as stage:

@@ -71,6 +71,7 @@ def chunks(say: Say) -> list[dict[str, Any]]:
 # Lorem and echo (001-13 … 001-20, 001-37 … 001-40)
 
 
+@pytest.mark.shows("001-38")
 @pytest.mark.parametrize(
     ("message", "count"), [("", 361), ("Hello", 138), ("Grüße 🌊", 487), ("\ud801", 256)]
 )
@@ -78,11 +79,13 @@ def test_the_count_of_words_is_the_same_on_every_machine(message: str, count: in
     assert lorem.count(message) == count
 
 
+@pytest.mark.shows("001-38", "001-39")
 @given(message=st.text())
 def test_there_are_5_to_500_words(message: str) -> None:
     assert 5 <= lorem.count(message) <= 500
 
 
+@pytest.mark.shows("001-37")
 def test_the_words_are_one_list_again_and_again() -> None:
     said = lorem.words(500).split(" ")
 
@@ -91,6 +94,7 @@ def test_the_words_are_one_list_again_and_again() -> None:
     assert (len(said), lorem.words(0)) == (500, "")
 
 
+@pytest.mark.shows("001-20", "001-39")
 @settings(max_examples=50)
 @given(message=st.text(min_size=1))
 def test_an_answer_is_lorem_and_the_message_verbatim(message: str) -> None:
@@ -104,6 +108,7 @@ def test_without_any_words_of_a_user_there_is_nothing_to_echo() -> None:
     assert nobody.say.turns[0].model == "synthesis"
 
 
+@pytest.mark.shows("001-13", "001-14")
 def test_the_latest_message_counts_its_texts_joined_and_nothing_else_of_it() -> None:
     latest = Message("user", (Text("Look:"), Media("image/png", base64="aGk="), Text("nice?")))
     others = (Message("user", (Text("Hi"),)), Message("assistant", (Text("Hello"),)))
@@ -116,6 +121,7 @@ MESSAGE: Final = "one two\n three  four five six \n"
 ECHO: Final = [" one two\n three  four five", " six \n"]
 
 
+@pytest.mark.shows("001-17", "001-20")
 def test_lorem_and_echo_are_cut_each_by_itself_five_words_a_piece() -> None:
     say = made(MESSAGE).say
     pieces = list(say.cut(say.turns[0].text))
@@ -127,6 +133,7 @@ def test_lorem_and_echo_are_cut_each_by_itself_five_words_a_piece() -> None:
     assert pieces[-2:] == ECHO
 
 
+@pytest.mark.shows("001-15", "001-19", "001-20", "001-38")
 def test_a_reason_on_a_line_of_its_own_asks_for_reasoning_first() -> None:
     message = "Why?\nReason: so"
     said = echoed(message)
@@ -137,6 +144,7 @@ def test_a_reason_on_a_line_of_its_own_asks_for_reasoning_first() -> None:
     assert made_up.say.turns[0].parts == (Reasoning(said), Text(said))
 
 
+@pytest.mark.shows("001-15", "001-40")
 @pytest.mark.parametrize(
     "message", ["Reason: so", "Why?\nreason: so", "Why? Reason:", "\n Reason:"]
 )
@@ -147,6 +155,7 @@ def test_any_other_reason_is_none(message: str) -> None:
     assert made_up.say.turns[0].parts == (Text(echoed(message)),)
 
 
+@pytest.mark.shows("001-18")
 def test_a_piece_comes_100_ms_after_the_other() -> None:
     gap = made("Hi").say.timing.gap
     assert gap is not None
@@ -154,6 +163,7 @@ def test_a_piece_comes_100_ms_after_the_other() -> None:
     assert made("Hi").say.timing.thinking == 0
 
 
+@pytest.mark.shows("001-01")
 def test_the_same_conversation_is_answered_the_same_and_another_seed_changes_but_the_id() -> None:
     other = synthesise(asked("Hi"), replace(DELIVERY, seed="other"), "choices", "m")
 
@@ -180,6 +190,7 @@ def test_tokens_are_a_quarter_of_the_characters_rounded_up() -> None:
 # On the wire (001-16 … 001-25)
 
 
+@pytest.mark.shows("001-19", "001-21", "001-22", "001-23", "001-24")
 def test_each_chunk_has_the_shape_of_document_001() -> None:
     message = "Hi\nReason: so"
     events = chunks(made(message).say)
@@ -202,6 +213,7 @@ def test_each_chunk_has_the_shape_of_document_001() -> None:
     assert (last["index"], last["delta"], last["finish_reason"]) == (0, {}, "stop")
 
 
+@pytest.mark.shows("001-16", "001-21", "001-25")
 def test_each_event_is_one_line_of_data_in_utf_8() -> None:
     response = spoken(made("Grüße 🌊").say)
 
@@ -214,6 +226,7 @@ def test_each_event_is_one_line_of_data_in_utf_8() -> None:
     )
 
 
+@pytest.mark.shows("001-04")
 def test_a_whole_answer_is_the_text_of_the_stream() -> None:
     say = made("Hi\nReason: so").say
     document = json.loads(spoken(say, stream=False).messages[0])
@@ -240,6 +253,7 @@ THOUGHT: Final = "no. 7 lorem ipsum dolor sit amet consectetur no. 7"
 SAID: Final = "no. 7 lorem ipsum dolor sit amet consectetur adipiscing no. 7"
 
 
+@pytest.mark.shows("001-26", "001-27", "001-28", "001-29", "001-30", "001-31", "001-32", "001-35")
 def test_each_message_of_an_instruction_is_a_choice_of_its_own() -> None:
     first = ToolCall(CALLS[0], "f", '{"city":"Zürich"}')
     messages = (
@@ -256,6 +270,7 @@ def test_each_message_of_an_instruction_is_a_choice_of_its_own() -> None:
     )
 
 
+@pytest.mark.shows("001-31", "001-34")
 def test_choices_come_one_after_the_other_and_finish_once() -> None:
     events = [it["choices"][0] for it in chunks(made(BLOCK).say)]
 
@@ -267,6 +282,7 @@ def test_choices_come_one_after_the_other_and_finish_once() -> None:
     assert roles == [0, 1, 2]
 
 
+@pytest.mark.shows("001-27", "001-32")
 def test_the_mark_of_a_message_is_cut_by_itself() -> None:
     deltas = [it["choices"][0]["delta"] for it in chunks(made(BLOCK).say)]
 
@@ -282,6 +298,7 @@ def test_the_mark_of_a_message_is_cut_by_itself() -> None:
     ]
 
 
+@pytest.mark.shows("001-33")
 def test_a_call_gives_its_id_and_name_first_and_then_its_arguments_in_pieces() -> None:
     events = [it["choices"][0] for it in chunks(made(BLOCK).say)]
     calls = [it["delta"]["tool_calls"][0] for it in events if "tool_calls" in it["delta"]]
@@ -305,6 +322,7 @@ def test_a_call_gives_its_id_and_name_first_and_then_its_arguments_in_pieces() -
     ]
 
 
+@pytest.mark.shows("001-31", "001-34")
 def test_a_whole_answer_to_an_instruction_has_a_choice_a_message() -> None:
     document = json.loads(spoken(made(BLOCK).say, stream=False).messages[0])
 
@@ -316,6 +334,7 @@ def test_a_whole_answer_to_an_instruction_has_a_choice_a_message() -> None:
     assert {it["finish_reason"] for it in document["choices"]} == {"stop"}
 
 
+@pytest.mark.shows("001-29")
 def test_without_a_mark_or_reasoning_there_are_but_words() -> None:
     made_up = made(instructed(messages=[{"text_message": {"length": 3}}]))
 
@@ -341,6 +360,7 @@ def _messages(entry: Any) -> str:
     return instructed(messages=[entry])
 
 
+@pytest.mark.shows("001-36")
 @pytest.mark.parametrize(
     ("message", "why"),
     [
@@ -392,6 +412,7 @@ def test_an_end_without_a_start_is_no_block() -> None:
     assert made("{}<|instruction_end|>").warnings == ()
 
 
+@pytest.mark.shows("001-27", "001-28", "001-29", "001-32")
 @given(
     lengths=st.lists(st.integers(0, 20), min_size=1, max_size=4),
     thought=st.none() | st.integers(0, 9),
@@ -434,6 +455,7 @@ each_manner = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.shows("001-10", "001-21")
 @each_manner
 def test_every_dialect_tells_the_same_words(manner: Manner) -> None:
     message = "Grüße\n\nReason:  so \n"
@@ -449,6 +471,7 @@ def _texts(turns: tuple[Turn, ...]) -> Iterator[str]:
     return (part.text for turn in turns for part in turn.parts if isinstance(part, Text))
 
 
+@pytest.mark.shows("001-31")
 @each_manner
 def test_every_dialect_tells_the_messages_of_an_instruction_in_its_own_way(manner: Manner) -> None:
     entries = [{"text_message": {"length": it}} for it in (1, 2)]
@@ -460,6 +483,7 @@ def test_every_dialect_tells_the_messages_of_an_instruction_in_its_own_way(manne
     assert list(_texts(turns)) == ([" ".join(separate)] if how == "text" else separate)
 
 
+@pytest.mark.shows("001-34")
 @each_manner
 def test_every_dialect_with_a_word_for_calls_waits_for_them(manner: Manner) -> None:
     entries = [{"text_message": {"length": 1}}, {"tool_call": [{"name": "f", "args": {"a": 1}}]}]
@@ -508,6 +532,7 @@ def client(response: Response) -> openai.OpenAI:
     )
 
 
+@pytest.mark.shows("001-31", "001-33", "001-34")
 def test_the_sdk_hears_each_message_by_its_index() -> None:
     heard: dict[int, str] = {}
     arguments: dict[str, str] = {}

@@ -6,7 +6,7 @@
     │   └── CassetteTooNew  written by a later version of this tool
     ├── SpoolError          the recording cannot be kept up (disk full, no rights)
     ├── RequestRefused      a request that we do not serve              -> its HTTP status
-    │   └── NotSimulated    one that nothing can be scripted or made up for  -> 404
+    │   └── NotSimulated    one that nothing can be scripted or made up for  -> 404 or 400
     ├── UpstreamFailed      no answer from the provider                 -> 502 or 504
     ├── CannotSay           a turn that a dialect has no words for
     │   └── CannotMake      a value that a JSON Schema asks for, and nobody could make up
@@ -76,8 +76,8 @@ class RequestRefused(LlmProxyError):
 class NotSimulated(RequestRefused):
     """A request that only its provider could answer: no turn, and nothing that is known beside."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(404, message)
+    def __init__(self, message: str, status: int = 404) -> None:
+        super().__init__(status, message)
 
 
 class UpstreamFailed(LlmProxyError):

@@ -214,6 +214,8 @@ def _unknown(call: Call) -> NoReturn:
         it.typical("MODEL", stream=True).path for it in dialects.speakers().values()
     )
     asked = f"{call.plain.method} {printable(call.stored.path, _SHOWN)}"
+    if call.plain.method == "POST" and call.plain.path in known:
+        raise NotSimulated(f"{asked} asks for no turn: its body is no JSON that says what", 400)
     raise NotSimulated(
         f"nothing is simulated for {asked}; turns are, at {', '.join(known)} and the like"
     )

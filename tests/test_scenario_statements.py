@@ -1,0 +1,86 @@
+"""Every statement of the documents behind scenarios is shown by a test, or has no twin here."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import scenario_statements
+from scenario_statements import PAGE, marked, numbers, page, shown, without_twin
+
+SCENARIOS = (Path(__file__).parents[1] / "docs" / "scenarios.md").read_text("utf-8")
+
+
+def test_every_number_is_there_once() -> None:
+    assert numbers() == [
+        *(f"000-{it:02}" for it in range(1, 108)),
+        *(f"001-{it:02}" for it in range(1, 46)),
+        *(f"004-{it:02}" for it in range(1, 19)),
+    ]
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[str]]:
+    """What the tests show."""
+    return shown()
+
+
+def test_every_statement_is_shown_or_has_no_twin(found: dict[str, list[str]]) -> None:
+    assert [it for it in numbers() if it not in found and it not in without_twin()] == []
+
+
+def test_no_test_shows_a_number_that_there_is_not_or_that_has_no_twin(
+    found: dict[str, list[str]],
+) -> None:
+    known = set(numbers()) - set(without_twin())
+
+    assert {it: by for it, by in found.items() if it not in known} == {}
+
+
+def test_the_page_is_what_the_markers_say(found: dict[str, list[str]]) -> None:
+    assert PAGE.read_text("utf-8") == page(found), "run: python tests/scenario_statements.py"
+
+
+def test_markers_of_tests_and_of_classes_are_found() -> None:
+    source = """
+@pytest.mark.shows("000-01", "000-02")
+async def test_a(): ...
+
+def test_b(): ...
+
+@pytest.mark.shows("000-03")
+class TestC:
+    @pytest.mark.slow
+    @pytest.mark.shows("000-04")
+    def test_d(self): ...
+"""
+    assert list(marked(source)) == [
+        ("test_a", ["000-01", "000-02"]),
+        ("TestC", ["000-03"]),
+        ("TestC::test_d", ["000-04"]),
+    ]
+
+
+def test_a_statement_without_a_twin_says_why() -> None:
+    [row] = [it for it in page({}).splitlines() if it.startswith("| 004-18 |")]
+
+    assert row == (
+        "| 004-18 | the agent's `maxIterations` | no twin here: a limit of the client's own |"
+    )
+
+
+@pytest.mark.shows("000-106")
+def test_each_trouble_has_its_advice() -> None:
+    advice = SCENARIOS.partition("## When it does not work")[2]
+
+    assert re.findall(r"(?m)^- \*\*(.+?)\*\*:", advice) == [
+        "Scenario not found",
+        "Expected tools not available",
+        "No turn N",
+        "Expected temperature … but received undefined",
+        "Retries do not fail",
+        "Expected reasoning to remain enabled",
+    ]
+    assert scenario_statements.PAGE.name in SCENARIOS
