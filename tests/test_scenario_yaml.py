@@ -191,7 +191,7 @@ def test_no_text_brings_a_reader_down(text: str) -> None:
 
 
 def test_a_scalar_remembers_how_it_was_written() -> None:
-    assert read("1e3\n") == [Scalar(1000.0, Mark(1, 1), "1e3")]
+    assert read("1e3\n") == [Scalar(1000.0, Mark(1, 1), "1e3", is_plain=True)]
 
 
 def test_a_name_in_quotes_is_a_name_whatever_it_is() -> None:
