@@ -378,7 +378,7 @@ async def test_a_broken_edit_leaves_what_was_good(
         (tmp_path / "scenarios.json").write_text('[{"id": "refund"}]')
 
         async def told_so() -> None:
-            while "the scenarios from before stay" not in caplog.text:
+            while "what was good before stays" not in caplog.text:
                 assert (await stage.ask()).turn.text == "Good."
                 await asyncio.sleep(0.02)
 
