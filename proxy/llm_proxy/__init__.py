@@ -2,7 +2,7 @@
 
 One idea carries everything: **a response is a sequence of actions**
 (`Begin`, `Send`, `SendRaw`, `Wait`, `Abort`).  A *source* yields them (the live
-upstream, a cassette), one function performs them on the client's socket.
+upstream, a cassette, a scenario), one function performs them on the client's socket.
 
 The map, in reading order; imports run downward only, from the last to the first:
 
@@ -29,10 +29,13 @@ logic       bytes and values in, bytes and values out
     `pacing`     when the bytes of a replay go out
     `timeline`   when each message of a recording came
     `questions`  what a request asks, for people to know it by
+    `retelling`  a recorded answer in another dialect
+    `scenario`   scripted conversations: documents read, chosen, checked, directed, performed
+    `synthesis`  answers that are made up
     `display`    text from anywhere, made fit for a terminal
     `ports`      the few things that modes ask of the world
 
-modes       `record`, `replay`, `auto`: where an answer comes from
+modes       `record`, `replay`, `auto`, `simulate`: where an answer comes from
 
 shell       the only place with sockets, files, clocks and environment
 
