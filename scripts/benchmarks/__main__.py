@@ -3,6 +3,7 @@
 record      how much later the first byte and every later one is through `llm-proxy record`
             than through a bare aiohttp pass-through, with the direct way beside it
 replay      how far a replay is off the recorded times, and how many it serves in a second
+simulate    how many scripted answers it serves in a second
 computing   CPU of `llm-proxy --help`; speed of cutting, writing and loading
 """
 
@@ -18,10 +19,11 @@ from pathlib import Path
 import computing
 import latency
 import replaying
+import scripted
 import table
 from table import Row
 
-GROUPS = ("record", "replay", "computing")
+GROUPS = ("record", "replay", "simulate", "computing")
 
 
 def main() -> int:
@@ -62,6 +64,8 @@ def _measure(groups: Sequence[str], *, quick: bool) -> Iterator[Row]:
                     yield from latency.rows(folder, quick=quick)
                 case "replay":
                     yield from replaying.rows(folder, quick=quick)
+                case "simulate":
+                    yield from scripted.rows(folder, quick=quick)
                 case _:
                     yield from computing.rows(quick=quick)
 

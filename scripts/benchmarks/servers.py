@@ -4,6 +4,7 @@
     python servers.py bare URL                  the smallest pass-through that aiohttp allows
     python servers.py deadlines CASSETTE SPEED  the smallest loop that replays at absolute times
     python servers.py prepared CASSETTE         the smallest server of one body
+    python servers.py body FILE                 the same, of the body that this file is
 
 Each prints its port on a line, and runs until it is ended.
 """
@@ -132,9 +133,8 @@ async def deadlines(cassette: Cassette, speed: float) -> int:
     return await _serve(play)
 
 
-async def prepared(cassette: Cassette) -> int:
+async def prepared(body: bytes) -> int:
     """Start a server that answers with the whole body; gives its port."""
-    body = cassette.body
 
     async def answer(request: web.Request) -> web.StreamResponse:
         await request.read()
@@ -162,7 +162,9 @@ async def main(kind: str, *arguments: str) -> None:
         case ["deadlines", path, speed]:
             port = await deadlines(_cassette(path), float(speed))
         case ["prepared", path]:
-            port = await prepared(_cassette(path))
+            port = await prepared(_cassette(path).body)
+        case ["body", path]:
+            port = await prepared(await asyncio.to_thread(Path(path).read_bytes))
         case _:
             sys.exit(__doc__)
     print(port, flush=True)

@@ -151,8 +151,26 @@ def throughput(port: int, question: bytes, requests: int, connections: int) -> f
     return requests / elapsed
 
 
+def body(port: int, question: bytes) -> bytes:
+    """The body of an answer, without its framing."""
+    head, _, rest = _raw(port, question).partition(b"\r\n\r\n")
+    if b"content-length:" in head.lower():
+        return rest
+    pieces: list[bytes] = []
+    while rest:
+        size, _, rest = rest.partition(b"\r\n")
+        pieces.append(rest[: int(size, 16)])
+        rest = rest[int(size, 16) + 2 :]
+    return b"".join(pieces)
+
+
 def _size(port: int, question: bytes) -> int:
     """The size of an answer, head and framing included."""
+    return len(_raw(port, question))
+
+
+def _raw(port: int, question: bytes) -> bytes:
+    """An answer as it comes over the wire."""
     with connect(port) as sock:
         sock.sendall(question)
         raw = b""
@@ -161,7 +179,7 @@ def _size(port: int, question: bytes) -> int:
             if not data:
                 raise ConnectionError("a server of the benchmark closed the connection")
             raw += data
-    return len(raw)
+    return raw
 
 
 def _is_whole(raw: bytes) -> bool:

@@ -14,7 +14,7 @@ from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects.base import Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.errors import ScriptExhausted
-from llm_proxy.pacing import Pace, due
+from llm_proxy.pacing import Instant, Pace, due
 from llm_proxy.scenario import failures
 from llm_proxy.scenario.asked import Asked
 from llm_proxy.scenario.directions import Exhausted, Fail, Say, Timing
@@ -56,7 +56,8 @@ def _told(say: Say, asked: Asked) -> Response:
 
 def _timed(response: Response, timing: Timing, adds: Adds, pace: Pace) -> Burst:
     """The response at its own times, as this pace has them; a whole one waits but once."""
-    gap = None if response.codec == "whole" else timing.gap
+    is_at_once = response.codec == "whole" or isinstance(pace, Instant)
+    gap = None if is_at_once else timing.gap
     slots = (0.0,) * (len(response.messages) + 1)
     if gap is not None:
         slots = _slots([adds(response.codec, it) for it in response.messages], gap)
