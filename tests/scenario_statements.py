@@ -98,13 +98,22 @@ def _shows(node: ast.AST, before: str) -> Iterator[tuple[str, list[str]]]:
     if not isinstance(node, _Node):
         return
     marks = [
-        ast.literal_eval(argument)
+        number
         for it in node.decorator_list
         if isinstance(it, ast.Call) and ast.unparse(it.func) == _MARKER
         for argument in it.args
+        for number in _expanded(ast.literal_eval(argument))
     ]
     if marks:
         yield before + node.name, marks
+
+
+def _expanded(mark: str) -> Iterator[str]:
+    """The numbers of a mark: `000-04`, or `000-04 to 000-21`."""
+    first, _, last = mark.partition(" to ")
+    name, _, least = first.partition("-")
+    most = int((last or first).partition("-")[2])
+    yield from (f"{name}-{number:02}" for number in range(int(least), most + 1))
 
 
 if __name__ == "__main__":

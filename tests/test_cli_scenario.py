@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from command import run
 from llm_proxy.scenario.schema import scenario_schema
 
@@ -36,6 +38,7 @@ def files(folder: Path, **texts: str) -> None:
         (folder / "scenarios" / f"{name}.yaml").write_text(text, "utf-8")
 
 
+@pytest.mark.shows("000-28")
 async def test_ls_lists_each_scenario_in_a_row(tmp_path: Path) -> None:
     files(tmp_path, a=GOOD, m="mock: {name: helper}\n")
 
@@ -126,8 +129,8 @@ async def test_lint_fails_over_warnings_where_it_is_strict(tmp_path: Path) -> No
     assert (ran.code, ran.out) == (1, f"{DOUBTFUL} (warning)\n")
 
 
+@pytest.mark.shows("000-64")
 async def test_lint_fails_over_an_unknown_status_that_loading_plays(tmp_path: Path) -> None:
-    """000-64."""
     files(tmp_path, c=STATUS)
 
     ran = await run("scenario", "lint", "--json", folder=tmp_path)

@@ -43,6 +43,7 @@ def asking(text: str, model: str = "claude", **more: object) -> dict[str, object
     return {"model": model, "messages": [{"role": "user", "content": text}], **more}
 
 
+@pytest.mark.shows("000-24")
 async def test_the_scenario_that_is_named_answers_and_the_others_say_why_not(
     tmp_path: Path,
 ) -> None:

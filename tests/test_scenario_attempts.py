@@ -335,10 +335,7 @@ async def test_loading_warns_of_such_a_status_and_lint_calls_it_an_error(tmp_pat
     assert "did you mean rate_limit?" in linted.out
 
 
-@pytest.mark.shows(
-    "000-08", "000-09", "000-10", "000-11", "000-12", "000-13", "000-14", "000-15", "000-16",
-    "000-17", "000-18", "000-19", "000-20", "000-21",
-)  # fmt: skip
+@pytest.mark.shows("000-08 to 000-21")
 def test_a_turn_needs_but_its_number_and_its_response() -> None:
     [step] = read(script(says())).turns
 

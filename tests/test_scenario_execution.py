@@ -9,14 +9,8 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.conversation import Conversation, Tool
-from llm_proxy.scenario.checking import Placed
-from llm_proxy.scenario.choosing import Chosen
 from llm_proxy.scenario.counting import Attempts
-from llm_proxy.scenario.directing import direct
-from llm_proxy.scenario.directions import Fail, Say
-from llm_proxy.scenario.document import Scenario
-from llm_proxy.scenario.script import Scripted
-from llm_proxy.shell.scenarios.files import loaded
+from llm_proxy.scenario.directions import Fail
 from playing import (
     DIALECTS,
     PROVIDERS,
@@ -294,30 +288,3 @@ def test_a_scenario_has_an_id_a_description_and_turns_and_perhaps_fragments() ->
     assert plain.system_prompt_must_include == ()
     assert full.system_prompt_must_include == ("x",)
     assert Conversation(()).system == ""
-
-
-SHIPPED: Final = loaded((Path(__file__).parents[1] / "cassettes" / "scenarios",)).scenarios
-
-
-@pytest.mark.shows("000-105")
-@pytest.mark.parametrize("placed", SHIPPED, ids=lambda it: it.value.id)
-def test_every_turn_of_a_shipped_scenario_is_played_for_the_request_that_it_expects(
-    placed: Placed[Scenario],
-) -> None:
-    attempts = Attempts()
-    chosen = Chosen(Scripted(placed.value, placed.file, placed.line), "")
-    for step in placed.value.turns:
-        on = cue(
-            *("refund", *("x", "y") * (step.turn - 1)),
-            system="".join(placed.value.system_prompt_must_include),
-            tools=tuple(map(Tool, step.expected_tools)),
-            temperature=step.expected_temperature,
-            top_p=step.expected_top_p,
-            reasons=step.expected_reasoning == "enabled",
-        )
-        failed = [direct(chosen, on, attempts) for _ in range(step.failures_before_success)]
-        played = direct(chosen, on, attempts)
-
-        assert all(isinstance(it.what, Fail) for it in failed)
-        assert isinstance(played.what, Say)
-        assert (played.unsuccessful, len(SHIPPED) > 9) == ("", True)

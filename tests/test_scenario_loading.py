@@ -92,8 +92,9 @@ def test_camel_case_loads_as_the_same() -> None:
     assert loaded(document).mock == loaded(DOCUMENT).mock
 
 
+@pytest.mark.shows("000-04 to 000-21", "000-67 to 000-69", "000-77", "000-103")
 def test_the_documents_of_the_scripted_provider_load_unchanged() -> None:
-    """000-04 to 000-21, 000-67 to 000-69, 000-77, in the names of its interfaces."""
+    """In the names of its interfaces."""
     scenario = yaml_scenario(
         """
         id: run-test-1
@@ -171,8 +172,8 @@ def test_the_documents_of_the_scripted_provider_load_unchanged() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.shows("004-06")
 def test_the_example_of_the_mock_loads_unchanged() -> None:
-    """004-06."""
     it = load(
         "s.yaml",
         b"""

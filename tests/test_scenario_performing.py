@@ -82,9 +82,8 @@ def waits(burst: Burst) -> list[float]:
     return [it.due for it in burst if isinstance(it, Wait)]
 
 
-@pytest.mark.shows("001-18", "004-13")
+@pytest.mark.shows("001-18", "004-11", "004-13")
 def test_each_piece_has_its_slot_and_the_last_one_a_whole_one() -> None:
-    """001-18, 004-11, 004-13."""
     burst = performed(Say(SAID, pieces, TEN_MORE_EACH_TIME))
 
     assert told(burst) == [

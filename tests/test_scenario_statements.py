@@ -53,13 +53,13 @@ def test_b(): ...
 @pytest.mark.shows("000-03")
 class TestC:
     @pytest.mark.slow
-    @pytest.mark.shows("000-04")
+    @pytest.mark.shows("000-04", "000-09 to 000-11")
     def test_d(self): ...
 """
     assert list(marked(source)) == [
         ("test_a", ["000-01", "000-02"]),
         ("TestC", ["000-03"]),
-        ("TestC::test_d", ["000-04"]),
+        ("TestC::test_d", ["000-04", "000-09", "000-10", "000-11"]),
     ]
 
 

@@ -138,16 +138,17 @@ def test_nothing_is_wrong_or_doubtful_in_what_is_shipped(path: Path) -> None:
     assert bool(found.scenarios) is (path == FOLDER)
 
 
+@pytest.mark.shows("000-105")
 def test_every_shipped_scenario_is_played_here() -> None:
-    """000-105."""
     shipped = {it.value.id for it in loaded([FOLDER]).scenarios}
 
     assert shipped == PLAYED.keys() | FAILING.keys()
 
 
+@pytest.mark.shows("000-71 to 000-78", "000-81 to 000-85", "000-105")
 @each_mode
 def test_every_scenario_is_heard_as_it_is_written(held: Held, mode: str) -> None:
-    """000-71 to 000-85, 000-105: whole conversations, the tools' results sent back."""
+    """Whole conversations, the tools' results sent back."""
     expected = {name: [held.told(turn, mode) for turn in it.turns] for name, it in PLAYED.items()}
     for (name, dialect), part in IN_THE_URL.items():
         if dialect == held.dialect:
@@ -169,11 +170,12 @@ def _attempts(mode: str) -> dict[str, list[int]]:
     }
 
 
+@pytest.mark.shows("000-54", "000-55", "000-58 to 000-63")
 @each_mode
 def test_every_failure_is_raised_as_often_as_it_is_scripted_and_then_no_more(
     held: Held, mode: str
 ) -> None:
-    """000-54 to 000-63, with SDKs that do not ask again."""
+    """With SDKs that do not ask again."""
     answers = {name: held.told(Turn((text(it.says),)), mode) for name, it in FAILING.items()}
 
     assert held.of("fails", mode) == {
@@ -183,9 +185,10 @@ def test_every_failure_is_raised_as_often_as_it_is_scripted_and_then_no_more(
     assert held.attempts("fails", mode) == _attempts(mode)
 
 
+@pytest.mark.shows("000-55")
 @each_mode
 def test_two_retries_of_the_sdk_swallow_what_may_be_tried_again(held: Held, mode: str) -> None:
-    """000-55: the SDKs' own retries are attempts too."""
+    """The SDKs' own retries are attempts too."""
     if held.dialect not in RETRYING:
         pytest.skip(f"the SDK of {held.dialect} never asks again")
 
@@ -196,9 +199,10 @@ def test_two_retries_of_the_sdk_swallow_what_may_be_tried_again(held: Held, mode
     assert held.attempts("retries", mode) == _attempts(mode)
 
 
+@pytest.mark.shows("000-96", "000-97", "000-98")
 @each_mode
 def test_a_request_that_is_not_as_expected_is_told_what_is_wrong(held: Held, mode: str) -> None:
-    """000-96 to 000-98: it raises nothing in any SDK."""
+    """It raises nothing in any SDK."""
     reported = {
         name: call(
             "agent__final_report", status="failure", report_format="markdown",
@@ -213,11 +217,11 @@ def test_a_request_that_is_not_as_expected_is_told_what_is_wrong(held: Held, mod
     }
 
 
+@pytest.mark.shows("004-04", "004-06", "004-07")
 @each_mode
 def test_the_shipped_mock_gives_its_replies_in_order_and_then_fails_loudly(
     held: Held, mode: str
 ) -> None:
-    """004-04, 004-06, 004-07."""
     raises = {"gemini": "ClientError", "ollama": "ResponseError"}
     heard = held.of("mocks", mode)["lookup"]
 
@@ -228,8 +232,9 @@ def test_the_shipped_mock_gives_its_replies_in_order_and_then_fails_loudly(
     assert held.attempts("mocks", mode) == {"lookup": [200, 200, 200, 424]}
 
 
+@pytest.mark.shows("000-98")
 def test_only_what_is_wrong_makes_a_session_unsuccessful(held: Held) -> None:
-    """000-98: failures that a scenario asks for do not."""
+    """Failures that a scenario asks for do not."""
     out_of_replies = "The mock 'lookup' has 3 replies, and this is call 4"
     whys = {session: why.partition(":")[0] for session, why in held.unsuccessful.items()}
 
