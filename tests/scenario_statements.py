@@ -54,8 +54,11 @@ def shown(folder: Path = TESTS) -> dict[str, list[str]]:
     """By number: the tests in this folder that show it, in the order of the files."""
     found: dict[str, list[str]] = {}
     for path in sorted(folder.glob("test_*.py")):
-        for test, shows in marked(path.read_text("utf-8")):
-            for number in shows:
+        source = path.read_text("utf-8")
+        if _MARKER not in source:
+            continue
+        for test, given in marked(source):
+            for number in given:
                 found.setdefault(number, []).append(f"tests/{path.name}::{test}")
     return found
 

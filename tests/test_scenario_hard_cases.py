@@ -93,10 +93,11 @@ def marked(count: int) -> str:
     return f"no. 7 {lorem.words(count)} no. 7"
 
 
+@pytest.mark.shows("001-27 to 001-34")
 async def test_an_instruction_streams_its_messages_in_order_with_one_finish(
     tmp_path: Path,
 ) -> None:
-    """001-27 to 001-34, as bytes."""
+    """As bytes."""
     async with simulating(tmp_path) as server:
         raw = await ask(server.url, chat(INSTRUCTED))
 
@@ -132,8 +133,8 @@ def _told_of(told: list[Any], index: int) -> dict[str, str]:
     return texts
 
 
+@pytest.mark.shows("001-31")
 async def test_the_sdk_hears_a_choice_for_each_message_of_an_instruction(tmp_path: Path) -> None:
-    """001-31."""
     messages: Any = [{"role": "user", "content": INSTRUCTED}]
     async with simulating(tmp_path) as server, openai_client(server.url) as client:
         whole = await client.chat.completions.create(model="m", messages=messages)
@@ -159,8 +160,9 @@ def _instruction(length: int) -> str:
     return f"<|instruction_start|>{json.dumps({'messages': messages})}<|instruction_end|>"
 
 
+@pytest.mark.shows("001-18")
 def test_every_slot_of_a_synthesis_is_planned_100_ms_after_the_one_before() -> None:
-    """001-18: by absolute deadlines."""
+    """By absolute deadlines."""
     request = questions([_instruction(5 * SLOTS)])["openai-chat", "stream", _instruction(5 * SLOTS)]
     dialect, delivery = find(request), Delivery("seed", 0, provider="test-llm")
     conversation = dialect.conversation(request)
@@ -175,8 +177,9 @@ def test_every_slot_of_a_synthesis_is_planned_100_ms_after_the_one_before() -> N
     assert [isinstance(it, Send) for it in burst][-2:] == [True, True]
 
 
+@pytest.mark.shows("001-18")
 async def test_a_synthesis_keeps_its_slots_of_100_ms_within_2_percent(tmp_path: Path) -> None:
-    """001-18, at real pace; a machine that is busy may need a second try, or a third."""
+    """At real pace; a machine that is busy may need a second try, or a third."""
     off: list[float] = []
     async with simulating(tmp_path, pace=Recorded()) as server:
         while not off or (off[-1] > 0.02 and len(off) < 3):
@@ -194,11 +197,11 @@ def _says(chunk: bytes) -> bool:
     return b'"content":"' in chunk and b'"content":""' not in chunk
 
 
+@pytest.mark.shows("000-62")
 @pytest.mark.parametrize("pace", ["recorded", "instant", "4x", "0.5x"])
 async def test_a_scripted_wait_leaves_as_it_was_written_at_any_pace(
     pace: str, tmp_path: Path
 ) -> None:
-    """000-62."""
     scenario = """
       id: busy
       description: Says when to ask again.
@@ -216,8 +219,8 @@ async def test_a_scripted_wait_leaves_as_it_was_written_at_any_pace(
     assert told == (429, "121500", "122")
 
 
+@pytest.mark.shows("001-42")
 async def test_nothing_more_is_written_to_a_client_that_left(tmp_path: Path) -> None:
-    """001-42."""
     async with simulating(tmp_path, pace=Recorded()) as server:
         async with line(server.url) as client:
             await client.send(chat(_instruction(50_000)).replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
@@ -246,10 +249,11 @@ def _bytes(answers: Mapping[Any, list[Raw]]) -> dict[Any, Any]:
     return {name: [(same_head(it), it.body) for it in raws] for name, raws in answers.items()}
 
 
+@pytest.mark.shows("000-80")
 async def test_another_process_gives_the_same_bytes_and_another_seed_the_same_turns(
     tmp_path: Path,
 ) -> None:
-    """000-80: also where requests come in another order."""
+    """Also where requests come in another order."""
     asked = questions(["think-and-call", "Hello", f"Hi {_instruction(9)}"])
     backwards = dict(reversed(asked.items()))
     first, again, other = await asyncio.gather(
@@ -296,11 +300,11 @@ def test_what_is_hard_is_as_hard_as_it_should_be() -> None:
     assert len(MEGABYTE.encode()) > 1_000_000
 
 
+@pytest.mark.shows("000-104")
 @pytest.mark.parametrize("dialect", SPEAKERS)
 async def test_what_is_long_large_many_or_deep_is_heard_exactly(
     dialect: str, tmp_path: Path
 ) -> None:
-    """000-104."""
     if why := speakers.missing(dialect):
         pytest.skip(why)
     async with simulating(tmp_path, hard_cases.document()) as server:
@@ -315,8 +319,8 @@ async def test_what_is_long_large_many_or_deep_is_heard_exactly(
     assert server.journal.unsuccessful == []
 
 
+@pytest.mark.shows("000-52", "000-54 to 000-57")
 async def test_a_thousand_sessions_at_once_each_fail_exactly_twice(tmp_path: Path) -> None:
-    """000-52 to 000-57."""
     scenario = """
       id: busy
       description: Fails twice.
@@ -345,8 +349,9 @@ async def test_a_thousand_sessions_at_once_each_fail_exactly_twice(tmp_path: Pat
 # Answers that are asked for by their id.
 
 
+@pytest.mark.shows("000-29")
 async def test_an_answer_is_there_by_its_id_and_can_be_continued(tmp_path: Path) -> None:
-    """000-29: what came before is remembered."""
+    """What came before is remembered."""
     scenario = """
       id: two
       description: Two turns.
@@ -399,8 +404,8 @@ async def test_an_answer_is_streamed_again_by_its_id_as_it_was(
     assert len([it for it in first if it.type == "response.output_text.delta"]) == 4
 
 
+@pytest.mark.shows("000-29")
 async def test_fifty_turns_that_each_name_the_one_before_are_remembered(tmp_path: Path) -> None:
-    """000-29."""
     async with (
         simulating(tmp_path, hard_cases.document()) as server,
         openai_client(server.url) as client,
@@ -423,10 +428,11 @@ async def test_fifty_turns_that_each_name_the_one_before_are_remembered(tmp_path
     assert heard == [list(it.parts) for it in HARD["long"].turns]
 
 
+@pytest.mark.shows("000-29", "000-35")
 @pytest.mark.parametrize("mode", ["stream", "whole"])
 @pytest.mark.parametrize("dialect", SPEAKERS)
 async def test_a_history_of_any_length_is_counted(dialect: str, mode: str, tmp_path: Path) -> None:
-    """000-29, 000-35, as raw requests."""
+    """As raw requests."""
     numbers = (1, 2, TURNS - 1, TURNS)
     asked = [hard_cases.question(dialect, ["long", *["Go on"] * (it - 1)], mode) for it in numbers]
     beyond = hard_cases.question(dialect, ["long", *["Go on"] * TURNS], mode)
