@@ -194,7 +194,7 @@ def test_version_1_of_cohere_has_a_history_beside_what_is_said_now() -> None:
                 },
             ),
         ),
-        previous="c1",
+        stored="c1",
     )
 
 
@@ -512,15 +512,15 @@ def test_a_schema_in_googles_own_spelling_is_told_as_a_json_schema() -> None:
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
-        (responses(input="", previous_response_id="resp_1"), "resp_1"),
-        (responses(input="", conversation="conv_1"), "conv_1"),
-        (responses(input="", conversation={"id": "conv_1"}), "conv_1"),
-        (interaction(input="", previous_interaction_id="int_1"), "int_1"),
-        (chat(), ""),
+        (responses(input="", previous_response_id="resp_1"), ("resp_1", "")),
+        (responses(input="", conversation="conv_1"), ("", "conv_1")),
+        (responses(input="", conversation={"id": "conv_1"}), ("", "conv_1")),
+        (interaction(input="", previous_interaction_id="int_1"), ("int_1", "")),
+        (chat(), ("", "")),
     ],
 )
-def test_what_goes_on_is_named(request_: Request, told: str) -> None:
-    assert said(request_).previous == told
+def test_what_goes_on_is_named(request_: Request, told: tuple[str, str]) -> None:
+    assert (said(request_).previous, said(request_).stored) == told
 
 
 @pytest.mark.shows("000-31")

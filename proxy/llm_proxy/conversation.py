@@ -63,6 +63,8 @@ class Conversation:
     """The JSON Schema that the answer must have; `{}` where any JSON object will do."""
     previous: str = ""
     """The id of the answer that this continues, whose history the request does not repeat."""
+    stored: str = ""
+    """The id of the conversation that the provider keeps, and that this adds to."""
 
     @property
     def turn(self) -> int:

@@ -123,6 +123,11 @@ def _numbers(recorded: Sequence[_Recorded]) -> list[int]:
 
     def number(it: _Recorded, after: frozenset[str]) -> int:
         previous = it.conversation.previous
+        if it.conversation.stored:
+            raise CannotSay(
+                f"{it.file} adds to a conversation that its provider keeps, so what came before "
+                "is not recorded: write its turn by hand"
+            )
         if not previous:
             return it.conversation.turn
         if previous not in by_id or previous in after:

@@ -37,10 +37,7 @@ class Memory:
 
     def keep(self, session: str, given: Given) -> None:
         """Remember an answer by its id, and by that of the conversation which it adds to."""
-        answer, continues = given.turns[0].id, given.conversation.previous
-        before = self.find(session, continues)
-        is_stored = before is None or before.turns[0].id != continues
-        for name in filter(None, (answer, continues if is_stored else "")):
+        for name in filter(None, (given.turns[0].id, given.conversation.stored)):
             self._forget((session, name))
             self._given[session, name] = given
             self._bytes += len(given.body)
@@ -65,7 +62,7 @@ class Memory:
 
         The system prompt is not continued: providers want it said anew.
         """
-        before = self.find(session, conversation.previous)
+        before = self.find(session, conversation.previous or conversation.stored)
         if before is None:
             return conversation
         said = tuple(Message("assistant", turn.parts) for turn in before.turns[:1])

@@ -80,7 +80,7 @@ def read_version_1(body: Fields) -> Conversation:
         temperature=conversing.number(body.get("temperature")),
         top_p=conversing.number(body.get("p")),
         schema=conversing.structure(asked, asked.get("schema"), asked.get("json_schema")),
-        previous=conversing.said(body.get("conversation_id")),
+        stored=conversing.said(body.get("conversation_id")),
     )
 
 

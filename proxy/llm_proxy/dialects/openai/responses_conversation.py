@@ -38,7 +38,8 @@ def read(body: Fields) -> Conversation:
         top_p=conversing.number(body.get("top_p")),
         reasons=conversing.is_on(reading.fields(body.get("reasoning")).get("effort")),
         schema=conversing.structure(asked, asked.get("schema")),
-        previous=_previous(body),
+        previous=conversing.said(body.get("previous_response_id")),
+        stored=_stored(body),
     )
 
 
@@ -110,8 +111,7 @@ def _tools(body: Fields, items: list[Fields]) -> Iterator[Tool]:
             yield from conversing.tool(about, about.get("parameters"))
 
 
-def _previous(body: Fields) -> str:
-    """The response, or the stored conversation, that goes on."""
+def _stored(body: Fields) -> str:
+    """The conversation that OpenAI keeps, named or as an object."""
     kept = body.get("conversation")
-    conversation = kept if isinstance(kept, str) else reading.fields(kept).get("id")
-    return conversing.said(body.get("previous_response_id")) or conversing.said(conversation)
+    return conversing.said(kept if isinstance(kept, str) else reading.fields(kept).get("id"))
