@@ -11,10 +11,10 @@ from aiohttp import web
 from llm_proxy.modes import Answer
 from llm_proxy.pacing import Pace, Recorded
 from llm_proxy.routing import Call
-from llm_proxy.scenario.asked import Asked
 from llm_proxy.scenario.directions import Exhausted, Fail, Say
-from llm_proxy.scenario.failures import Limits
-from llm_proxy.scenario.performing import actions
+from llm_proxy.scenario.performing.asked import Asked
+from llm_proxy.scenario.performing.failures import Limits
+from llm_proxy.scenario.performing.outgoing import actions
 from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.intake import ServerLimits
 from llm_proxy.shell.server.journal import Entry, Journal

@@ -16,14 +16,14 @@ from llm_proxy.conversation import Conversation, Message
 from llm_proxy.dialects import Response, find
 from llm_proxy.exchange import Framing, Head, Request
 from llm_proxy.routing import SESSION_HEADER
-from llm_proxy.scenario import loading
-from llm_proxy.scenario.choosing import Chosen
-from llm_proxy.scenario.counting import Attempts
-from llm_proxy.scenario.cue import Cue
-from llm_proxy.scenario.directing import direct
 from llm_proxy.scenario.directions import Direction, Say
-from llm_proxy.scenario.document import Scenario
-from llm_proxy.scenario.script import Scripted
+from llm_proxy.scenario.documents import loading
+from llm_proxy.scenario.documents.document import Scenario
+from llm_proxy.scenario.playing.choosing import Chosen
+from llm_proxy.scenario.playing.counting import Attempts
+from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.playing.directing import direct
+from llm_proxy.scenario.playing.script import Scripted
 from llm_proxy.shell.running.proxy import ModeName
 from llm_proxy.shell.running.settings import Simulating
 from llm_proxy.shell.server.journal import Entry, Journal, Simulated

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from command import run
-from llm_proxy.scenario.schema import scenario_schema
+from llm_proxy.scenario.documents.schema import scenario_schema
 
 GOOD = """
 - id: refund

@@ -10,9 +10,9 @@ import pytest
 
 from command import run
 from llm_proxy.conversation import Message
-from llm_proxy.scenario.choosing import Chosen, Unknown, choose
-from llm_proxy.scenario.document import Match
-from llm_proxy.scenario.script import Script
+from llm_proxy.scenario.documents.document import Match
+from llm_proxy.scenario.playing.choosing import Chosen, Unknown, choose
+from llm_proxy.scenario.playing.script import Script
 from llm_proxy.turns import Media, Text
 from playing import (
     cue,

@@ -17,10 +17,10 @@ from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Head, header
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.pacing import Instant, Recorded
-from llm_proxy.scenario.asked import Asked
 from llm_proxy.scenario.directions import Fail
-from llm_proxy.scenario.failures import Limits
-from llm_proxy.scenario.performing import actions
+from llm_proxy.scenario.performing.asked import Asked
+from llm_proxy.scenario.performing.failures import Limits
+from llm_proxy.scenario.performing.outgoing import actions
 from raw import ask, line
 from shelf import chat
 from speaking import MANNERS, Manner, asking

@@ -23,11 +23,12 @@ from llm_proxy.dialects import Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Ending, Head, Read, Request
-from llm_proxy.scenario import answers, loading
-from llm_proxy.scenario.cue import Cue
-from llm_proxy.scenario.document import Scenario
-from llm_proxy.scenario.from_cassettes import Told, Wishes, scenario
-from llm_proxy.scenario.yaml_writing import block
+from llm_proxy.scenario.documents import loading
+from llm_proxy.scenario.documents.document import Scenario
+from llm_proxy.scenario.playing import answers
+from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.recorded.from_cassettes import Told, Wishes, scenario
+from llm_proxy.scenario.recorded.yaml_writing import block
 from llm_proxy.turns import (
     Failure,
     Finish,

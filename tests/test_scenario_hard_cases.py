@@ -24,10 +24,10 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import find
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.pacing import Instant, Recorded, parse_pace
-from llm_proxy.scenario.asked import Asked
-from llm_proxy.scenario.failures import Limits
-from llm_proxy.scenario.given import Given, Memory
-from llm_proxy.scenario.performing import actions
+from llm_proxy.scenario.performing.asked import Asked
+from llm_proxy.scenario.performing.failures import Limits
+from llm_proxy.scenario.performing.outgoing import actions
+from llm_proxy.scenario.playing.given import Given, Memory
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import Simulating
 from llm_proxy.synthesis import lorem

@@ -7,11 +7,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llm_proxy.scenario.documents.reading.composing import Composer
+from llm_proxy.scenario.documents.reading.nodes import (
+    Entry,
+    Fields,
+    Items,
+    Mark,
+    Scalar,
+    Unreadable,
+    plain,
+)
 
-from llm_proxy.scenario.loading import load
-from llm_proxy.scenario.reading import json_text
-from llm_proxy.scenario.reading.composing import Composer
-from llm_proxy.scenario.reading.nodes import Entry, Fields, Items, Mark, Scalar, Unreadable, plain
+from llm_proxy.scenario.documents.loading import load
+from llm_proxy.scenario.documents.reading import json_text
 
 
 def read(text: str) -> Composer:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.loading import Loaded, load
+from llm_proxy.scenario.documents.loading import Loaded, load
 from llm_proxy.shell.scenarios import files
 from llm_proxy.shell.scenarios import library as library_module
 from llm_proxy.shell.scenarios.files import loaded

@@ -12,9 +12,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario import names
-from llm_proxy.scenario.checking import Placed
-from llm_proxy.scenario.document import (
+from llm_proxy.scenario.documents import names
+from llm_proxy.scenario.documents.checking import Placed
+from llm_proxy.scenario.documents.document import (
     Call,
     Document,
     FinalReport,
@@ -27,7 +27,7 @@ from llm_proxy.scenario.document import (
     ToolCalls,
     Usage,
 )
-from llm_proxy.scenario.loading import MAX_FILE, Loaded, load, together
+from llm_proxy.scenario.documents.loading import MAX_FILE, Loaded, load, together
 from whole_scenario import DOCUMENT, MOCK, SCENARIO
 
 LAST: Final = "{id: c, description: d, turns: []}\r\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import fields
 
-from llm_proxy.scenario import document, names
-from llm_proxy.scenario.document import Mock, Step, TextAnswer, ToolCalls, Usage
+from llm_proxy.scenario.documents import document, names
+from llm_proxy.scenario.documents.document import Mock, Step, TextAnswer, ToolCalls, Usage
 
 
 def of(struct: type) -> list[str]:

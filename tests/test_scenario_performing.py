@@ -16,10 +16,10 @@ from llm_proxy.dialects.delivery import pieces
 from llm_proxy.errors import CannotSay, ScriptExhausted
 from llm_proxy.framing import sse
 from llm_proxy.pacing import Instant, Pace, Recorded
-from llm_proxy.scenario.asked import Asked
 from llm_proxy.scenario.directions import Exhausted, Fail, Say, Timing
-from llm_proxy.scenario.failures import Limits
-from llm_proxy.scenario.performing import Adds, actions
+from llm_proxy.scenario.performing.asked import Asked
+from llm_proxy.scenario.performing.failures import Limits
+from llm_proxy.scenario.performing.outgoing import Adds, actions
 from llm_proxy.shell.server.journal import Unsuccessful
 from llm_proxy.turns import Media, Text, ToolCall, Turn
 from raw import ask

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario import react
-from llm_proxy.scenario.document import ReAct
+from llm_proxy.scenario.documents.document import ReAct
+from llm_proxy.scenario.making import react
 
 OWNERS: Final = re.compile(
     r"Thought:\s*(.+?)\n(?:Action:\s*(.+?)\n)?"

@@ -12,9 +12,9 @@ import pytest
 from llm_proxy.conversation import Conversation, Message
 from llm_proxy.dialects import find
 from llm_proxy.exchange import Request
-from llm_proxy.scenario import history
-from llm_proxy.scenario.choosing import Chosen, choose
-from llm_proxy.scenario.script import Script
+from llm_proxy.scenario.playing import history
+from llm_proxy.scenario.playing.choosing import Chosen, choose
+from llm_proxy.scenario.playing.script import Script
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall
 from playing import (
     DIALECTS,

@@ -9,8 +9,8 @@ import pytest
 
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import Instant
-from llm_proxy.scenario import loading
-from llm_proxy.scenario.document import Mock
+from llm_proxy.scenario.documents import loading
+from llm_proxy.scenario.documents.document import Mock
 from llm_proxy.turns import Finish
 from playing import in_every_dialect, plain, playing
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import fields
 
-from llm_proxy.scenario import document
-from llm_proxy.scenario.loading import load
-from llm_proxy.scenario.schema import scenario_schema
+from llm_proxy.scenario.documents import document
+from llm_proxy.scenario.documents.loading import load
+from llm_proxy.scenario.documents.schema import scenario_schema
 from whole_scenario import DOCUMENT, MOCK, SCENARIO
 
 SCHEMA: Final = orjson.loads(orjson.dumps(scenario_schema()))

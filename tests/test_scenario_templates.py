@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario import templates
-from llm_proxy.scenario.document import Call, Response, ToolCalls
-from llm_proxy.scenario.templates import Filled
+from llm_proxy.scenario.documents.document import Call, Response, ToolCalls
+from llm_proxy.scenario.making import templates
+from llm_proxy.scenario.making.templates import Filled
 from llm_proxy.turns import Json
 
 BODY: Final[dict[str, Json]] = {

@@ -10,11 +10,19 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llm_proxy.scenario.documents.reading.composing import MAX_DEPTH, Composer
+from llm_proxy.scenario.documents.reading.nodes import (
+    Fields,
+    Items,
+    Mark,
+    Node,
+    Scalar,
+    Unreadable,
+    plain,
+)
+from llm_proxy.scenario.documents.reading.yaml_text import Loader
 
-from llm_proxy.scenario.reading import json_text, yaml_text
-from llm_proxy.scenario.reading.composing import MAX_DEPTH, Composer
-from llm_proxy.scenario.reading.nodes import Fields, Items, Mark, Node, Scalar, Unreadable, plain
-from llm_proxy.scenario.reading.yaml_text import Loader
+from llm_proxy.scenario.documents.reading import json_text, yaml_text
 from llm_proxy.turns import Json
 
 PARSERS: tuple[Loader, ...] = (yaml.CBaseLoader, yaml.BaseLoader)

@@ -10,7 +10,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.routing import Call
-from llm_proxy.scenario.script import Script
+from llm_proxy.scenario.playing.script import Script
 
 
 class Recording(Protocol):

@@ -24,17 +24,19 @@ from llm_proxy.modes.base import Answer
 from llm_proxy.pacing import Pace
 from llm_proxy.ports import Scripts
 from llm_proxy.routing import Call
-from llm_proxy.scenario import choosing, directing, loading, mock, performing
-from llm_proxy.scenario.asked import Asked
-from llm_proxy.scenario.choosing import Unknown
-from llm_proxy.scenario.counting import Attempts
-from llm_proxy.scenario.cue import Cue
 from llm_proxy.scenario.directions import Direction, Say
-from llm_proxy.scenario.document import Mock, Reply
-from llm_proxy.scenario.failures import Limits
-from llm_proxy.scenario.given import Given, Memory
-from llm_proxy.scenario.mock import MockCalled
-from llm_proxy.scenario.script import Script
+from llm_proxy.scenario.documents import loading
+from llm_proxy.scenario.documents.document import Mock, Reply
+from llm_proxy.scenario.performing import outgoing
+from llm_proxy.scenario.performing.asked import Asked
+from llm_proxy.scenario.performing.failures import Limits
+from llm_proxy.scenario.playing import choosing, directing, mock
+from llm_proxy.scenario.playing.choosing import Unknown
+from llm_proxy.scenario.playing.counting import Attempts
+from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.playing.given import Given, Memory
+from llm_proxy.scenario.playing.mock import MockCalled
+from llm_proxy.scenario.playing.script import Script
 from llm_proxy.synthesis.answer import synthesise
 from llm_proxy.synthesis.telling import telling
 from llm_proxy.takes import Ordinals
@@ -99,7 +101,7 @@ class Simulate:
         asked = Asked(call.dialect, call.plain, delivery)
         how = self._simulation
         adds = call.dialect.adds
-        burst = performing.actions(direction.what, asked, adds, how.pace, how.limits)
+        burst = outgoing.actions(direction.what, asked, adds, how.pace, how.limits)
         return Answer(burst, direction.source, direction, simulated=True)
 
     def reset(self, session: str) -> None:
@@ -161,7 +163,7 @@ class Simulate:
         """Keep an answer that another request may continue."""
         if not isinstance(direction.what, Say):
             return
-        delivery = performing.delivered(direction.what, delivery)
+        delivery = outgoing.delivered(direction.what, delivery)
         turns = call.dialect.fit(call.plain, direction.what.turns, delivery).turns
         given = Given(conversation, turns, delivery, call.plain.body)
         self._memory.keep(call.session, given)
@@ -178,7 +180,7 @@ class Simulate:
             delivery = replace(delivery, models=script.models)
             side = call.dialect.side_answer(request, delivery)
             response = side if side is not None else _unknown(call)
-        return Answer(performing.at_once(response), f"{_SPEAKER}: beside turns", simulated=True)
+        return Answer(outgoing.at_once(response), f"{_SPEAKER}: beside turns", simulated=True)
 
 
 def cue_of(call: Call, conversation: Conversation, seed: str, chosen: str = "") -> Cue:

@@ -14,8 +14,8 @@ from typing import Final, Literal
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import made, reading
 from llm_proxy.dialects.delivery import Delivery, pieces
-from llm_proxy.scenario import cutting
 from llm_proxy.scenario.directions import Say, Timing
+from llm_proxy.scenario.performing import cutting
 from llm_proxy.synthesis import instruction, lorem
 from llm_proxy.synthesis.instruction import END, START, Call, Found, Instruction, Length
 from llm_proxy.synthesis.telling import Telling

@@ -16,7 +16,7 @@ from llm_proxy.display import path_text
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcomes import outcome
-from llm_proxy.scenario.mistakes import Mistake
+from llm_proxy.scenario.documents.mistakes import Mistake
 from llm_proxy.timeline import arrivals
 from llm_proxy.turns import Turn
 from llm_proxy.understanding import turns_of

@@ -10,8 +10,8 @@ from llm_proxy import display
 from llm_proxy.cli.options import CONFIG, scenarios
 from llm_proxy.cli.output.json_documents import mistake_document
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
-from llm_proxy.scenario.loading import Loaded
-from llm_proxy.scenario.mistakes import Mistake
+from llm_proxy.scenario.documents.loading import Loaded
+from llm_proxy.scenario.documents.mistakes import Mistake
 from llm_proxy.shell.scenarios.files import loaded
 
 

@@ -12,9 +12,9 @@ from llm_proxy.cli.options import CONFIG, scenarios
 from llm_proxy.cli.output.json_documents import mistake_document
 from llm_proxy.cli.output.printing import Line, Span, print_json, print_lines, print_note
 from llm_proxy.cli.output.tables import Column, print_table
-from llm_proxy.scenario.checking import Placed
-from llm_proxy.scenario.document import Scenario
-from llm_proxy.scenario.loading import Loaded
+from llm_proxy.scenario.documents.checking import Placed
+from llm_proxy.scenario.documents.document import Scenario
+from llm_proxy.scenario.documents.loading import Loaded
 from llm_proxy.shell.scenarios.files import loaded
 
 _HEADS: Final = (

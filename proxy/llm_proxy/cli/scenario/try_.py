@@ -19,13 +19,13 @@ from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.modes.simulate import cue_of
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, Call, route
-from llm_proxy.scenario import choosing, directing
-from llm_proxy.scenario.choosing import Unknown
-from llm_proxy.scenario.counting import Attempts
-from llm_proxy.scenario.cue import Cue
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
-from llm_proxy.scenario.script import Script, Scripted
-from llm_proxy.scenario.trying import Trial, trials
+from llm_proxy.scenario.playing import choosing, directing
+from llm_proxy.scenario.playing.choosing import Unknown
+from llm_proxy.scenario.playing.counting import Attempts
+from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.playing.script import Script, Scripted
+from llm_proxy.scenario.playing.trying import Trial, trials
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.scenarios.files import loaded
 

@@ -12,11 +12,11 @@ from typing import Final
 from llm_proxy.errors import UsageError
 from llm_proxy.modes import Simulate, Simulation
 from llm_proxy.modes.simulate import Respond
-from llm_proxy.scenario import loading
-from llm_proxy.scenario.document import Mock
-from llm_proxy.scenario.failures import Limits
-from llm_proxy.scenario.loading import Loaded
-from llm_proxy.scenario.script import Script, Scripted
+from llm_proxy.scenario.documents import loading
+from llm_proxy.scenario.documents.document import Mock
+from llm_proxy.scenario.documents.loading import Loaded
+from llm_proxy.scenario.performing.failures import Limits
+from llm_proxy.scenario.playing.script import Script, Scripted
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.scenarios.library import ScenarioLibrary
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from llm_proxy.display import path_text
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.loading import MAX_FILE, Loaded, load, together, unreadable
+from llm_proxy.scenario.documents.loading import MAX_FILE, Loaded, load, together, unreadable
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _SCHEMA: Final = ".schema.json"

@@ -14,8 +14,8 @@ from typing import Final
 
 from llm_proxy.display import counted, path_text
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.loading import Loaded, together
-from llm_proxy.scenario.mistakes import Mistake
+from llm_proxy.scenario.documents.loading import Loaded, together
+from llm_proxy.scenario.documents.mistakes import Mistake
 from llm_proxy.shell.scenarios.files import Seen, read, survey
 
 log: Final = logging.getLogger("llm_proxy")

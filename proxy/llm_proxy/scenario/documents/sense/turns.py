@@ -1,0 +1,44 @@
+"""The turns of a scenario, and what they expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llm_proxy.scenario.documents.findings import Finding, warning
+from llm_proxy.scenario.documents.reading.nodes import Fields, Items, Scalar
+
+
+def numbers(scenario: Fields, *, whole: bool) -> Iterator[Finding]:
+    """Turns of one number, and numbers that are left out."""
+    entry = scenario.get("turns")
+    if entry is None or not isinstance(entry.node, Items):
+        return
+    lines: dict[int, int] = {}
+    for index, step in enumerate(entry.node.nodes):
+        turn = step.get("turn") if isinstance(step, Fields) else None
+        if (
+            turn is None
+            or not isinstance(turn.node, Scalar)
+            or not isinstance(turn.node.value, int)
+        ):
+            continue
+        number = turn.node.value
+        if number in lines:
+            yield Finding(
+                ("turns", index, "turn"),
+                f"there are two turns {number}: the first is in line {lines[number]}",
+            )
+        lines.setdefault(number, turn.mark.line)
+    if whole:
+        yield from _gaps(lines)
+
+
+def _gaps(lines: dict[int, int]) -> Iterator[Finding]:
+    if not lines:
+        yield warning(("turns",), "there are no turns, so every request fails")
+        return
+    missing = [it for it in range(1, max(lines)) if it not in lines][:1]
+    for number in missing:
+        yield warning(
+            ("turns",), f"turn {number} is missing, so a request for it gets a failure report"
+        )

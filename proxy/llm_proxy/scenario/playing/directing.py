@@ -1,0 +1,103 @@
+"""What a scenario answers, in the order of document 000.
+
+Scenario, context, turn, tools, temperature, top_p, reasoning, failures, answer: the first check
+that fails decides, and uses up no failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from llm_proxy.scenario.directions import SIMULATED, Direction, Fail, FailureStatus, Say, Timing
+from llm_proxy.scenario.documents.document import Chunks, Response, Scenario, Step
+from llm_proxy.scenario.making import templates
+from llm_proxy.scenario.performing.cutting import cutter
+from llm_proxy.scenario.performing.spans import gap
+from llm_proxy.scenario.playing import answers, checks, history, reports
+from llm_proxy.scenario.playing.choosing import Chosen
+from llm_proxy.scenario.playing.counting import Attempts
+from llm_proxy.scenario.playing.cue import Cue
+
+_NAME: Final = "test-llm"
+"""What scripted answers come from, in the journal."""
+_STATUSES: Final[Mapping[str, FailureStatus]] = {
+    "timeout": "timeout",
+    "invalid_response": "invalid_response",
+    "network_error": "network_error",
+    "rate_limit": "rate_limit",
+}
+"""What a scenario's words for a failure mean; any other means `model_error`."""
+
+
+def direct(chosen: Chosen, cue: Cue, attempts: Attempts) -> Direction:
+    """What to answer.  Raises `CannotSay` where an answer cannot be made of a schema."""
+    scenario = chosen.scripted.scenario
+    cue, notes = history.view(scenario, cue)
+    conversation = cue.conversation
+    source = f"{_NAME}: {scenario.id}, turn {conversation.turn}"
+    if (wrong := checks.context(scenario, conversation)) is not None:
+        return error_turn(wrong, cue, source, notes)
+    step, mismatch = _step(scenario, conversation.turn)
+    if (wrong := checks.request(step, conversation)) is not None:
+        return error_turn(wrong, cue, source, notes)
+    allowed = step.failures_before_success
+    number = attempts.fails(cue.session, scenario.id, step.turn, cue.provider, allowed)
+    if number is not None:
+        failure = _failure(step)
+        note = f"failure {number} of {allowed}: {failure.status}, {failure.message}"
+        return Direction(failure, source, notes=(*notes, note))
+    response, warnings = _filled(scenario, step, cue)
+    return Direction(
+        _say(step.chunks or scenario.chunks, response, cue),
+        source,
+        mismatch,
+        (*warnings, *filter(None, (mismatch,))),
+        notes,
+        response.provider_metadata or None,
+    )
+
+
+def error_turn(
+    message: str, cue: Cue, source: str = _NAME, notes: tuple[str, ...] = ()
+) -> Direction:
+    """The answer to a request that no scenario answers, or not as it is."""
+    say = _say(None, reports.failed_check(message), cue)
+    return Direction(say, source, message, (message,), notes)
+
+
+def _step(scenario: Scenario, turn: int) -> tuple[Step, str]:
+    """The step of that turn; else the fallback, with why it is one."""
+    step = next((it for it in scenario.turns if it.turn == turn), None)
+    if step is not None:
+        return step, ""
+    there = ", ".join(str(it.turn) for it in scenario.turns) or "none"
+    message = f"Scenario {scenario.id} has no turn {turn}; its turns: {there}."
+    return reports.mismatch(turn, message), message
+
+
+def _failure(step: Step) -> Fail:
+    """The failure that a step scripts."""
+    return Fail(
+        "thrown" if step.failure_throws else _STATUSES.get(step.failure_status, "model_error"),
+        step.failure_message or SIMULATED,
+        step.failure_retryable,
+        step.failure_retry_after_ms,
+        step.failure_error or None,
+    )
+
+
+def _filled(scenario: Scenario, step: Step, cue: Cue) -> tuple[Response, tuple[str, ...]]:
+    """The answer with what its templates stand for, and what they stand for in vain."""
+    if not scenario.templates:
+        return step.response, ()
+    filled = templates.filled(msgspec.to_builtins(step.response), cue.body)
+    return msgspec.convert(filled.value, Response), filled.warnings
+
+
+def _say(chunks: Chunks | None, response: Response, cue: Cue) -> Say:
+    timing = Timing() if chunks is None else Timing(gap=gap(chunks.delay_ms, cue.seed, "gap"))
+    # Reasoning has the seals that its author gave it: those it lacks are what document 000 strips.
+    return Say((answers.turn(response, cue),), cutter(chunks), timing, seals=False)

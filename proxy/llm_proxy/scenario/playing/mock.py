@@ -1,0 +1,96 @@
+"""A mock: a model that answers whatever is cue, by document 004's options.
+
+`replies` come before `reply`, that before `respond`; without any it says what was said to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec import UNSET, UnsetType
+
+from llm_proxy.conversation import Conversation
+from llm_proxy.dialects.delivery import pieces
+from llm_proxy.dialects.made import tokens
+from llm_proxy.scenario.directions import Direction, Exhausted, Say, Timing
+from llm_proxy.scenario.documents.document import Mock, Reply, Span
+from llm_proxy.scenario.performing.spans import drawn, gap
+from llm_proxy.scenario.playing import answers
+from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.turns import Part, Text, ToolCall, ToolResult, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class MockCalled:
+    """A call of a mock."""
+
+    mock: Mock
+    number: int
+    """Which call of its session this is, from 1."""
+    responded: Reply | None = None
+    """What the operator's function answers; None where there is none."""
+
+
+def answers_itself(mock: Mock) -> bool:
+    """Whether no function is cue for what this mock says."""
+    return mock.replies is not UNSET or mock.reply is not UNSET
+
+
+def direct(called: MockCalled, cue: Cue) -> Direction:
+    """What to answer."""
+    mock = called.mock
+    source = f"mock {mock.name}"
+    if mock.replies is not UNSET and called.number > len(mock.replies):
+        return Direction(Exhausted(_exhausted(called, len(mock.replies))), source)
+    said = Say((_turn(_reply(called, cue), mock, cue),), pieces, _timing(mock, cue))
+    return Direction(said, source)
+
+
+def _exhausted(called: MockCalled, count: int) -> str:
+    replies = "1 reply" if count == 1 else f"{count} replies"
+    return (
+        f"The mock {called.mock.name!r} has {replies}, and this is call {called.number}: "
+        "script another reply, or have the agent ask less often."
+    )
+
+
+def _reply(called: MockCalled, cue: Cue) -> Reply:
+    mock = called.mock
+    if mock.replies is not UNSET:
+        reply = mock.replies[called.number - 1]
+        return Reply(content=reply) if isinstance(reply, str) else reply
+    if mock.reply is not UNSET:
+        return Reply(content=mock.reply)
+    return called.responded or Reply(content=cue.conversation.last_user_text)
+
+
+def _turn(reply: Reply, mock: Mock, cue: Cue) -> Turn:
+    calls = (
+        ToolCall(it.id or f"call-{number}", it.name, answers.stringified(it.args))
+        for number, it in enumerate(reply.tool_calls, 1)
+    )
+    parts: tuple[Part, ...] = (*((Text(reply.content),) if reply.content else ()), *calls)
+    finish, raw = answers.finish_of(reply.stop_reason or mock.stop_reason, parts)
+    usage = mock.usage if reply.usage is None else reply.usage
+    counted = answers.usage_of(usage, tokens(_read(cue.conversation)), tokens(reply.content))
+    return Turn(parts, finish, raw, counted, model=cue.model)
+
+
+def _read(conversation: Conversation) -> str:
+    """Everything that a model would read of a request."""
+    roles = {message.role for message in conversation.messages}
+    said = [] if "system" in roles else [conversation.system]
+    for message in conversation.messages:
+        for part in message.parts:
+            match part:
+                case Text(text=text) | ToolResult(content=text):
+                    said.append(text)
+                case _:
+                    pass
+    return "".join(said)
+
+
+def _timing(mock: Mock, cue: Cue) -> Timing:
+    thinking: Span | UnsetType = mock.delay_ms if mock.thinking_ms is UNSET else mock.thinking_ms
+    before = 0.0 if thinking is UNSET else drawn(thinking, cue.seed, "thinking")
+    return Timing(before, gap(mock.chunk_delay_ms, cue.seed, "gap"))

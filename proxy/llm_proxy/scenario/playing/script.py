@@ -1,0 +1,46 @@
+"""All scenarios of a run, in file order."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from llm_proxy.scenario.documents.document import Mock, Scenario
+
+_NEAREST: Final = 3
+"""Ids that a mistake names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scripted:
+    """A scenario, and where it stands."""
+
+    scenario: Scenario
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Script:
+    """What a run plays by."""
+
+    scenarios: tuple[Scripted, ...] = ()
+    mock: Mock | None = None
+
+    @cached_property
+    def by_id(self) -> dict[str, Scripted]:
+        """The scenarios by the id that requests name; of two, the first."""
+        return {it.scenario.id: it for it in reversed(self.scenarios)}
+
+    @cached_property
+    def models(self) -> tuple[str, ...]:
+        """The models that scenarios name, for lists of models; `test-llm` where they name none."""
+        patterns = (it.scenario.match.model for it in self.scenarios if it.scenario.match)
+        named = (it for it in patterns if it and not set(it) & set("*?["))
+        return tuple(dict.fromkeys(named)) or ("test-llm",)
+
+    def nearest(self, name: str) -> list[str]:
+        """The ids most like this one, if any is."""
+        return difflib.get_close_matches(name, list(self.by_id), _NEAREST)

@@ -1,0 +1,47 @@
+"""Why each scenario does or does not answer a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy.errors import printable
+from llm_proxy.scenario.playing.choosing import Chosen, choose, differences
+from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.playing.script import Script, Scripted
+
+_SHOWN: Final = 60
+"""Characters of a text that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One scenario, held against a request."""
+
+    scripted: Scripted
+    answers: bool
+    why: str
+    """Why it does, or does not."""
+
+
+def trials(script: Script, cue: Cue) -> list[Trial]:
+    """Every scenario in file order; at most one of them answers."""
+    chosen = choose(script, cue)
+    winner = chosen.scripted if isinstance(chosen, Chosen) else None
+    reason = chosen.why
+    return [
+        Trial(it, it is winner, reason if it is winner else _why_not(it, cue, winner))
+        for it in script.scenarios
+    ]
+
+
+def _why_not(it: Scripted, cue: Cue, winner: Scripted | None) -> str:
+    if cue.scenario:
+        return f"{printable(cue.scenario, _SHOWN)} is named"
+    if it.scenario.match is not None:
+        unmet = list(differences(it.scenario.match, cue))
+        if not unmet:
+            return "its match holds too, but another comes first" if winner else "it is named twice"
+        return "; ".join(unmet)
+    said = cue.conversation.first_user_text.strip()
+    return f"the first user message is {printable(said, _SHOWN)!r}"

@@ -1,0 +1,6 @@
+"""Recorded exchanges as a scenario.
+
+from_cassettes  which exchange is which turn
+from_turns      what was said as an answer of a scenario
+yaml_writing    values as YAML that people edit
+"""
