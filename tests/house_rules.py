@@ -54,10 +54,11 @@ _FUNCTION_LINES: Final = 50
 
 _MAY_CATCH_ALL: Final = frozenset(
     (
-        f"{PACKAGE}.modes.simulate:Simulate._responded",
+        f"{PACKAGE}.modes.simulate:Simulate._called",
         f"{PACKAGE}.shell.recording.recorder:_written",
         f"{PACKAGE}.shell.recording.recorder:Recorder._file",
         f"{PACKAGE}.shell.running.simulating:_function",
+        f"{PACKAGE}.shell.running.simulating:aside.run",
         f"{PACKAGE}.shell.server.server:Server._handle",
         f"{PACKAGE}.shell.upstream.signing:_found",
     )

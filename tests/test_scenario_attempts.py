@@ -155,7 +155,7 @@ async def test_dialects_of_one_provider_share_a_count_and_models_too(tmp_path: P
 def test_the_key_is_session_scenario_turn_and_provider() -> None:
     attempts = Attempts()
     fails = [
-        attempts.fails(*key, 1)
+        attempts.take_failure(*key, 1)
         for key in (
             ("s", "a", 1, "openai"), ("s", "a", 1, "openai"), ("s", "a", 1, "ollama"),
             ("s", "a", 2, "openai"), ("s", "b", 1, "openai"), ("t", "a", 1, "openai"),

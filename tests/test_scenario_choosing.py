@@ -11,7 +11,7 @@ import pytest
 from command import run
 from llm_proxy.conversation import Message
 from llm_proxy.scenario.documents.document import Match
-from llm_proxy.scenario.playing.choosing import Chosen, Unknown, choose
+from llm_proxy.scenario.playing.choosing import Chosen, Unknown, choose, complaint
 from llm_proxy.scenario.playing.script import Script
 from llm_proxy.turns import Media, Text
 from playing import (
@@ -123,7 +123,10 @@ async def test_an_unknown_id_is_told_with_the_nearest_ones(tmp_path: Path, diale
 def test_an_id_in_a_header_that_no_scenario_has_is_unknown_whatever_the_message_says() -> None:
     chosen = choose(BOTH, cue("a", scenario="zzz"))
 
-    assert chosen == Unknown("Scenario not found: zzz. `llm-proxy scenario ls` lists all ids.")
+    assert chosen == Unknown("zzz", is_meant=True)
+    assert (
+        complaint(BOTH, chosen) == "Scenario not found: zzz. `llm-proxy scenario ls` lists all ids."
+    )
 
 
 @pytest.mark.shows("000-27")

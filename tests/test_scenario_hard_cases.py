@@ -449,7 +449,7 @@ async def test_a_history_of_any_length_is_counted(dialect: str, mode: str, tmp_p
 def test_answers_to_large_requests_are_forgotten_sooner() -> None:
     """Agents send all that was said with each request, and a run may last for days."""
     memory = Memory()
-    given = Given(Conversation(()), (), Delivery("", 0), b" " * 1024 * 1024)
+    given = Given(Conversation(()), (), Delivery("", 0), b" " * 1024 * 1024, "openai-responses")
     for number in range(65):
         memory.keep("s", replace(given, turns=(Turn((), id=str(number)),)))
 

@@ -66,6 +66,9 @@ class Conversation:
     stored: str = ""
     """The id of the conversation that the provider keeps, and that this adds to."""
 
+    is_kept: bool = False
+    """Whether the provider keeps the answer: it can be continued, and asked for, by its id."""
+
     @property
     def turn(self) -> int:
         """The number of the turn that is asked for: the model's messages so far, and one."""

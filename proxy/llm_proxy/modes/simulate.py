@@ -7,16 +7,15 @@ before it: the answer that it continues, how often it failed, how many replies a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, NoReturn
+from functools import partial
+from typing import Final, NoReturn, Protocol, TypeVar
 from urllib.parse import unquote
 
 import orjson
 
 from llm_proxy import dialects
-from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import reading
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.openai.family import FAMILY
 from llm_proxy.errors import NotSimulated, RespondFailed, printable
@@ -31,9 +30,10 @@ from llm_proxy.scenario.performing import outgoing
 from llm_proxy.scenario.performing.asked import Asked
 from llm_proxy.scenario.performing.failures import Limits
 from llm_proxy.scenario.playing import choosing, directing, mock
-from llm_proxy.scenario.playing.choosing import Unknown
+from llm_proxy.scenario.playing.choosing import Chosen, Unknown
 from llm_proxy.scenario.playing.counting import Attempts
-from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.playing.cue import Cue, cue_of
+from llm_proxy.scenario.playing.directing import Checked
 from llm_proxy.scenario.playing.given import Given, Memory
 from llm_proxy.scenario.playing.mock import MockCalled
 from llm_proxy.scenario.playing.script import Script
@@ -41,10 +41,26 @@ from llm_proxy.synthesis.answer import synthesise
 from llm_proxy.synthesis.telling import telling
 from llm_proxy.takes import Ordinals
 
+T = TypeVar("T")
+
 Respond = Callable[[Cue], object]
 """The operator's function.  It gives a text, a partial answer as of document 004, or an awaitable
 of one of them."""
 
+
+class Aside(Protocol):
+    """Runs a function where it keeps nobody waiting."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
+        """What the function gives."""
+
+
+_LARGE: Final = 16 * 1024
+"""Bytes of a request that takes a while."""
+_LOST: Final = (
+    "The request continues the answer {}, which was not given in this session and run, or is "
+    "forgotten."
+)
 _SPEAKER: Final = "test-llm"
 """The member of OpenAI's family that spells answers as document 001 does."""
 _SHOWN: Final = 200
@@ -60,9 +76,30 @@ class Simulation:
     """The time that answers name, in s since 1970."""
     pace: Pace
     limits: Limits
+    aside: Aside
+    """Runs a function that may take its time, while others are answered."""
     synthesises: bool = False
     """Whether synthesis answers what no scenario does, though there are some."""
     respond: Respond | None = None
+    is_second: bool = False
+    """Whether another mode answers first, and says best why a request is answered by nobody."""
+
+
+_Choice = Checked | Direction | Mock | Unknown | None
+"""What answers: a step, what is decided already, a mock, that nothing does; None is synthesis."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """A request for a turn, and what answers it."""
+
+    cue: Cue
+    delivery: Delivery
+    chosen: _Choice
+
+
+async def _at_once(function: Callable[[], T]) -> T:
+    return function()
 
 
 class Simulate:
@@ -87,22 +124,88 @@ class Simulate:
         no words for, `ScriptExhausted` and `RespondFailed`.
         """
         script = await self._scripts.current()
+        run = self._simulation.aside if len(call.plain.body) > _LARGE else _at_once
+        await run(lambda: call.key)
         delivery = self._delivery(call)
+        stage = await run(partial(self._stage, call, script, delivery))
+        if isinstance(stage, Answer):
+            return stage
+        turn: MockCalled | int | None = None
+        if isinstance(stage.chosen, Mock):
+            turn = await self._called(stage.chosen, stage.cue)
+        elif isinstance(stage.chosen, Checked):  # what is counted is counted here, in one thread
+            turn = directing.take_failure(stage.chosen, self._attempts)
+        return await run(partial(self._played, call, script, stage, turn))
+
+    def _stage(self, call: Call, script: Script, delivery: Delivery) -> _Stage | Answer:
+        """What a request for a turn is answered by; or the answer to what is asked beside turns."""
         conversation = call.dialect.conversation(call.plain)
         if conversation is None:
             return self._beside(call, script, delivery)
+        is_lost = self._memory.lacks(call.session, conversation)
+        lost = _LOST.format(conversation.previous)
         conversation = self._memory.continued(call.session, conversation)
         chosen = self._chosen.get(call.session, "")
         cue = cue_of(call, conversation, delivery.seed, chosen)
-        direction = await self._direct(script, cue, call, delivery)
+        wrong = directing.error_turn(lost, cue) if is_lost else None
+        return _Stage(cue, delivery, self._chooses(script, cue, wrong))
+
+    def _chooses(self, script: Script, cue: Cue, wrong: Direction | None) -> _Choice:
+        """The step of a scenario; else the mock; else None where the answer is made up.
+
+        `wrong` is what a scenario answers in any case.
+        """
+        chosen = choosing.choose(script, cue)
+        if isinstance(chosen, Chosen):
+            return wrong or directing.check(chosen, cue)
+        if chosen.is_meant:
+            return chosen
+        if script.mock is not None or self._simulation.respond is not None:
+            return script.mock or Mock()
+        return chosen if script.scenarios and not self._simulation.synthesises else None
+
+    def _played(
+        self, call: Call, script: Script, stage: _Stage, turn: MockCalled | int | None
+    ) -> Answer:
+        """The answer."""
+        direction = self._directed(call, script, stage, turn)
+        delivery, what = stage.delivery, direction.what
         if direction.is_made_up and call.provider not in FAMILY:
             delivery = replace(delivery, provider=_SPEAKER)
-        self._remember(call, conversation, direction, delivery)
+        if isinstance(what, Say) and stage.cue.conversation.is_kept:
+            told = outgoing.delivered(what, delivery)
+            turns = call.dialect.fit(call.plain, what.turns, told).turns
+            body, dialect = call.plain.body, call.dialect.name
+            given = Given(stage.cue.conversation, turns, told, body, dialect)
+            self._memory.keep(call.session, given)
         asked = Asked(call.dialect, call.plain, delivery)
-        how = self._simulation
-        adds = call.dialect.adds
-        burst = outgoing.actions(direction.what, asked, adds, how.pace, how.limits)
+        how, adds = self._simulation, call.dialect.adds
+        burst = outgoing.actions(what, asked, adds, how.pace, how.limits)
         return Answer(burst, direction.source, direction, simulated=True)
+
+    def _directed(
+        self, call: Call, script: Script, stage: _Stage, turn: MockCalled | int | None
+    ) -> Direction:
+        """What to answer.  Raises `NotSimulated` where another mode knows better."""
+        cue = stage.cue
+        match stage.chosen:
+            case Direction() as decided:
+                return decided
+            case Checked() as checked:
+                return directing.answer(checked, turn if isinstance(turn, int) else None)
+            case Unknown() as unknown:
+                why = choosing.complaint(script, unknown)
+                if self._simulation.is_second and not unknown.is_meant:
+                    raise NotSimulated(why)
+                return directing.error_turn(why, cue)
+            case None:
+                how = telling(call.dialect, call.plain, stage.delivery)
+                made = synthesise(cue.conversation, stage.delivery, how, cue.model)
+                source = f"synthesis: {made.mode}"
+                return Direction(made.say, source, warnings=made.warnings, is_made_up=True)
+            case Mock() as it:
+                called = turn if isinstance(turn, MockCalled) else MockCalled(it, 1)
+                return mock.direct(called, cue)
 
     def reset(self, session: str) -> None:
         """Begin this session again: nothing failed, nothing said, no scenario chosen for it."""
@@ -116,64 +219,36 @@ class Simulate:
 
     def _delivery(self, call: Call) -> Delivery:
         """What ids and rolls of chance are made of: the same for the same request, in its order."""
-        ordinal = self._requests.next(call.session, call.key)
-        seed = "\0".join((str(self._simulation.seed), call.session, call.key, str(ordinal)))
+        scenario = call.scenario or self._chosen.get(call.session, "")
+        what = f"{call.key} {scenario}"  # which the key does not tell
+        ordinal = self._requests.next(call.session, what)
+        seed = "\0".join((str(self._simulation.seed), call.session, what, str(ordinal)))
         return Delivery(seed, self._simulation.created(), provider=call.provider)
 
-    async def _direct(self, script: Script, cue: Cue, call: Call, delivery: Delivery) -> Direction:
-        """What to answer: by a scenario, else by the mock, else made up, else that it failed."""
-        chosen = choosing.choose(script, cue)
-        if not isinstance(chosen, Unknown):
-            return directing.direct(chosen, cue, self._attempts)
-        if script.mock is not None or self._simulation.respond is not None:
-            return await self._mocked(script.mock or Mock(), cue)
-        if script.scenarios and not self._simulation.synthesises:
-            return directing.error_turn(chosen.why, cue)
-        how = telling(call.dialect, call.plain, delivery)
-        made = synthesise(cue.conversation, delivery, how, cue.model)
-        return Direction(
-            made.say, f"synthesis: {made.mode}", warnings=made.warnings, is_made_up=True
-        )
-
-    async def _mocked(self, it: Mock, cue: Cue) -> Direction:
+    async def _called(self, it: Mock, cue: Cue) -> MockCalled:
+        """The call of a mock, with what the operator's function says.  Raises `RespondFailed`."""
         number = self._replies.next(cue.session, it.name)
-        responded = None if mock.answers_itself(it) else await self._responded(cue)
-        return mock.direct(MockCalled(it, number, responded), cue)
-
-    async def _responded(self, cue: Cue) -> Reply | None:
-        """What the operator's function says.  Raises `RespondFailed`."""
         respond = self._simulation.respond
-        if respond is None:
-            return None
+        if respond is None or mock.answers_itself(it):
+            return MockCalled(it, number)
         try:
-            said = respond(cue)
+            if inspect.iscoroutinefunction(respond):
+                said = await respond(cue)
+            else:  # it may take its time
+                said = await self._simulation.aside(partial(respond, cue))
             if inspect.isawaitable(said):
                 said = await said
-            if isinstance(said, str):
-                return Reply(content=said)
-            if not isinstance(said, Mapping):
-                raise TypeError(f"it returns {said!r:.80}, neither a text nor a reply")  # noqa: TRY301 # as the function's own mistakes
-            return loading.one(Reply, "what it returns", orjson.dumps(said).decode())
-        except Exception as error:  # whatever the operator's own code raises
+            return MockCalled(it, number, _reply(said))
+        except (Exception, SystemExit) as error:  # whatever the operator's own code raises
             raise RespondFailed(f"respond failed: {type(error).__name__}: {error}") from error
-
-    def _remember(
-        self, call: Call, conversation: Conversation, direction: Direction, delivery: Delivery
-    ) -> None:
-        """Keep an answer that another request may continue."""
-        if not isinstance(direction.what, Say):
-            return
-        delivery = outgoing.delivered(direction.what, delivery)
-        turns = call.dialect.fit(call.plain, direction.what.turns, delivery).turns
-        given = Given(conversation, turns, delivery, call.plain.body)
-        self._memory.keep(call.session, given)
 
     def _beside(self, call: Call, script: Script, delivery: Delivery) -> Answer:
         """The answer to what clients ask beside turns."""
         request = call.plain
         answer = unquote(request.path.rpartition("/")[2])
         given = self._memory.find(call.session, answer) if request.method == "GET" else None
-        if given is not None and given.turns[0].id == answer:
+        is_its = given is not None and given.dialect == call.dialect.name
+        if given is not None and is_its and given.turns[0].id == answer:
             again = replace(request, body=given.body)
             response = call.dialect.speak(again, given.turns, given.delivery)
         else:
@@ -183,31 +258,13 @@ class Simulate:
         return Answer(outgoing.at_once(response), f"{_SPEAKER}: beside turns", simulated=True)
 
 
-def cue_of(call: Call, conversation: Conversation, seed: str, chosen: str = "") -> Cue:
-    """What scenarios are given on; `chosen` is the scenario of the session."""
-    try:
-        body = reading.parse(call.plain.body)
-    except ValueError:
-        body = None
-    return Cue(
-        conversation,
-        body,
-        model=call.dialect.model(call.plain),
-        path=call.plain.path,
-        provider=call.provider,
-        dialect=call.dialect.name,
-        session=call.session,
-        seed=seed,
-        scenario=_decoded(call.scenario) or chosen,
-    )
-
-
-def _decoded(header: str) -> str:
-    """What a header says in UTF-8, where it does: HTTP itself knows only Latin-1."""
-    try:
-        return header.encode("latin-1").decode()
-    except UnicodeError:
-        return header
+def _reply(said: object) -> Reply:
+    """What a function says as a reply.  Raises `UsageError` and `TypeError` for what is none."""
+    if isinstance(said, str):
+        return Reply(content=said)
+    if not isinstance(said, Mapping):
+        raise TypeError(f"it returns {said!r:.80}, neither a text nor a reply")
+    return loading.one(Reply, "what it returns", orjson.dumps(said).decode(), is_json=True)
 
 
 def _unknown(call: Call) -> NoReturn:

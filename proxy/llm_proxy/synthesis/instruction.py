@@ -14,6 +14,8 @@ END: Final = "<|instruction_end|>"
 
 _MOST_WORDS: Final = 200_000
 """Of lorem in an answer: a short request must not fill the memory."""
+_LARGEST: Final = 1024 * 1024
+"""Characters of a block."""
 _MOST_MESSAGES: Final = 1_000
 _LONGEST_ID: Final = 1_000
 """Characters: each stands in the answer up to four times a message."""
@@ -72,6 +74,8 @@ def read(message: str) -> Found | Unreadable | None:
         return None
     if not end:
         return Unreadable(f"{END} is missing")
+    if len(block) > _LARGEST:
+        return Unreadable(f"it has {len(block)} characters, and {_LARGEST} are the most")
     data = block.encode("utf-8", "replace")
     try:
         instruction = msgspec.json.decode(data, type=Instruction)
@@ -95,4 +99,7 @@ def _wrong(instruction: Instruction) -> Unreadable | None:
     asked = sum(spoken) + thought * len(spoken)
     if asked > _MOST_WORDS:
         return Unreadable(f"it asks for {asked} words, and {_MOST_WORDS} are the most")
+    calls = sum(len(it.tool_call) for it in instruction.messages if it.tool_call)
+    if calls > _MOST_MESSAGES:
+        return Unreadable(f"it asks for {calls} calls, and {_MOST_MESSAGES} are the most")
     return None

@@ -17,13 +17,12 @@ from llm_proxy.dialects import reading, speech
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
-from llm_proxy.modes.simulate import cue_of
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, Call, route
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
 from llm_proxy.scenario.playing import choosing, directing
 from llm_proxy.scenario.playing.choosing import Unknown
 from llm_proxy.scenario.playing.counting import Attempts
-from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.playing.cue import Cue, cue_of
 from llm_proxy.scenario.playing.script import Script, Scripted
 from llm_proxy.scenario.playing.trying import Trial, trials
 from llm_proxy.shell.library.library import Library
@@ -107,7 +106,7 @@ def _call(request: Request, session: str, scenario: str) -> Call:
 def _direction(script: Script, cue: Cue) -> Direction:
     chosen = choosing.choose(script, cue)
     if isinstance(chosen, Unknown):
-        return directing.error_turn(chosen.why, cue)
+        return directing.error_turn(choosing.complaint(script, chosen), cue)
     return directing.direct(chosen, cue, Attempts())
 
 

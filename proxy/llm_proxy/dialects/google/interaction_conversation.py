@@ -38,6 +38,7 @@ def read(body: Fields) -> Conversation:
         reasons=conversing.is_on(config.get("thinking_level")),
         schema=_structure(body),
         previous=conversing.said(body.get("previous_interaction_id")),
+        is_kept=body.get("store") is not False,
     )
 
 

@@ -40,6 +40,7 @@ def read(body: Fields) -> Conversation:
         schema=conversing.structure(asked, asked.get("schema")),
         previous=conversing.said(body.get("previous_response_id")),
         stored=_stored(body),
+        is_kept=body.get("store") is not False,
     )
 
 

@@ -100,14 +100,17 @@ def unreadable(file: str, why: str) -> Loaded:
     return Loaded(mistakes=(Mistake(file, 0, 0, ROOT, why),))
 
 
-def one(kind: type[T], name: str, text: str) -> T:
+def one(kind: type[T], name: str, text: str, *, is_json: bool = False) -> T:
     """The struct that a text spells, outside of any file; `name` stands for it in messages.
 
     Raises `UsageError` with everything that is wrong.
     """
     checker, composer = Checker(name), Composer(name)
     try:
-        _read(name, text.encode("utf-8", "replace"), composer)
+        if is_json:
+            json_text.read(text, composer)
+        else:
+            _read(name, text.encode("utf-8", "replace"), composer)
     except Unreadable as error:
         mark = error.mark
         raise UsageError(f"{name}:{mark.line}:{mark.column}: {error.message}") from None

@@ -3,6 +3,7 @@
 cue        what a scripted answer is given on
 script     all scenarios of a run
 choosing   which of them answers
+matcher    what a `match` asks of a request
 trying     why each does or does not
 directing  the order of things: checks, failures, the answer
 history    reasoning without its seal, stripped from what came before

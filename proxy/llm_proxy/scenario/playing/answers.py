@@ -51,7 +51,7 @@ FINISHES: Final[Mapping[str, Finish]] = {
 
 
 def turn(response: Response, cue: Cue) -> Turn:
-    """What the answer says, for the dialect and the model that are cue.
+    """What the answer says, for the dialect and the model that are asked.
 
     Raises `CannotSay` where it is to be made of a schema that nothing fits.
     """

@@ -6,22 +6,13 @@ the first, in file order, whose `match` holds.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from typing import Any, Final, cast
+from typing import Final
 
-import jsonpath
-from msgspec import UNSET
-
-from llm_proxy.dialects import reading
 from llm_proxy.errors import printable
-from llm_proxy.scenario.documents.document import Condition, Match
 from llm_proxy.scenario.playing import history
 from llm_proxy.scenario.playing.cue import Cue
 from llm_proxy.scenario.playing.script import Script, Scripted
-from llm_proxy.turns import Json
 
 _SHOWN: Final = 80
 """Characters of an id in a message."""
@@ -39,68 +30,34 @@ class Chosen:
 class Unknown:
     """No scenario answers."""
 
-    why: str
-    """A sentence or two for the author of the request."""
+    name: str
+    """The id that was named, by a header, the session or the first user message."""
+    is_meant: bool
+    """Whether it is a header or the session that names it."""
 
 
 def choose(script: Script, cue: Cue) -> Chosen | Unknown:
     """The scenario for this request."""
     named = cue.scenario
+    if named:
+        known = script.by_id.get(named)
+        why = "a header or the session names it"
+        return Chosen(known, why) if known is not None else Unknown(named, is_meant=True)
     first = cue.conversation.first_user_text.strip()
-    if named and named in script.by_id:
-        return Chosen(script.by_id[named], "a header or the session names it")
-    if not named and first in script.by_id:
+    if first in script.by_id:
         return Chosen(script.by_id[first], "the first user message is its id")
-    if not named:
-        for scripted in script.scenarios:
-            match = scripted.scenario.match
-            if match is not None and not any(
-                differences(match, history.view(scripted.scenario, cue)[0])
-            ):
-                return Chosen(scripted, "its match holds")
-    return Unknown(_unknown(script, named or first))
+    for scripted, matcher in script.matchers:
+        seen, _ = history.view(scripted.scenario, cue)
+        if not any(matcher.differences(seen)):
+            return Chosen(scripted, "its match holds")
+    return Unknown(first, is_meant=False)
 
 
-def _unknown(script: Script, name: str) -> str:
-    if not name:
+def complaint(script: Script, unknown: Unknown) -> str:
+    """A sentence or two for the author of a request that no scenario answers."""
+    if not unknown.name:
         return "The request has no user text to name a scenario."
-    near = ", ".join(script.nearest(name))
+    near = ", ".join(script.nearest(unknown.name))
     hint = f" The nearest: {near}." if near else ""
     listed = " `llm-proxy scenario ls` lists all ids."
-    return f"Scenario not found: {printable(name, _SHOWN)}.{hint}{listed}"
-
-
-def differences(match: Match, cue: Cue) -> Iterator[str]:
-    """What of a `match` does not hold, each in a few words; nothing where all of it does."""
-    conversation = cue.conversation
-    for name in ("model", "path", "provider", "dialect", "session"):
-        pattern, value = getattr(match, name), getattr(cue, name)
-        if pattern and not fnmatchcase(value, pattern):
-            yield f"{name} is {value!r}, not {pattern}"
-    for name, text in (("user", conversation.last_user_text), ("system", conversation.system)):
-        pattern = getattr(match, name)
-        if pattern and re.search(pattern, text) is None:
-            yield f"{name}: /{pattern}/ is not in {printable(text, _SHOWN)!r}"
-    if match.tool_results is not UNSET and match.tool_results != bool(conversation.results):
-        yield "results of tools came last" if conversation.results else "no result of a tool came"
-    if match.turn is not UNSET and match.turn != conversation.turn:
-        yield f"this is turn {conversation.turn}, not {match.turn}"
-    for path, condition in match.json.items():
-        found = cast("list[Json]", jsonpath.findall(path, cast("Any", cue.body) or {}))
-        yield from _unmet(path, condition, found)
-
-
-def _unmet(path: str, condition: Condition, found: list[Json]) -> Iterator[str]:
-    """What of a condition no value that was found meets."""
-    if condition.exists is not UNSET and condition.exists != bool(found):
-        yield f"{path} is there" if found else f"{path} is not there"
-        return
-    if condition.equals is not UNSET and condition.equals not in found:
-        yield f"{path} is {_shown(found)}, not {reading.compact(condition.equals)}"
-    pattern = condition.matches
-    if pattern and not any(re.search(pattern, reading.words(it)) for it in found):
-        yield f"{path}: /{pattern}/ is not in {_shown(found)}"
-
-
-def _shown(found: list[Json]) -> str:
-    return printable(", ".join(map(reading.compact, found)), _SHOWN) if found else "not there"
+    return f"Scenario not found: {printable(unknown.name, _SHOWN)}.{hint}{listed}"

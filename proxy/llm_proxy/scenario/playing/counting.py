@@ -14,7 +14,7 @@ class Attempts:
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str, int, str]] = Counter()
 
-    def fails(
+    def take_failure(
         self, session: str, scenario: str, turn: int, provider: str, allowed: int
     ) -> int | None:
         """The number of this failure, from 1; None once `allowed` have been."""

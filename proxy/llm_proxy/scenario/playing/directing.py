@@ -7,6 +7,7 @@ that fails decides, and uses up no failure.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -32,8 +33,30 @@ _STATUSES: Final[Mapping[str, FailureStatus]] = {
 """What a scenario's words for a failure mean; any other means `model_error`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A request that is as its scenario expects it."""
+
+    scenario: Scenario
+    step: Step
+    cue: Cue
+    """As the scenario sees it."""
+    source: str
+    mismatch: str
+    """Why the step is the fallback; empty where the scenario has one."""
+    notes: tuple[str, ...]
+
+
 def direct(chosen: Chosen, cue: Cue, attempts: Attempts) -> Direction:
     """What to answer.  Raises `CannotSay` where an answer cannot be made of a schema."""
+    checked = check(chosen, cue)
+    if isinstance(checked, Direction):
+        return checked
+    return answer(checked, take_failure(checked, attempts))
+
+
+def check(chosen: Chosen, cue: Cue) -> Checked | Direction:
+    """The step that answers; an error turn where the request is not as it should be."""
     scenario = chosen.scripted.scenario
     cue, notes = history.view(scenario, cue)
     conversation = cue.conversation
@@ -43,18 +66,30 @@ def direct(chosen: Chosen, cue: Cue, attempts: Attempts) -> Direction:
     step, mismatch = _step(scenario, conversation.turn)
     if (wrong := checks.request(step, conversation)) is not None:
         return error_turn(wrong, cue, source, notes)
+    return Checked(scenario, step, cue, source, mismatch, notes)
+
+
+def take_failure(checked: Checked, attempts: Attempts) -> int | None:
+    """The number of the failure that this attempt is; None where it succeeds."""
+    step, cue = checked.step, checked.cue
     allowed = step.failures_before_success
-    number = attempts.fails(cue.session, scenario.id, step.turn, cue.provider, allowed)
+    return attempts.take_failure(cue.session, checked.scenario.id, step.turn, cue.provider, allowed)
+
+
+def answer(checked: Checked, number: int | None) -> Direction:
+    """The failure of this number, or the answer.  Raises `CannotSay` as `direct` does."""
+    step, notes = checked.step, checked.notes
     if number is not None:
         failure = _failure(step)
-        note = f"failure {number} of {allowed}: {failure.status}, {failure.message}"
-        return Direction(failure, source, notes=(*notes, note))
-    response, warnings = _filled(scenario, step, cue)
+        failures = f"failure {number} of {step.failures_before_success}"
+        note = f"{failures}: {failure.status}, {failure.message}"
+        return Direction(failure, checked.source, notes=(*notes, note))
+    response, warnings = _filled(checked.scenario, step, checked.cue)
     return Direction(
-        _say(step.chunks or scenario.chunks, response, cue),
-        source,
-        mismatch,
-        (*warnings, *filter(None, (mismatch,))),
+        _say(step.chunks or checked.scenario.chunks, response, checked.cue),
+        checked.source,
+        checked.mismatch,
+        (*warnings, *filter(None, (checked.mismatch,))),
         notes,
         response.provider_metadata or None,
     )

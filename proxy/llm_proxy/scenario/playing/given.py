@@ -26,6 +26,8 @@ class Given:
     delivery: Delivery
     body: bytes
     """Of the request, part of which an answer repeats."""
+    dialect: str
+    """The name of the dialect that told it."""
 
 
 class Memory:
@@ -60,7 +62,8 @@ class Memory:
     def continued(self, session: str, conversation: Conversation) -> Conversation:
         """The conversation with what came before, where it only names the answer it continues.
 
-        The system prompt is not continued: providers want it said anew.
+        The system prompt is not continued: providers want it said anew.  What is not known is not
+        there: see `lacks`.
         """
         before = self.find(session, conversation.previous or conversation.stored)
         if before is None:
@@ -68,3 +71,8 @@ class Memory:
         said = tuple(Message("assistant", turn.parts) for turn in before.turns[:1])
         messages = (*before.conversation.messages, *said, *conversation.messages)
         return replace(conversation, messages=messages)
+
+    def lacks(self, session: str, conversation: Conversation) -> bool:
+        """Whether it continues an answer that was not given here, or is forgotten."""
+        named = conversation.previous
+        return bool(named) and self.find(session, named) is None

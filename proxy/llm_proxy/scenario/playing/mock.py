@@ -1,4 +1,4 @@
-"""A mock: a model that answers whatever is cue, by document 004's options.
+"""A mock: a model that answers whatever is asked, by document 004's options.
 
 `replies` come before `reply`, that before `respond`; without any it says what was said to it.
 """
@@ -32,7 +32,7 @@ class MockCalled:
 
 
 def answers_itself(mock: Mock) -> bool:
-    """Whether no function is cue for what this mock says."""
+    """Whether no function is asked for what this mock says."""
     return mock.replies is not UNSET or mock.reply is not UNSET
 
 

@@ -8,9 +8,12 @@ from functools import cached_property
 from typing import Final
 
 from llm_proxy.scenario.documents.document import Mock, Scenario
+from llm_proxy.scenario.playing.matcher import Matcher
 
 _NEAREST: Final = 3
 """Ids that a mistake names."""
+_LONGEST: Final = 200
+"""Characters of what may be meant for an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,15 @@ class Script:
         named = (it for it in patterns if it and not set(it) & set("*?["))
         return tuple(dict.fromkeys(named)) or ("test-llm",)
 
+    @cached_property
+    def matchers(self) -> tuple[tuple[Scripted, Matcher], ...]:
+        """The scenarios that are chosen by what a request is like, in file order."""
+        return tuple(
+            (it, Matcher.of(it.scenario.match)) for it in self.scenarios if it.scenario.match
+        )
+
     def nearest(self, name: str) -> list[str]:
-        """The ids most like this one, if any is."""
+        """The ids most like this one, if any is; none is like a long text."""
+        if len(name) > _LONGEST:
+            return []
         return difflib.get_close_matches(name, list(self.by_id), _NEAREST)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.errors import printable
-from llm_proxy.scenario.playing.choosing import Chosen, choose, differences
+from llm_proxy.scenario.playing.choosing import Chosen, choose, complaint
 from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.playing.matcher import Matcher
 from llm_proxy.scenario.playing.script import Script, Scripted
 
 _SHOWN: Final = 60
@@ -28,7 +29,7 @@ def trials(script: Script, cue: Cue) -> list[Trial]:
     """Every scenario in file order; at most one of them answers."""
     chosen = choose(script, cue)
     winner = chosen.scripted if isinstance(chosen, Chosen) else None
-    reason = chosen.why
+    reason = chosen.why if isinstance(chosen, Chosen) else complaint(script, chosen)
     return [
         Trial(it, it is winner, reason if it is winner else _why_not(it, cue, winner))
         for it in script.scenarios
@@ -39,7 +40,7 @@ def _why_not(it: Scripted, cue: Cue, winner: Scripted | None) -> str:
     if cue.scenario:
         return f"{printable(cue.scenario, _SHOWN)} is named"
     if it.scenario.match is not None:
-        unmet = list(differences(it.scenario.match, cue))
+        unmet = list(Matcher.of(it.scenario.match).differences(cue))
         if not unmet:
             return "its match holds too, but another comes first" if winner else "it is named twice"
         return "; ".join(unmet)

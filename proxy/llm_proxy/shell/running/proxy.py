@@ -90,7 +90,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
     async with AsyncExitStack() as stack:
         if records(mode, settings):
             await asyncio.to_thread(check_folders, settings)
-        simulate = await simulator(settings) if simulates(mode, settings) else None
+        simulate = await simulator(mode, settings) if simulates(mode, settings) else None
         recorder: Recorder | None = None
         upstream: LiveUpstream | None = None
         if mode in {"record", "auto"}:

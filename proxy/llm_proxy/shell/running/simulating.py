@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from llm_proxy.errors import UsageError
 from llm_proxy.modes import Simulate, Simulation
@@ -20,6 +23,8 @@ from llm_proxy.scenario.playing.script import Script, Scripted
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.scenarios.library import ScenarioLibrary
 
+T = TypeVar("T")
+
 _EPOCH: Final = 1_767_225_600
 """The time of the fixed clock, in s since 1970: the first of January 2026, UTC."""
 
@@ -30,8 +35,8 @@ def simulates(mode: str, settings: Settings) -> bool:
     return mode == "simulate" or (is_other and settings.on_miss == "scenario")
 
 
-async def simulator(settings: Settings) -> Simulate:
-    """The mode that answers from scenarios.
+async def simulator(mode: str, settings: Settings) -> Simulate:
+    """The mode that answers from scenarios, or that helps this one out.
 
     Raises `UsageError` for files with mistakes, a mock that is none, and a function that is not
     there.
@@ -47,6 +52,8 @@ async def simulator(settings: Settings) -> Simulate:
         pace=settings.pace,
         limits=Limits(it.silence * 1000),
         synthesises=it.on_unknown == "synthesis",
+        aside=aside,
+        is_second=mode != "simulate",
         respond=await asyncio.to_thread(_function, it.respond) if it.respond else None,
     )
     return Simulate(scripts, simulation)
@@ -70,6 +77,35 @@ class _Scripts:
                 scripted = (Scripted(it.value, it.file, it.line) for it in loaded.scenarios)
                 self._script = Script(tuple(scripted), self._mock or loaded.mock)
         return self._script
+
+
+async def aside(function: Callable[[], T]) -> T:
+    """Run a function in a thread of its own, which keeps nobody from ending.
+
+    asyncio's own threads are waited for at the end of the process, however long they take.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def tell(value: T | None, error: BaseException | None) -> None:
+        if done.done():  # nobody waits any more
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(cast("T", value))
+
+    def run() -> None:
+        value, error = None, None
+        try:
+            value = function()
+        except BaseException as raised:
+            error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(tell, value, error)
+
+    threading.Thread(target=run, name="aside", daemon=True).start()
+    return await done  # as long as the function takes, or the client stays
 
 
 def _fixed() -> int:

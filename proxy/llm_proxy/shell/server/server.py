@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -24,7 +25,9 @@ from llm_proxy.errors import (
 )
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.modes import Answer, Mode
+from llm_proxy.redaction import Redactor
 from llm_proxy.routing import Call, route
+from llm_proxy.scenario.directions import Direction
 from llm_proxy.shell.server.control import Choose, Control, is_ours
 from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.guards import Guards
@@ -167,10 +170,11 @@ class Server:
         notes = answer.direction.notes if answer.direction is not None else ()
         log.info("%s: %s", asked, "; ".join((answer.origin, *notes)))
         if answer.direction is not None:
-            entry.simulated = Simulated.of(answer.direction, answer.source)
-            for warning in answer.direction.warnings:
+            direction = _without_secrets(answer.direction, call)
+            entry.simulated = Simulated.of(direction, answer.source)
+            for warning in direction.warnings:
                 log.warning("%s: %s", asked, warning)
-            if why := answer.direction.unsuccessful:
+            if why := direction.unsuccessful:
                 self._journal.fail(call.session, why)
 
     def _remember(self, error: LlmProxyError, entry: Entry) -> None:
@@ -205,6 +209,21 @@ class Server:
             call.elapsed() / 1000,
             "the upstream had answered" if self._mode.name in _LIVE else "it was answered",
         )
+
+
+def _without_secrets(direction: Direction, call: Call) -> Direction:
+    """A direction whose words may be stored: they quote the request."""
+    redactor = Redactor(call.credentials)
+
+    def harmless(text: str) -> str:
+        return redactor.whole(text.encode("utf-8", "replace")).decode()
+
+    return replace(
+        direction,
+        unsuccessful=harmless(direction.unsuccessful),
+        warnings=tuple(map(harmless, direction.warnings)),
+        notes=tuple(map(harmless, direction.notes)),
+    )
 
 
 async def _reset(wire: Wire) -> None:
