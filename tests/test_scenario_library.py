@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from llm_proxy.shell.scenarios import files
 from llm_proxy.shell.scenarios import library as library_module
 from llm_proxy.shell.scenarios.files import loaded
 from llm_proxy.shell.scenarios.library import CHECK_EVERY, ScenarioLibrary
+from waiting import until
 
 ROOT = os.geteuid() == 0
 
@@ -291,3 +293,174 @@ async def test_many_who_ask_at_once_look_once(
 
     assert [ids(each) for each in asked] == [["b"]] * 20
     assert len(looks) == 1
+
+
+class Held:
+    """Reads files only once it is let go."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.go = threading.Event()
+
+    def load(self, file: str, content: bytes) -> Loaded:
+        self.begun.set()
+        assert self.go.wait(10)
+        return load(file, content)
+
+    async def reads(self) -> None:
+        """Until it has begun to."""
+        assert await asyncio.to_thread(self.begun.wait, 10)
+
+
+async def test_nobody_waits_for_files_that_take_long_to_read(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = ScenarioLibrary(path, clock, patience=0.01)
+    it.load()
+    held = Held()
+    monkeypatch.setattr(files, "load", held.load)
+    write(path, scenario("b"))
+    clock.later()
+
+    assert ids(await it.current()) == ["a"]
+    await held.reads()
+    assert [ids(await it.current()) for _ in range(3)] == [["a"]] * 3
+
+    held.go.set()
+    await until(lambda: it._renewal is None)
+    assert ids(await it.current()) == ["b"]
+
+
+async def test_who_comes_while_files_are_read_does_not_wait_at_all(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = library(path, clock)
+    held = Held()
+    monkeypatch.setattr(files, "load", held.load)
+    write(path, scenario("b"))
+    clock.later()
+
+    noticed = asyncio.create_task(it.current())
+    await held.reads()
+    assert ids(await it.current()) == ["a"]
+    assert not noticed.done()
+
+    held.go.set()
+    assert ids(await noticed) == ["b"]
+
+
+async def test_who_leaves_does_not_stop_what_others_wait_for(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = library(path, clock)
+    held = Held()
+    monkeypatch.setattr(files, "load", held.load)
+    write(path, scenario("b"))
+    clock.later()
+
+    leaving, staying = (asyncio.create_task(it.current()) for _ in range(2))
+    await held.reads()
+    leaving.cancel()
+    held.go.set()
+
+    assert ids(await staying) == ["b"]
+
+
+async def test_a_fault_while_files_are_read_is_not_passed_over(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = library(path, clock)
+    with monkeypatch.context() as broken:
+        broken.setattr(library_module, "survey", lambda _: 1 / 0)
+        clock.later()
+        with pytest.raises(ZeroDivisionError):
+            await it.current()
+    clock.later()
+
+    assert ids(await it.current()) == ["a"]
+
+
+# What is gone
+
+
+@pytest.mark.parametrize("half", ["", "\n \n", "# to be written\n", "---\n"])
+async def test_a_file_that_is_half_saved_is_a_mistake_until_it_is_whole(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture, half: str
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    write(tmp_path / "b.yaml", scenario("b"))
+    it = library(tmp_path, clock)
+
+    write(path, half)
+    for _ in range(3):
+        clock.later()
+        assert ids(await it.current()) == ["a", "b"]
+    write(path, scenario("whole"))
+    clock.later()
+
+    assert ids(await it.current()) == ["whole", "b"]
+    assert [each.getMessage().replace(f"{tmp_path}", ".") for each in caplog.records] == [
+        (
+            "what was good before stays: the scenarios in . have 1 mistake:\n"
+            "  ./a.yaml: the file holds nothing any more: save it whole, or delete it"
+        )
+    ]
+
+
+async def test_a_file_that_never_held_anything_is_no_mistake(tmp_path: Path, clock: Clock) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    write(tmp_path / "b.yaml", "# later\n")
+    it = library(tmp_path, clock)
+    write(path, scenario("changed"))
+    write(tmp_path / "c.json", "")
+    clock.later()
+
+    assert ids(await it.current()) == ["changed"]
+
+
+async def test_a_list_without_scenarios_is_what_somebody_means(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = library(path, clock)
+    write(path, "scenarios: []\n")
+    clock.later()
+
+    assert ids(await it.current()) == []
+
+
+async def test_an_emptied_file_that_is_deleted_is_none_any_more(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    write(tmp_path / "b.yaml", scenario("b"))
+    it = library(tmp_path, clock)
+    write(path, "")
+    clock.later()
+    await it.current()
+    path.unlink()
+    clock.later()
+
+    assert ids(await it.current()) == ["b"]
+
+
+async def test_a_folder_that_loses_its_last_file_keeps_what_was_good(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "a.yaml", scenario("a"))
+    it = library(tmp_path, clock)
+    path.unlink()
+    for _ in range(2):
+        clock.later()
+        assert ids(await it.current()) == ["a"]
+
+    assert [each.getMessage() for each in caplog.records] == [
+        (
+            f"what was good before stays: {tmp_path} holds no scenarios: there is no *.yaml *.yml "
+            "*.json below it"
+        )
+    ]

@@ -7,7 +7,7 @@ A file holds one scenario (an object with an `id`), a list of scenarios, or an o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from msgspec import inspect as kinds
@@ -50,6 +50,8 @@ class Loaded:
     mistakes: tuple[Mistake, ...] = ()
     warnings: tuple[Mistake, ...] = ()
     """What does not keep them from being played."""
+    is_blank: bool = False
+    """Whether it is one file with nothing in it but blanks and comments."""
 
     @property
     def mock(self) -> Mock | None:
@@ -73,7 +75,8 @@ def load(file: str, content: bytes) -> Loaded:
         _check(node, checker)
     mistakes = composer.mistakes + checker.mistakes
     warnings = checker.warnings
-    if not documents and not mistakes:
+    is_blank = not documents and not mistakes
+    if is_blank:
         warnings = [Mistake(file, 0, 0, ROOT, "the file holds no scenario", fails_lint=False)]
     loaded = Loaded(
         tuple(it for it in checker.whole if isinstance(it.value, Scenario)),
@@ -81,7 +84,7 @@ def load(file: str, content: bytes) -> Loaded:
         tuple(sorted(mistakes, key=_place)),
         tuple(sorted(warnings, key=_place)),
     )
-    return together([loaded])
+    return replace(together([loaded]), is_blank=is_blank)
 
 
 def together(parts: Iterable[Loaded]) -> Loaded:
