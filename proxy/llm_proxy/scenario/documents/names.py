@@ -49,7 +49,9 @@ def canonical(written: str, struct: type, names: Iterable[str]) -> str | None:
 
     `names` are those of its fields.
     """
-    known = dict.fromkeys(names)
+    known = names if isinstance(names, Mapping) else dict.fromkeys(names)
+    if written in known:  # nearly all of them
+        return written
     for alias, name in _aliases(struct):
         if name in known and written in (alias, camel(alias)):
             return name

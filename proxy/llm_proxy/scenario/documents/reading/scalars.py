@@ -27,6 +27,8 @@ _ENDLESS: Final = re.compile(r"([-+]?)\.(?:inf|Inf|INF)")
 _NO_NUMBER: Final = frozenset((".nan", ".NaN", ".NAN"))
 _KINDS: Final = MappingProxyType({"null": type(None), "bool": bool, "int": int, "float": float})
 _TAG: Final = "tag:yaml.org,2002:"
+_BEGINNINGS: Final = frozenset("+-.0123456789")
+"""Of every number, as it may be written."""
 _LEAST, _MOST = -(2**63), 2**64 - 1
 _DIGITS: Final = 400
 """More than any number has that is not too large."""
@@ -36,6 +38,8 @@ def meaning(text: str) -> Value:
     """The value of unquoted text.  Raises `ValueError` for a number that is too large."""
     if text in _WORDS:
         return _WORDS[text]
+    if text[0] not in _BEGINNINGS:  # nearly all of them
+        return text
     if _INT.fullmatch(text):
         return whole_number(text)
     if _FLOAT.fullmatch(text):

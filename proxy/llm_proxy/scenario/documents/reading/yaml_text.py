@@ -62,31 +62,31 @@ def _events(text: str, loader: Loader) -> Iterator[Event]:
 
 
 def _tell(event: Event, composer: Composer) -> None:
-    mark = _mark(event)
-    match event:
-        case DocumentStartEvent():
-            composer.document()
+    match event:  # what there is most of comes first
         case ScalarEvent():
+            mark = _mark(event)
             value = _value(event, composer, mark)
             is_plain = bool(event.implicit[0])
             composer.scalar(Scalar(value, mark, event.value, is_plain), str(event.anchor or ""))
-        case AliasEvent():
-            composer.repeat(mark, str(event.anchor))
+        case CollectionEndEvent():
+            composer.end()
         case MappingStartEvent():
             _begin(event, composer, is_object=True)
         case SequenceStartEvent():
             _begin(event, composer, is_object=False)
-        case CollectionEndEvent():
-            composer.end()
+        case AliasEvent():
+            composer.repeat(_mark(event), str(event.anchor))
+        case DocumentStartEvent():
+            composer.document()
         case _:
             return
 
 
 def _begin(event: NodeEvent, composer: Composer, *, is_object: bool) -> None:
-    tag = str(getattr(event, "tag", None) or "")
+    tag, mark = str(getattr(event, "tag", None) or ""), _mark(event)
     if not is_collection_tag(tag, "map" if is_object else "seq"):
-        composer.mistake(_mark(event), unknown_tag(tag))
-    composer.begin(_mark(event), is_object=is_object, anchor=str(event.anchor or ""))
+        composer.mistake(mark, unknown_tag(tag))
+    composer.begin(mark, is_object=is_object, anchor=str(event.anchor or ""))
 
 
 def _value(event: ScalarEvent, composer: Composer, mark: Mark) -> Value:
