@@ -473,6 +473,23 @@ WARNINGS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             ),
         ),
     ),
+    "a repetition of a repetition": (
+        (
+            f"{_HEAD}turns: [{{turn: 1, {_SAY}}}]\n"
+            "match: {user: '^(a+)+$', system: '(a+,)+', json: {$.x: {matches: '(\\w+ ?)*!'}}}\n"
+        ),
+        (
+            (
+                "4:9: $.match.user: this regular expression can take exponential time: (a+)+ "
+                "repeats what is repeated already; take one of the two repetitions away"
+            ),
+            (
+                "4:57: $.match.json['$.x'].matches: this regular expression can take exponential "
+                "time: (\\w+ ?)* repeats what is repeated already; take one of the two "
+                "repetitions away"
+            ),
+        ),
+    ),
     "a missing turn": (
         turns(f"turn: 1\n{_SAY}", f"turn: 3\n{_SAY}"),
         ("3:1: $.turns: turn 2 is missing, so a request for it gets a failure report",),

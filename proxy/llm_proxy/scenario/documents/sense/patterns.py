@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator
+from typing import Final
 
+from llm_proxy.errors import printable
 from llm_proxy.scenario.documents.document import Condition, Match
-from llm_proxy.scenario.documents.findings import Finding
+from llm_proxy.scenario.documents.findings import Finding, warning
+from llm_proxy.scenario.documents.sense import repeats
+
+_SHOWN: Final = 60
+"""Characters of an expression in a message."""
 
 
 def of_texts(it: Match) -> Iterator[Finding]:
@@ -15,12 +21,16 @@ def of_texts(it: Match) -> Iterator[Finding]:
     for name, pattern in (("user", it.user), ("system", it.system)):
         if why := _wrong_expression(pattern):
             yield Finding((name,), why)
+        else:
+            yield from _slow(name, pattern)
 
 
 def of_values(it: Condition) -> Iterator[Finding]:
     """Patterns of what stands in a body."""
     if why := _wrong_expression(it.matches):
         yield Finding(("matches",), why)
+    else:
+        yield from _slow("matches", it.matches)
 
 
 def of_paths(it: Match) -> Iterator[Finding]:
@@ -41,6 +51,16 @@ def _wrong_expression(pattern: str) -> str:
     except (OverflowError, RecursionError):
         return "this regular expression is too large"
     return ""
+
+
+def _slow(name: str, pattern: str) -> Iterator[Finding]:
+    """An expression that a text of few characters may keep busy for ever."""
+    if twice := repeats.repeated_twice(pattern):
+        yield warning(
+            (name,),
+            f"this regular expression can take exponential time: {printable(twice, _SHOWN)} "
+            "repeats what is repeated already; take one of the two repetitions away",
+        )
 
 
 def _wrong_path(path: str) -> str:
