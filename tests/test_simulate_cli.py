@@ -135,6 +135,39 @@ async def test_replay_with_scenarios_plays_what_is_not_on_disk(tmp_path: Path) -
     assert (without.code, without.out) == (1, "424\n")
 
 
+ANSWERS = "def respond(cue):\n    return 'Hi.'\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "file"),
+    [
+        (("--mock", "{reply: Hi.}"), {}, ""),
+        (("--respond", "answers:respond"), {}, ""),
+        ((), {"LLM_PROXY_MOCK": "{reply: Hi.}"}, ""),
+        ((), {}, 'respond = "answers:respond"\n'),
+    ],
+    ids=["mock", "respond", "environment", "settings file"],
+)
+async def test_replay_with_a_mock_or_a_function_answers_what_is_not_on_disk(
+    tmp_path: Path, arguments: tuple[str, ...], env: dict[str, str], file: str
+) -> None:
+    (tmp_path / "answers.py").write_text(ANSWERS)
+    (tmp_path / "llm-proxy.toml").write_text(file)
+
+    ran = await run("replay", *arguments, *application("Hi"), folder=tmp_path, env=env)
+
+    assert (ran.code, ran.out) == (0, "fine\n")
+    assert "has no effect" not in ran.err
+
+
+async def test_a_mock_that_on_miss_fail_leaves_idle_is_told_at_the_start(tmp_path: Path) -> None:
+    options = ("--on-miss", "fail", "--mock", "{reply: Hi.}")
+    ran = await run("replay", *options, *application("Hi"), folder=tmp_path)
+
+    assert ran.out == "424\n"
+    assert "--mock has no effect: nothing is simulated in this run" in ran.err
+
+
 async def test_on_miss_scenario_makes_answers_up_where_there_are_no_scenarios(
     tmp_path: Path,
 ) -> None:

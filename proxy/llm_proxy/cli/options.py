@@ -116,7 +116,7 @@ AFTER_LAST: Final = _option(
 ON_MISS: Final = _option(
     "--on-miss", type=OneOf(["record", "passthrough", "scenario", "fail"]),
     help="In auto and replay: what happens to a request that is not on disk.  [default: record in "
-         "auto; in replay scenario where --scenarios is given, else fail]",
+         "auto; in replay scenario where --scenarios, --mock or --respond is given, else fail]",
 )  # fmt: skip
 
 

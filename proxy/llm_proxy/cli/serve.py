@@ -102,7 +102,8 @@ def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
     replays = mode == "replay" or (mode == "auto" and in_ci(os.environ))
     offline = mode == "auto" and values["on_miss"] in {"fail", "scenario"}
     if values["on_miss"] is None:
-        values["on_miss"] = "scenario" if replays and values["scenarios"] else "record"
+        scripted = any(values[it] for it in ("scenarios", "mock", "respond"))
+        values["on_miss"] = "scenario" if replays and scripted else "record"
     live = mode != "simulate" and not replays and not offline
     # A mistake is told before anything heavy is imported.
     settings = settings_of(values, command, live=live)

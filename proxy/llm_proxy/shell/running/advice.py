@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,8 @@ from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.library.library import files_below
 from llm_proxy.shell.running.environment import KEYS, keys_not_set
-from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.running.settings import Settings, Simulating
+from llm_proxy.shell.running.simulating import simulates
 
 _EFFECTIVE: Final = os.access in os.supports_effective_ids
 
@@ -47,6 +49,7 @@ def warnings(mode: str, settings: Settings) -> Iterator[str]:
     """A sentence for each setting that is allowed, and will hardly do what is meant."""
     if mode == "simulate":
         return
+    yield from _idle_simulation(mode, settings)
     if mode == "replay":
         if next(files_below(settings.cassettes), None) is None:
             there = settings.cassettes.exists()
@@ -66,6 +69,27 @@ def warnings(mode: str, settings: Settings) -> Iterator[str]:
                 f"--upstream {name}={url}: no path belongs to {name}; it is used for "
                 f"/~{name}/... alone{hint}"
             )
+
+
+def _idle_simulation(mode: str, settings: Settings) -> Iterator[str]:
+    """What is said of options of simulation where nothing is simulated."""
+    if simulates(mode, settings):
+        return
+    plain = Simulating()
+    options = [
+        f"--{it.name.replace('_', '-')}"
+        for it in fields(Simulating)
+        if getattr(settings.simulating, it.name) != getattr(plain, it.name)
+    ]
+    if not options:
+        return
+    verb = "has" if len(options) == 1 else "have"
+    hint = (
+        "record has the provider answer everything; llm-proxy simulate needs none"
+        if mode == "record"
+        else "give --on-miss scenario to have answered so what is not on disk"
+    )
+    yield f"{', '.join(options)} {verb} no effect: nothing is simulated in this run; {hint}"
 
 
 def on_dummy_keys(mode: str, settings: Settings, environ: Mapping[str, str]) -> str:

@@ -1,0 +1,58 @@
+"""What is said at the start of options that will hardly do what is meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llm_proxy.shell.running.advice import warnings
+from llm_proxy.shell.running.settings import Simulating
+from proxying import settings
+
+_IDLE = "no effect: nothing is simulated in this run; "
+_MISS = "give --on-miss scenario to have answered so what is not on disk"
+
+
+def said(folder: Path, mode: str, on_miss: str, **simulating: Any) -> list[str]:
+    """The warnings, but for that of an empty library."""
+    it = settings(folder, on_miss=on_miss, simulating=Simulating(**simulating))
+    return [each for each in warnings(mode, it) if "every request will be a miss" not in each]
+
+
+@pytest.mark.parametrize(
+    ("mode", "on_miss"),
+    [("simulate", "record"), ("replay", "scenario"), ("auto", "scenario")],
+)
+def test_where_something_is_simulated_nothing_is_said(
+    tmp_path: Path, mode: str, on_miss: str
+) -> None:
+    assert said(tmp_path, mode, on_miss, mock="{reply: Hi}", seed=7) == []
+
+
+@pytest.mark.parametrize(
+    ("mode", "on_miss", "hint"),
+    [
+        ("record", "record", ("record has the provider answer everything; llm-proxy simulate needs "
+         "none")),
+        ("auto", "record", _MISS),
+        ("auto", "passthrough", _MISS),
+        ("replay", "fail", _MISS),
+    ],
+)  # fmt: skip
+def test_options_of_simulation_without_effect_are_named(
+    tmp_path: Path, mode: str, on_miss: str, hint: str
+) -> None:
+    one = said(tmp_path, mode, on_miss, mock="{reply: Hi}")
+    several = said(
+        tmp_path, mode, on_miss, scenarios=tmp_path, respond="a:b", on_unknown="synthesis", seed=7
+    )
+
+    assert one == [f"--mock has {_IDLE}{hint}"]
+    assert several == [f"--scenarios, --respond, --on-unknown, --seed have {_IDLE}{hint}"]
+
+
+@pytest.mark.parametrize("mode", ["record", "auto", "replay"])
+def test_nothing_is_said_of_options_that_nobody_gave(tmp_path: Path, mode: str) -> None:
+    assert said(tmp_path, mode, "record") == []
