@@ -75,7 +75,7 @@ async def test_the_first_that_matches_answers_with_its_failure(tmp_path: Path) -
 
     assert ran.code == 0
     assert "busy  (scenarios.yaml:7)  answers: its match holds" in ran.out
-    assert "does not: its match holds too, but another comes first" in ran.out
+    assert "does not: its match holds too, but busy comes first" in ran.out
     assert ran.out.endswith("fails: rate_limit: Slow down\n")
 
 
@@ -112,3 +112,61 @@ async def test_a_file_with_mistakes_is_refused_with_them(tmp_path: Path) -> None
 
     assert ran.code == 2
     assert "bad.yaml:2:1: $.turn: " in ran.err
+
+
+async def told(folder: Path, document: str, body: object, *options: str) -> Ran:
+    """What is said of a request by the scenarios of this document."""
+    (folder / "s.yaml").write_text(document)
+    (folder / "request.json").write_text(json.dumps(body))
+    return await run("scenario", "try", "s.yaml", "request.json", *options, folder=folder)
+
+
+async def test_a_mock_of_the_file_answers_what_no_scenario_does(tmp_path: Path) -> None:
+    document = f"scenarios:{SCENARIOS}mock: {{name: helper, replies: [First., Second.]}}\n"
+    ran = await told(tmp_path, document, asking("Hi"))
+
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[3:6] == ["", "mock helper, call 1", "text: First."]
+
+
+async def test_a_mock_does_not_answer_for_a_scenario_that_is_named_in_vain(tmp_path: Path) -> None:
+    ran = await told(tmp_path, "mock: {reply: Hi}\n", asking("Hi"), "--scenario", "nothing")
+
+    assert ran.code == 1
+    assert "unsuccessful: Scenario not found: nothing." in ran.out
+
+
+async def test_a_mock_without_replies_left_fails(tmp_path: Path) -> None:
+    ran = await told(tmp_path, "mock: {replies: []}\n", asking("Hi"))
+
+    assert ran.code == 1
+    assert "The mock 'mock' has 0 replies, and this is call 1" in ran.out
+
+
+async def test_reasoning_without_its_seal_is_seen_by_no_match(tmp_path: Path) -> None:
+    document = """
+id: thinking
+description: Matches what is stripped before anything is matched.
+match: {json: {"$.messages[1].content[0].thinking": {exists: true}}}
+turns: [{turn: 2, response: {kind: text, assistant_text: Seen.}}]
+"""
+    blocks = [
+        {"type": "thinking", "thinking": "Hm."},
+        {"type": "tool_use", "id": "t", "name": "look", "input": {}},
+    ]
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "x"}
+    body = {
+        "model": "m",
+        "max_tokens": 10,
+        "messages": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": blocks},
+            {"role": "user", "content": [result]},
+        ],
+    }
+    ran = await told(tmp_path, document, body, "--as", "anthropic")
+
+    assert ran.code == 1
+    assert ran.out.splitlines()[0] == (
+        "thinking  (s.yaml:2)  does not: $.messages[1].content[0].thinking is not there"
+    )

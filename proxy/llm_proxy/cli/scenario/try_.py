@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +20,11 @@ from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, Call, route
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
-from llm_proxy.scenario.playing import choosing, directing
+from llm_proxy.scenario.playing import choosing, directing, mock
 from llm_proxy.scenario.playing.choosing import Unknown
 from llm_proxy.scenario.playing.counting import Attempts
 from llm_proxy.scenario.playing.cue import Cue, cue_of
+from llm_proxy.scenario.playing.mock import MockCalled
 from llm_proxy.scenario.playing.script import Script, Scripted
 from llm_proxy.scenario.playing.trying import Trial, trials
 from llm_proxy.shell.library.library import Library
@@ -49,8 +51,9 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
     r"""Say which scenario answers a request, why, and what it says.
 
     FILE is a scenario document, or a folder of them. REQUEST is the JSON body of a request, - for
-    stdin, or a cassette whose request it is. Failures before success are not counted: the first
-    attempt is shown. The exit code is 1 where no scenario answers, or not this request as it is.
+    stdin, or a cassette whose request it is. A mock of the files answers what no scenario does.
+    Nothing is counted: the first attempt is shown, and the first call of a mock. The exit code is
+    1 where neither answers, or not this request as it is.
 
     \b
     Examples:
@@ -62,7 +65,8 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
     found = loaded((file,))
     if found.mistakes:
         raise UsageError("\n  ".join(map(str, found.mistakes)))
-    script = Script(tuple(Scripted(it.value, it.file, it.line) for it in found.scenarios))
+    scripted = (Scripted(it.value, it.file, it.line) for it in found.scenarios)
+    script = Script(tuple(scripted), found.mock)
     call = _call(_request(request, dialect, path), **named)
     conversation = call.dialect.conversation(call.plain)
     if conversation is None:
@@ -71,7 +75,8 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
     print_lines(_trial(it) for it in trials(script, cue))
     direction = _direction(script, cue)
     print_lines(_said(direction, call))
-    raise click.exceptions.Exit(1 if direction.unsuccessful else 0)
+    failed = direction.unsuccessful or isinstance(direction.what, Exhausted)
+    raise click.exceptions.Exit(1 if failed else 0)
 
 
 def _request(file: Path, dialect: str, path: str) -> Request:
@@ -105,9 +110,12 @@ def _call(request: Request, session: str, scenario: str) -> Call:
 
 def _direction(script: Script, cue: Cue) -> Direction:
     chosen = choosing.choose(script, cue)
-    if isinstance(chosen, Unknown):
+    if not isinstance(chosen, Unknown):
+        return directing.direct(chosen, cue, Attempts())
+    if script.mock is None or chosen.is_meant:
         return directing.error_turn(choosing.complaint(script, chosen), cue)
-    return directing.direct(chosen, cue, Attempts())
+    first = mock.direct(MockCalled(script.mock, 1), cue)
+    return replace(first, source=f"{first.source}, call 1")
 
 
 def _trial(it: Trial) -> Line:

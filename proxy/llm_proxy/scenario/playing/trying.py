@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.errors import printable
+from llm_proxy.scenario.playing import history
 from llm_proxy.scenario.playing.choosing import Chosen, choose, complaint
 from llm_proxy.scenario.playing.cue import Cue
 from llm_proxy.scenario.playing.matcher import Matcher
@@ -39,10 +40,11 @@ def trials(script: Script, cue: Cue) -> list[Trial]:
 def _why_not(it: Scripted, cue: Cue, winner: Scripted | None) -> str:
     if cue.scenario:
         return f"{printable(cue.scenario, _SHOWN)} is named"
-    if it.scenario.match is not None:
-        unmet = list(Matcher.of(it.scenario.match).differences(cue))
-        if not unmet:
-            return "its match holds too, but another comes first" if winner else "it is named twice"
-        return "; ".join(unmet)
-    said = cue.conversation.first_user_text.strip()
-    return f"the first user message is {printable(said, _SHOWN)!r}"
+    if it.scenario.match is None:
+        said = cue.conversation.first_user_text.strip()
+        return f"the first user message is {printable(said, _SHOWN)!r}"
+    seen, _ = history.view(it.scenario, cue)
+    unmet = "; ".join(Matcher.of(it.scenario.match).differences(seen))
+    if unmet or winner is None:
+        return unmet
+    return f"its match holds too, but {printable(winner.scenario.id, _SHOWN)} comes first"
