@@ -192,7 +192,7 @@ async def test_an_instruction_that_cannot_be_followed_is_one_warning(
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"scenario": ""}', b'{"scenario":7}', b"{}", b"[]", b"{", b""], ids=str
+    "body", [b'{"scenario":null}', b'{"scenario":7}', b"{}", b"[]", b"{", b""], ids=str
 )
 async def test_choosing_a_scenario_takes_its_id(tmp_path: Path, body: bytes) -> None:
     async with playing(tmp_path, script(says())) as stage:
@@ -200,7 +200,38 @@ async def test_choosing_a_scenario_takes_its_id(tmp_path: Path, body: bytes) -> 
         raw = await ask(stage.url, request)
 
     assert raw.status == 400
-    assert json.loads(raw.body) == {"error": 'name a scenario: {"scenario": "ID"}'}
+    assert json.loads(raw.body) == {
+        "error": 'name a scenario: {"scenario": "ID"}; "" takes the choice back'
+    }
+
+
+@pytest.mark.parametrize("name", ["a%20b", "-a", "%C3%A9", "x" * 101])
+async def test_a_scenario_is_chosen_for_a_session_that_there_can_be(
+    tmp_path: Path, name: str
+) -> None:
+    async with playing(tmp_path, script(says())) as stage:
+        request = post(f"/_proxy/sessions/{name}/scenario", b'{"scenario":"refund"}', method="PUT")
+        raw = await ask(stage.url, request)
+
+    assert raw.status == 400
+    assert "' is no session name: use letters, digits" in json.loads(raw.body)["error"]
+
+
+@pytest.mark.parametrize(
+    ("method", "body"),
+    [("PUT", b'{"scenario": ""}'), ("PUT", b'{"scenario":" "}'), ("DELETE", b"")],
+)
+async def test_a_choice_can_be_taken_back(tmp_path: Path, method: str, body: bytes) -> None:
+    documents = [script(says(f"{it}."), name=it) for it in "ab"]
+    async with playing(tmp_path, *documents) as stage:
+        chosen = await stage.page("sessions/default/scenario", b'{"scenario":"a"}', method="PUT")
+        first = await stage.ask(said=("b",))
+        back = await stage.page("sessions/default/scenario", body, method=method)
+        second = await stage.ask(said=("b",))
+
+    assert chosen == {"session": "default", "scenario": "a"}
+    assert back == {"session": "default", "scenario": ""}
+    assert [it.turn.text for it in (first, second)] == ["a.", "b."]
 
 
 async def test_where_no_scenario_is_played_none_can_be_chosen(tmp_path: Path) -> None:
@@ -217,9 +248,16 @@ async def test_a_chosen_scenario_that_there_is_not_is_told_where_it_is_asked_for
     tmp_path: Path,
 ) -> None:
     async with playing(tmp_path, script(says())) as stage:
-        await stage.page("sessions/default/scenario", b'{"scenario":"refnd"}', method="PUT")
+        page = "sessions/default/scenario"
+        chosen = await stage.page(page, b'{"scenario":"refnd"}', method="PUT")
         heard = await stage.ask()
 
+    assert chosen == {
+        "session": "default",
+        "scenario": "refnd",
+        "warning": "no scenario refnd is loaded now; it is chosen all the same, and answers once "
+        "it is there: llm-proxy scenario ls lists all ids",
+    }
     assert "Scenario not found: refnd. The nearest: refund." in stage.last.unsuccessful
     assert heard.raw.status == 200
 
@@ -395,3 +433,22 @@ async def test_dialects_share_a_session_and_its_scenario(tmp_path: Path) -> None
         heard = [(await stage.ask(it, said=("x",), session="s")).turn.text for it in DIALECTS]
 
     assert heard == ["Chosen."] * len(DIALECTS)
+
+
+# Counts
+
+
+async def test_what_should_have_been_simulated_and_could_not_be_is_counted_with_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing.py").write_text("def respond(cue):\n    raise KeyError('x')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    counts = []
+    abouts: list[dict[str, Any]] = [{"mock": "{replies: [One.]}"}, {"respond": "failing:respond"}]
+    for about in abouts:
+        async with playing(tmp_path, **about) as stage:
+            statuses = [(await stage.ask()).raw.status for _ in range(2)]
+            it = stage.journal.counts
+            counts.append((statuses, it.requests, it.simulated, it.unsuccessful))
+
+    assert counts == [([200, 424], 2, 2, 1), ([500, 500], 2, 2, 2)]

@@ -213,9 +213,16 @@ class Simulate:
             each.reset(session)
         self._chosen.pop(session, None)
 
-    def choose(self, session: str, scenario: str) -> None:
-        """Have this session's requests answered by that scenario, whatever they say."""
+    async def choose(self, session: str, scenario: str) -> bool:
+        """Have this session's requests answered by that scenario, whatever they say.
+
+        An empty id takes that back.  Gives whether there is such a scenario now.
+        """
+        if not scenario:
+            self._chosen.pop(session, None)
+            return True
         self._chosen[session] = scenario
+        return scenario in (await self._scripts.current()).by_id
 
     def _delivery(self, call: Call) -> Delivery:
         """What ids and rolls of chance are made of: the same for the same request, in its order."""

@@ -6,13 +6,14 @@ GET  /_proxy/misses                    what was not answered, and why
 GET  /_proxy/unsuccessful              sessions that were not as their scenarios expect, and why
 POST /_proxy/sessions/NAME/reset       begin a session again
 PUT  /_proxy/sessions/NAME/scenario    have a scenario answer a session: {"scenario": "ID"}
+DELETE /_proxy/sessions/NAME/scenario  take that back, as {"scenario": ""} does
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -20,16 +21,22 @@ import orjson
 from aiohttp import web
 
 from llm_proxy.dialects import reading
+from llm_proxy.errors import printable
 from llm_proxy.exchange import Head
 from llm_proxy.modes import Mode
+from llm_proxy.routing import is_name
 from llm_proxy.shell.server.journal import Journal
 from llm_proxy.shell.server.wire import Wire
+from llm_proxy.turns import Json
 from llm_proxy.version import __version__
 
-Choose = Callable[[str, str], None]
-"""Has a session, named first, answered by the scenario of that id."""
+Choose = Callable[[str, str], Awaitable[bool]]
+"""Has a session, named first, answered by the scenario of that id, or by what it asks for where
+the id is empty; gives whether there is such a scenario now."""
 
 _RESET: Final = re.compile(r"/_proxy/sessions/([^/]+)/reset")
+_SHOWN: Final = 80
+"""Characters of a name in a message."""
 _SCENARIO: Final = re.compile(r"/_proxy/sessions/([^/]+)/scenario")
 
 
@@ -48,12 +55,12 @@ class Control:
 
     async def answer(self, request: web.BaseRequest, sent: bytes, wire: Wire) -> None:
         """Answer one of them, whose body is what was `sent`, with JSON."""
-        status, document = self._document(request.method, request.path, sent)
+        status, document = await self._document(request.method, request.path, sent)
         body = await _written(document)
         headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
         await wire.whole(Head(status, "llm-proxy", headers, "length", len(body)), body)
 
-    def _document(self, method: str, path: str, sent: bytes) -> tuple[int, dict[str, Any]]:
+    async def _document(self, method: str, path: str, sent: bytes) -> tuple[int, dict[str, Any]]:
         reset, scenario = _RESET.fullmatch(path), _SCENARIO.fullmatch(path)
         match method, path:
             case "GET" | "HEAD", "/_proxy/health":
@@ -67,22 +74,34 @@ class Control:
             case "GET" | "HEAD", "/_proxy/unsuccessful":
                 return 200, {"unsuccessful": self._journal.unsuccessful}
             case "PUT", _ if scenario is not None:
-                return self._chosen(scenario[1], sent)
+                return await self._chosen(scenario[1], reading.document(sent).get("scenario"))
+            case "DELETE", _ if scenario is not None:
+                return await self._chosen(scenario[1], "")
             case "POST", _ if reset is not None:
                 self._mode.reset(reset[1])
                 return 200, {"session": reset[1], "reset": True}
             case _:
                 return 404, {"error": f"there is no {method} {path}; see docs/server.md"}
 
-    def _chosen(self, session: str, sent: bytes) -> tuple[int, dict[str, Any]]:
-        """Have a session answered by the scenario that a document names."""
+    async def _chosen(self, session: str, scenario: Json) -> tuple[int, dict[str, Any]]:
+        """Have a session answered by the scenario of that id; an empty one takes it back."""
         if self._choose is None:
             return 409, {"error": f"{self._mode.name} plays no scenarios; start llm-proxy simulate"}
-        name = reading.text(reading.document(sent).get("scenario"))
-        if not name:
-            return 400, {"error": 'name a scenario: {"scenario": "ID"}'}
-        self._choose(session, name)
-        return 200, {"session": session, "scenario": name}
+        if not is_name(session):
+            return 400, {
+                "error": f"'{printable(session, _SHOWN)}' is no session name: use letters, digits, "
+                "dot, dash and underscore, a letter or a digit first, at most 100 of them"
+            }
+        if not isinstance(scenario, str):
+            return 400, {"error": 'name a scenario: {"scenario": "ID"}; "" takes the choice back'}
+        name = scenario.strip()
+        answer = {"session": session, "scenario": name}
+        if not await self._choose(session, name):
+            answer["warning"] = (
+                f"no scenario {printable(name, _SHOWN)} is loaded now; it is chosen all the same, "
+                "and answers once it is there: llm-proxy scenario ls lists all ids"
+            )
+        return 200, answer
 
 
 async def _written(document: Mapping[str, Any]) -> bytes:

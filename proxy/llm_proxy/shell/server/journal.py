@@ -122,9 +122,9 @@ class Counts:
     left: int = 0
     """Requests whose client left before an answer."""
     simulated: int = 0
-    """Requests that a scenario, a mock or synthesis answered."""
+    """Requests that a scenario, a mock or synthesis answered, or had to and could not."""
     unsuccessful: int = 0
-    """Of those, the ones that were not as their scenario expects."""
+    """Of those, the ones that were not as their scenario expects, or that nothing could answer."""
 
 
 class Journal:

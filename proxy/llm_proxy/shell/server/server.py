@@ -187,6 +187,7 @@ class Server:
             return
         entry.origin = "refused" if isinstance(error, RequestRefused) else "error"
         if isinstance(error, ScriptExhausted | RespondFailed | CannotSay):
+            self._journal.counts.simulated += 1
             self._journal.fail(entry.session, str(error))
         if isinstance(error, CassetteError):
             self._journal.miss(str(error))
