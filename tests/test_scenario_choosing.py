@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
+from msgspec.structs import replace as msgspec_replace
 
 from command import run
 from llm_proxy.conversation import Message
@@ -151,3 +153,11 @@ async def test_every_id_is_listed(tmp_path: Path) -> None:
 
     assert listed.code == 0, listed.err
     assert [it["id"] for it in json.loads(listed.out)["scenarios"]] == ["one", "two words", "three"]
+
+
+def test_among_very_many_ids_the_nearest_are_those_that_begin_alike() -> None:
+    one = scripted(script(says()))
+    ids = [f"{prefix}-{number}" for prefix in ("alpha", "refund") for number in range(2000)]
+    many = Script(tuple(replace(one, scenario=msgspec_replace(one.scenario, id=it)) for it in ids))
+
+    assert many.nearest("refund-17x")[0] == "refund-17"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import heapq
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -14,6 +15,8 @@ _NEAREST: Final = 3
 """Ids that a mistake names."""
 _LONGEST: Final = 200
 """Characters of what may be meant for an id."""
+_COMPARED: Final = 1000
+"""Ids that are compared closely, at most: those that begin most like the one in question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +58,13 @@ class Script:
         """The ids most like this one, if any is; none is like a long text."""
         if len(name) > _LONGEST:
             return []
-        return difflib.get_close_matches(name, list(self.by_id), _NEAREST)
+        ids = list(self.by_id)
+        if len(ids) > _COMPARED:
+            ids = heapq.nlargest(_COMPARED, ids, lambda it: _shared(it, name))
+        return difflib.get_close_matches(name, ids, _NEAREST)
+
+
+def _shared(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
