@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from llm_proxy.errors import CannotMake
+from llm_proxy.scenario.making.json_schema.budget import Budget
 from llm_proxy.scenario.making.json_schema.patterns import matching
 from llm_proxy.scenario.making.made_values import value
 from llm_proxy.turns import Json
@@ -327,7 +328,7 @@ def test_a_schema_that_is_nested_without_measure_is_refused() -> None:
 )  # fmt: skip
 def test_a_text_for_a_pattern_matches_it(pattern: str) -> None:
     for seed in "abcde":
-        assert re.search(pattern, matching(pattern, 0, None, seed))
+        assert re.search(pattern, matching(pattern, 0, None, seed, Budget()))
 
 
 @pytest.mark.parametrize(
@@ -340,7 +341,7 @@ def test_a_text_for_a_pattern_matches_it(pattern: str) -> None:
 )  # fmt: skip
 def test_a_pattern_that_is_not_understood_is_said_to_be(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"not understood|known to match|range"):
-        matching(pattern, 0, None, "seed")
+        matching(pattern, 0, None, "seed", Budget())
 
 
 def spans(least: int, most: int) -> st.SearchStrategy[tuple[int, int]]:

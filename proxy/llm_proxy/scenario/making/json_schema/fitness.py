@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from llm_proxy.dialects import reading
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.scenario.making.json_schema import numbers, texts
-from llm_proxy.scenario.making.json_schema.merging import NoValue, alike
+from llm_proxy.scenario.making.json_schema.budget import Budget
+from llm_proxy.scenario.making.json_schema.expressions import Whole, read
+from llm_proxy.scenario.making.json_schema.merging import NoValue, key
+from llm_proxy.scenario.making.json_schema.patterns import found
 from llm_proxy.scenario.making.json_schema.schemas import Schemas, plain
 from llm_proxy.turns import Json
 
@@ -20,22 +22,44 @@ _DEEPEST: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Fitness:
-    """The rules of a whole schema."""
+    """The rules of a whole schema, and what is known of it so far: lists and expressions read."""
 
     schemas: Schemas
+    budget: Budget
+    by_format: bool = True
+    """Whether a text must be of its format; where it is too short for it, it cannot be."""
+    _listed: dict[int, tuple[list[Json], frozenset[Hashable]]] = field(default_factory=dict)
+    _read: dict[str, tuple[Whole, ...]] = field(default_factory=dict)
 
     def fits(self, value: Json, schema: Json, depth: int = 0) -> bool:
-        """Whether the value is valid.  Raises `NoValue` for a schema that is not understood."""
+        """Whether the value is valid.
+
+        Raises `NoValue` for a schema that is not understood, `TooMuch` where it takes too long.
+        """
+        self.budget.spend()
+        if schema is True:
+            return True
         if depth > _DEEPEST:
             raise NoValue("its schemas are nested too deeply")
-        fields = plain(schema)
+        self.budget.spend(2)
+        fields = plain(schema, self.budget)
         below = depth + 1
         return (
-            is_plainly(value, fields)
+            self._is_plainly(value, fields)
             and all(self.fits(value, it, below) for it in self._parts(fields))
             and self._combined(value, fields, below)
-            and all(self.fits(it, schema, below) for it, schema in _within(value, fields))
+            and all(self.fits(it, schema, below) for it, schema in self._within(value, fields))
         )
+
+    def of_property(self, name: str, fields: Fields) -> Json:
+        """The schema of a property of this name; False where it must not be."""
+        properties = reading.fields(fields.get("properties"))
+        patterns = reading.fields(fields.get("patternProperties"))
+        schemas = [properties[name]] if name in properties else []
+        schemas += [schema for pattern, schema in patterns.items() if self._found(pattern, name)]
+        if not schemas:
+            return fields.get("additionalProperties", True)
+        return schemas[0] if len(schemas) == 1 else {"allOf": schemas}
 
     def _parts(self, fields: Fields) -> Iterator[Json]:
         """The schemas that must all hold."""
@@ -60,70 +84,76 @@ class Fitness:
             return self.fits(value, fields.get(then, True), depth)
         return True
 
+    def _is_plainly(self, value: Json, fields: Fields) -> bool:
+        """Whether the value keeps the rules that name no other schema."""
+        types = reading.array(fields.get("type"))
+        if types and not any(_is(value, reading.text(it)) for it in types):
+            return False
+        if "enum" in fields and not self._is_listed(value, reading.array(fields["enum"])):
+            return False
+        match value:
+            case bool() | None:
+                return True
+            case int() | float():
+                steps = numbers.numbers(fields.get("multipleOf"))
+                self.budget.spend(len(steps))
+                divided = all(numbers.divides(step, value) for step in steps)
+                return divided and numbers.within(value, fields)
+            case str():
+                return _counts(len(value), fields, "Length") and self._is_formed(value, fields)
+            case list():
+                return _counts(len(value), fields, "Items") and self._is_set(value, fields)
+            case dict():
+                return _counts(len(value), fields, "Properties") and self._is_whole(value, fields)
 
-def is_plainly(value: Json, fields: Fields) -> bool:
-    """Whether the value keeps the rules that name no other schema."""
-    types = reading.array(fields.get("type"))
-    if types and not any(_is(value, reading.text(it)) for it in types):
-        return False
-    if "enum" in fields and not any(alike(value, it) for it in reading.array(fields["enum"])):
-        return False
-    match value:
-        case bool() | None:
+    def _is_listed(self, value: Json, listed: list[Json]) -> bool:
+        """Whether a list has the value; its keys are kept, for it is asked often."""
+        if id(listed) not in self._listed:
+            self._listed[id(listed)] = listed, frozenset(key(it, self.budget) for it in listed)
+        return key(value, self.budget) in self._listed[id(listed)][1]
+
+    def _is_formed(self, text: str, fields: Fields) -> bool:
+        """Whether a text is of its format and has its pattern."""
+        self.budget.spend(len(text) // 20)
+        pattern, form = reading.text(fields.get("pattern")), reading.text(fields.get("format"))
+        if self.by_format and not texts.is_of_format(text, form):
+            return False
+        return not pattern or self._found(pattern, text)
+
+    def _found(self, pattern: str, text: str) -> bool:
+        """Whether a text matches.  Raises `NoValue` for a pattern that is none here."""
+        if pattern not in self._read:
+            try:
+                self._read[pattern] = read(pattern, self.budget)
+            except ValueError as error:
+                raise NoValue(str(error)) from None
+        return found(self._read[pattern], text, self.budget)
+
+    def _is_set(self, values: list[Json], fields: Fields) -> bool:
+        """Whether no value comes twice, where none may."""
+        if fields.get("uniqueItems") is not True:
             return True
-        case int() | float():
-            steps = numbers.numbers(fields.get("multipleOf"))
-            divided = all(numbers.divides(step, value) for step in steps)
-            return divided and numbers.within(value, fields)
-        case str():
-            pattern, form = reading.text(fields.get("pattern")), reading.text(fields.get("format"))
-            is_formed = texts.is_of_format(value, form) and (not pattern or found(pattern, value))
-            return is_formed and _counts(len(value), fields, "Length")
-        case list():
-            is_set = fields.get("uniqueItems") is True
-            return _counts(len(value), fields, "Items") and not (is_set and repeats(value))
-        case dict():
-            required = [it for it in reading.array(fields.get("required")) if isinstance(it, str)]
-            return _counts(len(value), fields, "Properties") and all(it in value for it in required)
+        return len({key(it, self.budget) for it in values}) == len(values)
 
+    def _is_whole(self, value: Fields, fields: Fields) -> bool:
+        """Whether all properties are there that must be."""
+        required = reading.array(fields.get("required"))
+        self.budget.spend(len(required) // 8)
+        return all(it in value for it in required if isinstance(it, str))
 
-def found(pattern: str, text: str) -> bool:
-    """Whether a text matches.  Raises `NoValue` for a pattern that is none here."""
-    try:
-        return re.search(pattern, text) is not None
-    except (re.error, RecursionError, OverflowError):
-        raise NoValue(f"the pattern {pattern} is not understood") from None
-
-
-def repeats(values: list[Json]) -> bool:
-    """Whether any value comes twice."""
-    return any(alike(it, other) for at, it in enumerate(values) for other in values[:at])
-
-
-def of_property(name: str, fields: Fields) -> Json:
-    """The schema of a property of this name; False where it must not be."""
-    properties = reading.fields(fields.get("properties"))
-    patterns = reading.fields(fields.get("patternProperties"))
-    schemas = [properties[name]] if name in properties else []
-    schemas += [schema for pattern, schema in patterns.items() if found(pattern, name)]
-    if not schemas:
-        return fields.get("additionalProperties", True)
-    return schemas[0] if len(schemas) == 1 else {"allOf": schemas}
-
-
-def _within(value: Json, fields: Fields) -> Iterator[tuple[Json, Json]]:
-    """What is in a value, each with its schema."""
-    match value:
-        case dict():
-            for name, it in value.items():
-                yield it, of_property(name, fields)
-                yield name, fields.get("propertyNames", True)
-        case list():
-            first = reading.array(fields.get("prefixItems"))
-            yield from zip(value, first, strict=False)
-            yield from ((it, fields.get("items", True)) for it in value[len(first) :])
-        case _:
-            pass
+    def _within(self, value: Json, fields: Fields) -> Iterator[tuple[Json, Json]]:
+        """What is in a value, each with its schema."""
+        match value:
+            case dict():
+                for name, it in value.items():
+                    yield it, self.of_property(name, fields)
+                    yield name, fields.get("propertyNames", True)
+            case list():
+                first = reading.array(fields.get("prefixItems"))
+                yield from zip(value, first, strict=False)
+                yield from ((it, fields.get("items", True)) for it in value[len(first) :])
+            case _:
+                pass
 
 
 def _is(value: Json, kind: str) -> bool:

@@ -5,13 +5,18 @@ Where it cannot, it asks for less: what is made by it is held against both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Final
 
 from llm_proxy.dialects import reading
 from llm_proxy.dialects.reading import Fields
+from llm_proxy.scenario.making.json_schema.budget import Budget
 from llm_proxy.turns import Json
+
+_LARGE: Final = 2**63
+"""From here on, whole numbers are told apart as texts."""
 
 
 class NoValue(Exception):
@@ -23,61 +28,77 @@ class NoValue(Exception):
         super().__init__(why)
 
 
-def alike(one: Json, other: Json) -> bool:
-    """Whether two values are the same JSON: 1 and 1.0 are, 1 and true are not."""
-    match one, other:
-        case (list(), list()):
-            return len(one) == len(other) and all(map(alike, one, other))
-        case (dict(), dict()):
-            return one.keys() == other.keys() and all(alike(one[it], other[it]) for it in one)
+def key(value: Json, budget: Budget) -> Hashable:
+    """What is the same for values that are the same JSON: 1 and 1.0 are, 1 and true are not."""
+    budget.spend()
+    match value:
+        case bool():
+            return ("boolean", value)
+        case int() if abs(value) > _LARGE:
+            return _large(value)
+        case list():
+            return ("array", tuple([key(it, budget) for it in value]))
+        case dict():
+            return ("object", frozenset([(name, key(it, budget)) for name, it in value.items()]))
         case _:
-            return isinstance(one, bool) is isinstance(other, bool) and one == other
+            return value
 
 
-def merged(first: Fields, second: Fields) -> dict[str, Json]:
+def _large(value: int) -> Hashable:
+    """The float that it is, or else its digits: numbers of one hash are easily found."""
+    with suppress(OverflowError):
+        if float(value) == value:
+            return float(value)
+    return ("number", hex(value))
+
+
+def merged(first: Fields, second: Fields, budget: Budget) -> dict[str, Json]:
     """Both in one, in the words of draft 2020-12.  Raises `NoValue` where nothing could be both."""
+    budget.spend(1 + (len(first) + len(second)) // 4)
     both = dict(first)
     for name, value in second.items():
         merge = _MERGES.get(name, _first)
-        both[name] = merge(first[name], value) if name in first else value
+        both[name] = merge(first[name], value, budget) if name in first else value
     return both
 
 
-def _first(first: Json, _second: Json) -> Json:
+def _first(first: Json, _second: Json, _budget: Budget) -> Json:
     return first
 
 
-def _all(first: Json, second: Json) -> Json:
+def _all(first: Json, second: Json, _budget: Budget) -> Json:
     return {"allOf": [first, second]}
 
 
-def _each(first: Json, second: Json) -> Json:
+def _each(first: Json, second: Json, budget: Budget) -> Json:
+    budget.spend((len(reading.fields(first)) + len(reading.fields(second))) // 4)
     both = dict(reading.fields(first))
     for name, schema in reading.fields(second).items():
-        both[name] = _all(both[name], schema) if name in both else schema
+        both[name] = _all(both[name], schema, budget) if name in both else schema
     return both
 
 
-def _in_order(first: Json, second: Json) -> Json:
+def _in_order(first: Json, second: Json, budget: Budget) -> Json:
     pairs = zip_longest(reading.array(first), reading.array(second), fillvalue=True)
-    return [_all(one, other) for one, other in pairs]
+    budget.spend((len(reading.array(first)) + len(reading.array(second))) // 2)
+    return [_all(one, other, budget) for one, other in pairs]
 
 
-def _joined(first: Json, second: Json) -> Json:
+def _joined(first: Json, second: Json, budget: Budget) -> Json:
     both = [*_several(first), *_several(second)]
-    return [it for at, it in enumerate(both) if it not in both[:at]]
+    return list({key(it, budget): it for it in both}.values())
 
 
 def _several(value: Json) -> list[Json]:
     return value if isinstance(value, list) else [value]
 
 
-def _shared(first: Json, second: Json) -> Json:
-    other = reading.array(second)
-    return [one for one in reading.array(first) if any(alike(one, it) for it in other)]
+def _shared(first: Json, second: Json, budget: Budget) -> Json:
+    others = {key(it, budget) for it in reading.array(second)}
+    return [it for it in reading.array(first) if key(it, budget) in others]
 
 
-def _types(first: Json, second: Json) -> Json:
+def _types(first: Json, second: Json, _budget: Budget) -> Json:
     """The types that both allow; a whole number is a number."""
     one, other = reading.array(first), reading.array(second)
     if not one or not other:
@@ -89,17 +110,17 @@ def _types(first: Json, second: Json) -> Json:
     return types
 
 
-def _same(first: Json, second: Json) -> Json:
+def _same(first: Json, second: Json, _budget: Budget) -> Json:
     if first != second:
         raise NoValue("texts of two patterns or formats are not understood")
     return first
 
 
-def _most(first: Json, second: Json) -> Json:
+def _most(first: Json, second: Json, _budget: Budget) -> Json:
     return max(first, second) if _are_numbers(first, second) else second  # type: ignore[type-var] # asked before
 
 
-def _least(first: Json, second: Json) -> Json:
+def _least(first: Json, second: Json, _budget: Budget) -> Json:
     return min(first, second) if _are_numbers(first, second) else second  # type: ignore[type-var] # asked before
 
 
@@ -107,7 +128,7 @@ def _are_numbers(*values: Json) -> bool:
     return all(isinstance(it, int | float) for it in values)
 
 
-_MERGES: Final[Mapping[str, Callable[[Json, Json], Json]]] = {
+_MERGES: Final[Mapping[str, Callable[[Json, Json, Budget], Json]]] = {
     "type": _types,
     "enum": _shared,
     "required": _joined,

@@ -10,6 +10,7 @@ from math import ceil, floor, inf, isfinite, lcm, nextafter
 from typing import Final
 
 from llm_proxy.dialects.reading import Fields
+from llm_proxy.scenario.making.json_schema.budget import Budget
 from llm_proxy.scenario.rolls import below
 from llm_proxy.turns import Json
 
@@ -18,15 +19,21 @@ _SPAN: Final = 100
 _FINE: Final = Fraction(1, 100)
 """What numbers that need not be whole are multiples of, where nothing else is said."""
 _TRIES: Final = 1000
+_LARGEST: Final = 10**308
+"""What a float can still be."""
+_BITS: Final = 4096
+"""Of a multiple that several steps have in common."""
 
 
-def number(schema: Fields, seed: str, *, whole: bool) -> int | float:
+def number(schema: Fields, seed: str, budget: Budget, *, whole: bool) -> int | float:
     """A number, an `int` where a `whole` one is asked for.
 
     Raises `ValueError`, with the reason in a few words, where there is none.
     """
     steps = numbers(schema.get("multipleOf"))
+    budget.spend(20 + 4 * len(steps))
     for candidate in islice(_candidates(schema, seed, whole=whole), _TRIES):
+        budget.spend(4 + len(steps))
         if within(candidate, schema) and all(divides(step, candidate) for step in steps):
             return candidate
     raise ValueError(f"no {'whole number' if whole else 'number'} is known within its bounds")
@@ -54,12 +61,15 @@ def divides(step: float, value: float) -> bool:
 
 
 def numbers(value: Json) -> list[float]:
-    """The numbers in a list of them; one alone counts as a list, and what is none is left out."""
+    """The numbers in a list of them; one alone counts as a list, and what is none is left out.
+
+    None is what no float can be: dividing by it would not end well.
+    """
     values = value if isinstance(value, list) else [value]
     return [
         it
         for it in values
-        if isinstance(it, int | float) and not isinstance(it, bool) and isfinite(it)
+        if isinstance(it, int | float) and not isinstance(it, bool) and abs(it) <= _LARGEST
     ]
 
 
@@ -107,6 +117,8 @@ def _common(steps: list[Fraction]) -> Fraction:
         below_line = common.denominator * it.denominator
         above = lcm(common.numerator * it.denominator, it.numerator * common.denominator)
         common = Fraction(above, below_line)
+        if common.numerator.bit_length() > _BITS:
+            raise ValueError("no number is known that is a multiple of so many")
     return common
 
 

@@ -7,13 +7,14 @@ Read are draft 2020-12, what older drafts and OpenAPI 3.0 spell otherwise (`null
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote
 
 from llm_proxy.dialects import reading
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.errors import printable
+from llm_proxy.scenario.making.json_schema.budget import Budget
 from llm_proxy.scenario.making.json_schema.merging import NoValue, merged
 from llm_proxy.turns import Json
 
@@ -32,6 +33,10 @@ _COUNTS: Final = (
 _VALUES: Final = ("const", "default", "enum", "example", "examples")
 """What holds values, where null is one of them."""
 _UNSAID: Final = "type_unspecified"
+_SPELLED: Final = (*TYPES, _UNSAID)
+_BOUNDS: Final = (*("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),)
+_LARGEST: Final = 10**308
+"""What a float can still be."""
 _BEYOND: Final = 10**12
 """More than anything could have."""
 _LONGEST: Final = 40
@@ -56,9 +61,11 @@ class Schemas:
     """A whole schema, which its parts refer to."""
 
     root: Json
+    budget: Budget = field(default_factory=Budget)
 
     def target(self, ref: str) -> Json:
         """What a reference into this schema refers to.  Raises `NoValue` for any other."""
+        self.budget.spend(2 + len(ref) // 2)
         value = self.root
         if ref != "#" and not ref.startswith("#/"):
             raise NoValue(f"{_shown(ref)} refers to another schema: only its own parts are known")
@@ -76,7 +83,7 @@ class Schemas:
     def alternatives(self, schema: Json, above: frozenset[str]) -> Iterator[Flat | NoValue]:
         """Every way to be valid, or why one is none; `above` are the references passed so far."""
         try:
-            fields = plain(schema)
+            fields = plain(schema, self.budget)
             branches = list(self._branches(fields, above))
         except NoValue as error:
             yield error
@@ -107,6 +114,7 @@ class Schemas:
         if not branches:
             yield base
             return
+        self.budget.spend(2 + (len(branches) + len(above)) // 16)
         branch, *others = branches
         for choice in branch.choices:
             for found in self.alternatives(choice, above | branch.refs):
@@ -114,7 +122,8 @@ class Schemas:
                     yield found
                     continue
                 try:
-                    both = Flat(merged(base.fields, found.fields), base.above | found.above)
+                    fields = merged(base.fields, found.fields, self.budget)
+                    both = Flat(fields, base.above | found.above)
                 except NoValue as error:
                     yield error
                     continue
@@ -129,26 +138,28 @@ class _Branch:
     refs: frozenset[str] = frozenset()
 
 
-def plain(schema: Json) -> Fields:
+def plain(schema: Json, budget: Budget) -> Fields:
     """A schema in the words of draft 2020-12; its parts as they stand.
 
     Raises `NoValue` for what is no schema, or has rules that are not understood.
     """
+    budget.spend(3)
     if isinstance(schema, bool):
         return {} if schema else {"enum": []}
     if not isinstance(schema, dict):
-        raise NoValue(f"{_shown(reading.compact(schema))} is no schema")
+        raise NoValue(f"{_described(schema)} is no schema")
+    budget.spend(len(schema))
     fields = {name: it for name, it in schema.items() if it is not None or name in _VALUES}
     if odd := [it for it in NOT_UNDERSTOOD if fields.get(it, False) is not False]:
         raise NoValue(f"what {odd[0]} asks for is not understood")
     if "type" in fields:
-        fields["type"] = _types(fields)
+        fields["type"] = _types(fields, budget)
     fields = _numbered(fields)
     if isinstance(fields.get("items"), list):
         rest = {"items": fields["additionalItems"]} if "additionalItems" in fields else {}
         fields = {**fields, "prefixItems": fields.pop("items"), **rest}
     if "const" in fields:
-        return merged(fields, {"enum": [fields.pop("const")]})
+        return merged(fields, {"enum": [fields.pop("const")]}, budget)
     return fields
 
 
@@ -163,17 +174,37 @@ def _numbered(fields: dict[str, Json]) -> dict[str, Json]:
     for bound, outside in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if isinstance(fields.get(outside), bool) and fields.pop(outside) and bound in fields:
             fields[outside] = fields[bound]
+    for bound in _BOUNDS:
+        steps = fields.get(bound)
+        if isinstance(steps, int) and abs(steps) > _LARGEST:
+            raise NoValue(f"a {bound} of that many digits is not understood")
     return fields
 
 
-def _types(fields: Fields) -> Json:
-    named = fields["type"]
-    types = [reading.text(it).lower() for it in (named if isinstance(named, list) else [named])]
+def _types(fields: Fields, budget: Budget) -> Json:
+    said = fields["type"]
+    named = said if isinstance(said, list) else [said]
+    budget.spend(len(named) // 2)
+    types = list(dict.fromkeys(reading.text(it)[:_LONGEST].lower() for it in named))
     types = [it for it in types if it != _UNSAID]
     if any(it not in TYPES for it in types):
-        raise NoValue(f"{_shown(reading.words(named))} is no type: {', '.join(TYPES)} are")
+        odd = next(it for it in named if reading.text(it)[:_LONGEST].lower() not in _SPELLED)
+        raise NoValue(f"{_described(odd)} is no type: {', '.join(TYPES)} are")
     is_nullable = fields.get("nullable") is True and types and "null" not in types
     return [*types, *(["null"] if is_nullable else [])]
+
+
+def _described(value: Json) -> str:
+    """What stands where something else should; never all of it."""
+    match value:
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case str():
+            return _shown(value)
+        case _:
+            return _shown(reading.compact(value))
 
 
 def _shown(text: str) -> str:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from llm_proxy.dialects import reading
 from llm_proxy.dialects.reading import Fields
+from llm_proxy.scenario.making.json_schema.budget import Budget
 from llm_proxy.scenario.making.json_schema.patterns import matching
 from llm_proxy.scenario.rolls import below
 
@@ -41,10 +42,10 @@ _MINUTES: Final = 525_600
 """In a year."""
 
 
-def text(schema: Fields, seed: str) -> str:
+def text(schema: Fields, seed: str, budget: Budget) -> str:
     """A text of the lengths that are asked for, with the pattern or else of the format.
 
-    Raises `ValueError`, with the reason in a few words, where there is none.
+    Raises `ValueError`, with the reason in a few words, where there is none, and `TooMuch`.
     """
     least, most = (
         reading.count(schema.get("minLength")) or 0,
@@ -55,7 +56,8 @@ def text(schema: Fields, seed: str) -> str:
     if most is not None and most < least:
         raise ValueError(f"no text has at least {least} and at most {most} characters")
     if pattern := reading.text(schema.get("pattern")):
-        return matching(pattern, least, most, seed)
+        return matching(pattern, least, most, seed, budget)
+    budget.spend(5 + least // 100)
     form = _FORMATS.get(reading.text(schema.get("format")))
     if form is not None:
         made = form(seed)
