@@ -109,10 +109,9 @@ class Maker:
             listed = reading.array(fields["enum"])
             others = {name: it for name, it in fields.items() if name != "enum"}
             start = below(len(listed) or 1, self._seed, path) + attempt
-            turned = [listed[(start + at) % len(listed)] for at in range(len(listed))]
-            self._budget.spend(len(turned) // 4)
+            turned = (listed[(start + at) % len(listed)] for at in range(len(listed)))
             yield from self._fitting((it for it in turned if it is not None), others)
-            yield from self._fitting((it for it in turned if it is None), others)
+            yield from self._fitting((it for it in listed if it is None), others)
             return
         if attempt == 0:
             yield from self._fitting(_suggested(fields), fields)

@@ -85,15 +85,15 @@ def _ends(node: Node, text: str, starts: frozenset[int], budget: Budget) -> froz
 
 def _repeated(node: Repeat, text: str, starts: frozenset[int], budget: Budget) -> frozenset[int]:
     """Where a repeat can end.  It always does: one more either leads nowhere, or nowhere new."""
-    here, ends = starts, frozenset[int]()
+    here, ends = starts, set[int]()
     for times in count():
         if times >= node.least:
             ends |= here
         further = _ends(node.inner, text, here, budget) if times != node.most else frozenset()
         if further == here:
-            return ends | here
+            return frozenset(ends | here)
         if not further or (times >= node.least and further <= ends):
-            return ends
+            return frozenset(ends)
         here = further
     raise AssertionError("counting has no end")
 
@@ -137,7 +137,7 @@ def _characters(
     node: Node, extra: int, seed: str, ordinals: Iterator[str], budget: Budget
 ) -> Iterator[str]:
     """A text that the node matches; repeats that may go on do so `extra` times."""
-    budget.spend()
+    budget.spend(2)
     match node:
         case Chars(among=among):
             yield among[below(len(among), seed, next(ordinals))]

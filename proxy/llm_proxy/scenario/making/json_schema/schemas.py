@@ -114,7 +114,7 @@ class Schemas:
         if not branches:
             yield base
             return
-        self.budget.spend(2 + (len(branches) + len(above)) // 16)
+        self.budget.spend(3 + len(branches) // 16 + len(above) // 4)
         branch, *others = branches
         for choice in branch.choices:
             for found in self.alternatives(choice, above | branch.refs):

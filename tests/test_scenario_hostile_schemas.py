@@ -1,0 +1,237 @@
+"""A schema that came with a request can neither hang the proxy nor make it say what is invalid.
+
+Work is counted in steps, so what is bounded here is bounded on every machine.
+"""
+
+from __future__ import annotations
+
+import re
+from time import process_time
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from llm_proxy.errors import CannotMake
+from llm_proxy.scenario.making.json_schema.budget import Budget, TooMuch
+from llm_proxy.scenario.making.json_schema.expressions import read
+from llm_proxy.scenario.making.json_schema.patterns import found, matching
+from llm_proxy.scenario.making.made_values import value
+from llm_proxy.turns import Json
+
+SOON: Final = 3.0
+"""Seconds of CPU: a value takes about half of one at most, here with room for slow machines."""
+LISTED: Final[list[Json]] = [f"value {number}" for number in range(4_000)]
+SLOW: Final = "a" * 50 + "!"
+
+
+def tower(of: str, height: int) -> dict[str, Any]:
+    """Schemas of which each names the next one twice."""
+    nexts = [[{"$ref": f"#/$defs/n{at + 1}"}] * 2 for at in range(height)]
+    floors: dict[str, Any] = {f"n{at}": {of: both} for at, both in enumerate(nexts)}
+    return floors | {f"n{height}": {"type": "null"}}
+
+
+def nested(depth: int) -> Json:
+    """A list within a list, and so on."""
+    made: Json = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+TREE: Final[dict[str, Any]] = {
+    f"n{at}": {
+        "required": ["left", "right"],
+        "properties": {side: {"$ref": f"#/$defs/n{at + 1}"} for side in ("left", "right")},
+        "not": {"const": at},
+    }
+    for at in range(20)
+}
+
+TOO_MUCH: Final[dict[str, Json]] = {
+    "repeats of little": {"pattern": "(((a|){9999}){9999}){9999}"},
+    "repeats in repeats": {"type": "string", "pattern": "^(a+)+$", "enum": [SLOW] * 4_000},
+    "repeats in a row": {"pattern": "a*" * 200 + "b", "default": "a" * 30_000},
+    "choices of the same": {"pattern": "^(a|a)*(a|a)*$", "default": "a" * 30_000 + "!"},
+    "ways that part": {"not": {"$ref": "#/$defs/n0"}, "$defs": tower("anyOf", 18)},
+    "a tree": {"$ref": "#/$defs/n0", "$defs": TREE | {"n20": {"type": "string"}}},
+    "names of both": {
+        "allOf": [{"required": LISTED}, {"required": [f"{it}!" for it in LISTED]}],
+    },
+    "unique items": {
+        "minItems": 3_000,
+        "uniqueItems": True,
+        "items": {"type": "integer", "minimum": 0, "maximum": 2_000},
+    },
+    "numbers that are none": {
+        "items": {"anyOf": [{"type": "integer", "not": {}, "minimum": 1e300}] * 500},
+        "minItems": 9,
+    },
+    "long texts": {"minItems": 2_000, "items": {"type": "string", "minLength": 1_000_000}},
+    "a long default": {"minItems": 2_000, "items": {"default": LISTED}},
+    "classes": {"pattern": "[" + "a-z" * 30_000 + "]"},
+    "rules for names": {
+        "patternProperties": {f"^x{at}[a-z]+": {} for at in range(2_000)},
+        "required": [f"x{at}" for at in range(1_000)],
+    },
+}
+
+
+@pytest.mark.parametrize("schema", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_what_asks_for_no_end_of_work_is_refused_soon(schema: Json) -> None:
+    start = process_time()
+
+    with pytest.raises(CannotMake, match=r"too much work|of that length|within its bounds"):
+        value(schema, "seed")
+    assert process_time() - start < SOON
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (
+            {"type": "string", "pattern": "(((){9999}){9999}){9999}"},
+            "$: what (((){9999}){9999}){9999} asks for is not understood",
+        ),
+        ({"minimum": 10**400}, "$: a minimum of that many digits is not understood"),
+        ({"multipleOf": -(10**400)}, "$: a multipleOf of that many digits is not understood"),
+        ({"default": nested(900)}, "$: its values are nested too deeply"),
+        ([[]], "$: a list is no schema"),
+        (
+            {"type": [{}]},
+            "$: an object is no type: object, array, string, number, integer, boolean, null are",
+        ),
+        (
+            {"type": "string", "pattern": "(?=x)", "default": "x"},
+            "$: what (?=x) asks for is not understood",
+        ),
+        (
+            {"minProperties": 5, "maxProperties": 2},
+            "$: nothing has at least 5 and at most 2 properties",
+        ),
+        (
+            {"required": ["a", "b"], "maxProperties": 1},
+            "$: nothing has at least 2 and at most 1 properties",
+        ),
+        (
+            {"type": "array", "minItems": 3, "maxItems": 1},
+            "$: nothing has at least 3 and at most 1 items",
+        ),
+        (
+            {"required": ["ab"], "propertyNames": {"maxLength": 1}},
+            "$.ab: propertyNames does not allow its name",
+        ),
+    ],
+)  # fmt: skip
+def test_what_no_value_keeps_is_refused_with_the_reason(schema: Json, why: str) -> None:
+    with pytest.raises(CannotMake) as refused:
+        value(schema, "seed")
+
+    assert str(refused.value).startswith(f"no value can be made up at {why}; write it")
+
+
+@pytest.mark.parametrize(
+    ("schema", "made"),
+    [
+        (
+            {"properties": {"ab": {}, "c": {"const": 1}}, "propertyNames": {"maxLength": 1}},
+            {"c": 1},
+        ),
+        (
+            {"properties": {"a": {"minItems": 2, "maxItems": 1}, "b": {"const": 1}}},
+            {"b": 1},
+        ),
+        ({"allOf": [{"enum": LISTED}, {"enum": ["?", *LISTED[:1]]}]}, "value 0"),
+        ({"allOf": [{"enum": [1, 2]}, {"enum": [True, 2.0]}]}, 2),
+        ({"enum": [10**400], "not": {"enum": [10**400 + 1]}}, 10**400),
+        ({"type": ["string"] * 10_000, "default": "x"}, "x"),
+    ],
+    ids=["names", "counts", "listed", "numbers", "digits", "types"],
+)  # fmt: skip
+def test_what_cannot_be_is_left_out_and_the_rest_is_made(schema: Json, made: Json) -> None:
+    assert value(schema, "seed") == made
+
+
+def test_a_list_of_thousands_may_be_chosen_from_again_and_again() -> None:
+    made = value({"type": "array", "minItems": 500, "items": {"enum": LISTED}}, "seed")
+
+    assert isinstance(made, list)
+    assert len(made) == 500
+
+
+EXPRESSIONS: Final = st.recursive(
+    st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\W"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{0,2}?"])).map(
+            lambda it: f"({it[0]}){it[1]}"
+        ),
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda it: f"(?:{it[0]}|{it[1]})"),
+    ),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    EXPRESSIONS, st.sampled_from(["", "^"]), st.sampled_from(["", "$"]), st.text("ab1-", max_size=6)
+)
+def test_an_expression_is_found_where_pythons_own_finds_it(
+    inner: str, start: str, end: str, text: str
+) -> None:
+    pattern = start + inner + end
+
+    assert found(read(pattern, Budget()), text, Budget()) == bool(re.search(pattern, text))
+    assert re.search(pattern, matching(pattern, 0, None, "seed", Budget()))
+
+
+@given(st.integers(0, 50))
+def test_a_budget_ends_where_it_is_spent(steps: int) -> None:
+    budget = Budget(steps)
+    for _ in range(steps):
+        budget.spend()
+
+    with pytest.raises(TooMuch, match="it asks for too much work"):
+        budget.spend()
+
+
+WORDS: Final = [
+    *("type", "properties", "items", "prefixItems", "enum", "const", "anyOf", "allOf", "oneOf"),
+    *("$ref", "required", "minItems", "maxItems", "minProperties", "maxProperties", "uniqueItems"),
+    *("pattern", "multipleOf", "minimum", "maximum", "propertyNames", "patternProperties"),
+    *("additionalProperties", "not", "default", "if", "then", "else", "minLength", "a"),
+]
+SAID: Final = st.one_of(
+    st.sampled_from(["#", "#/a", "#/not", "object", "array", "string", "integer", "number"]),
+    st.sampled_from(["(a*)*", "((a{99}){99}){99}", "(){9}", "^a$", "(", "[^a]", 10**400, 2**70]),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+)  # fmt: skip
+ANY_JSON: Final = st.recursive(
+    SAID,
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(WORDS), inner, min_size=1, max_size=5)
+    ),
+    max_leaves=25,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(ANY_JSON, st.booleans())
+def test_any_json_as_a_schema_gives_a_valid_value_or_a_refusal_within_bounds(
+    schema: Json, is_given: bool
+) -> None:
+    start = process_time()
+    try:
+        made = value(schema, "seed", {"a": 1} if is_given else None)
+        Draft202012Validator.check_schema(schema if isinstance(schema, dict) else {})
+    except (CannotMake, SchemaError):
+        assert process_time() - start < SOON
+        return
+
+    assert process_time() - start < SOON
+    assert is_given or not isinstance(schema, dict) or Draft202012Validator(schema).is_valid(made)
