@@ -110,6 +110,17 @@ def compact(value: Json) -> str:
         return ""
 
 
+def alike(one: Json, other: Json) -> bool:
+    """Whether two values are the same JSON: 1 and 1.0 are, 1 and true are not."""
+    match one, other:
+        case (list(), list()):
+            return len(one) == len(other) and all(map(alike, one, other))
+        case (dict(), dict()):
+            return one.keys() == other.keys() and all(alike(one[it], other[it]) for it in one)
+        case _:
+            return isinstance(one, bool) is isinstance(other, bool) and one == other
+
+
 def metadata(source: Fields, names: Iterable[str]) -> Metadata:
     """The named fields that say something, as they stand."""
     pairs = ((name, source.get(name)) for name in names)

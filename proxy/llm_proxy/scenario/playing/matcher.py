@@ -16,7 +16,6 @@ from msgspec import UNSET
 from llm_proxy.dialects import reading
 from llm_proxy.errors import printable
 from llm_proxy.scenario.documents.document import Condition, Match
-from llm_proxy.scenario.making.json_schema.merging import alike
 from llm_proxy.scenario.playing.cue import Cue
 from llm_proxy.turns import Json
 
@@ -80,7 +79,7 @@ class Matcher:
             yield f"{path} is there" if found else f"{path} is not there"
             return
         wanted = condition.equals
-        if wanted is not UNSET and not any(alike(it, wanted) for it in found):
+        if wanted is not UNSET and not any(reading.alike(it, wanted) for it in found):
             yield f"{path} is {_shown(found)}, not {reading.compact(wanted)}"
         pattern = condition.matches
         if pattern and not any(self._is_in(pattern, reading.words(it)) for it in found):
