@@ -163,6 +163,16 @@ def test_a_list_of_thousands_may_be_chosen_from_again_and_again() -> None:
     assert len(made) == 500
 
 
+def test_objects_deep_within_each_other_are_made_once_each() -> None:
+    schema: Json = {"const": 1}
+    made: Json = 1
+    for _ in range(40):
+        schema = {"type": "object", "required": ["a"], "properties": {"a": schema}}
+        made = {"a": made}
+
+    assert value(schema, "seed") == made
+
+
 EXPRESSIONS: Final = st.recursive(
     st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\W"]),
     lambda inner: st.one_of(

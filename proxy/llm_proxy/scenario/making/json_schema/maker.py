@@ -155,9 +155,9 @@ class Maker:
         self._budget.spend(len(named))
         is_generous = attempt != 1 and self._left > _MOST - _PLENTY
         made: dict[str, Json] = {}
-        for name in (*reading.fields(fields.get("properties")), *required):
+        for name in dict.fromkeys((*reading.fields(fields.get("properties")), *required)):
             if name in required:
-                made.setdefault(name, self._property(name, way, path))
+                made[name] = self._property(name, way, path)
             elif is_generous and room > 0:
                 try:
                     made[name] = self._property(name, way, path)
