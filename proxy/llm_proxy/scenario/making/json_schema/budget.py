@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_proxy.turns import Json
 
-STEPS: Final = 200_000
+STEPS: Final = 150_000
 """Steps that one value may take, each of them a few microseconds at most."""
 _DEEPEST: Final = 200
 """Lists and objects within each other, in a value."""
