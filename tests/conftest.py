@@ -85,8 +85,13 @@ def _judge_properties() -> None:
     hypothesis.settings.load_profile("llm-proxy")
 
 
+@pytest.hookimpl(trylast=True)  # after pytest-randomly has shuffled them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what cannot run here, and note what each test needs, for the count at the end."""
+    """Mark what cannot run here, and note what each test needs, for the count at the end.
+
+    What takes long begins first, or else one process would wait for the other in the end.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     for need in needs():
         for item in items:
             if item.get_closest_marker(need.marker) is None:

@@ -95,6 +95,7 @@ def plainly(answer: Answer) -> Answer:
     return replace(answer, calls=calls, error=error)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("judge", JUDGES)
 async def test_a_client_hears_what_was_told_live_and_replayed(

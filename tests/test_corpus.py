@@ -138,6 +138,7 @@ def kept(folder: Path, of: Iterable[Exchange]) -> list[Cassette]:
     return [library.load(library.take(it.session, it.key, it.take).path) for it in of]
 
 
+@pytest.mark.long
 async def test_every_exchange_is_recorded_and_replayed_byte_for_byte_and_read_for_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

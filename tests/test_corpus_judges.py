@@ -46,6 +46,7 @@ MOST_LOST: Final = 0.01
 """Of all events: as many may be left out that say something."""
 
 
+@pytest.mark.long
 @pytest.mark.corpus
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -68,6 +69,7 @@ async def test_an_official_client_reads_every_row_as_we_do_but_for_those_listed(
     }
 
 
+@pytest.mark.long
 @pytest.mark.corpus
 @pytest.mark.timeout(300)
 def test_every_event_that_is_left_out_is_listed_and_few_of_them_said_anything() -> None:

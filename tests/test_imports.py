@@ -55,6 +55,7 @@ for each in names:
 """
 
 
+@pytest.mark.long
 def test_every_module_can_be_imported_alone() -> None:
     modules = [source.module for source in house_rules.package(PACKAGE)]
     result = fresh("-c", IMPORT_EACH, *modules)

@@ -82,6 +82,7 @@ def matches(shown: list[str], printed: str) -> bool:
     return re.search(rf"^{pattern}$", printed, re.MULTILINE) is not None
 
 
+@pytest.mark.long
 async def test_every_console_block_does_what_readme_says(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -378,6 +378,7 @@ def _memory(pid: int, field: str) -> int:
     raise AssertionError(f"no {field}")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 async def test_memory_does_not_grow_with_what_is_streamed(tmp_path: Path) -> None:
     pieces = [event("x" * 4000)] * 40_000

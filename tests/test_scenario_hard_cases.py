@@ -319,6 +319,7 @@ async def test_what_is_long_large_many_or_deep_is_heard_exactly(
     assert server.journal.unsuccessful == []
 
 
+@pytest.mark.long
 @pytest.mark.shows("000-52", "000-54 to 000-57")
 async def test_a_thousand_sessions_at_once_each_fail_exactly_twice(tmp_path: Path) -> None:
     scenario = """
