@@ -37,6 +37,8 @@ def run(launcher: str, *arguments: str) -> int:
     programs = bootstrap.environment(launcher, "dev") / "bin"
     os.chdir(bootstrap.ROOT)
     os.environ["PATH"] = f"{programs}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    # Tests start hundreds of processes: each would compile all that it imports.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if set(arguments) - {step.flag for step in STEPS if step.flag}:
         return bootstrap.become(launcher, programs / "pytest", *arguments)
     try:
