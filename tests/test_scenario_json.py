@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from llm_proxy.scenario.documents.loading import load
+from llm_proxy.scenario.documents.reading import json_text
 from llm_proxy.scenario.documents.reading.composing import Composer
 from llm_proxy.scenario.documents.reading.nodes import (
     Entry,
@@ -17,9 +20,6 @@ from llm_proxy.scenario.documents.reading.nodes import (
     Unreadable,
     plain,
 )
-
-from llm_proxy.scenario.documents.loading import load
-from llm_proxy.scenario.documents.reading import json_text
 
 
 def read(text: str) -> Composer:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from llm_proxy.scenario.documents.reading.composing import Composer
-from llm_proxy.scenario.documents.reading.nodes import Unreadable
 
 from broken_scenarios import MISTAKES, SYNTAX, WARNINGS
 from llm_proxy.scenario.documents.loading import load
 from llm_proxy.scenario.documents.mistakes import Mistake, child, one_of
 from llm_proxy.scenario.documents.reading import yaml_text
+from llm_proxy.scenario.documents.reading.composing import Composer
+from llm_proxy.scenario.documents.reading.nodes import Unreadable
 
 
 def said(mistakes: tuple[Mistake, ...]) -> tuple[str, ...]:

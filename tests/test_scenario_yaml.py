@@ -10,6 +10,8 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from llm_proxy.scenario.documents.reading import json_text, yaml_text
 from llm_proxy.scenario.documents.reading.composing import MAX_DEPTH, Composer
 from llm_proxy.scenario.documents.reading.nodes import (
     Fields,
@@ -21,8 +23,6 @@ from llm_proxy.scenario.documents.reading.nodes import (
     plain,
 )
 from llm_proxy.scenario.documents.reading.yaml_text import Loader
-
-from llm_proxy.scenario.documents.reading import json_text, yaml_text
 from llm_proxy.turns import Json
 
 PARSERS: tuple[Loader, ...] = (yaml.CBaseLoader, yaml.BaseLoader)

@@ -133,9 +133,12 @@ class Simulate:
         turn: MockCalled | int | None = None
         if isinstance(stage.chosen, Mock):
             turn = await self._called(stage.chosen, stage.cue)
-        elif isinstance(stage.chosen, Checked):  # what is counted is counted here, in one thread
+        elif isinstance(stage.chosen, Checked):  # what is counted or kept is so in one thread
             turn = directing.take_failure(stage.chosen, self._attempts)
-        return await run(partial(self._played, call, script, stage, turn))
+        answer, given = await run(partial(self._played, call, script, stage, turn))
+        if given is not None:
+            self._memory.keep(call.session, given)
+        return answer
 
     def _stage(self, call: Call, script: Script, delivery: Delivery) -> _Stage | Answer:
         """What a request for a turn is answered by; or the answer to what is asked beside turns."""
@@ -166,22 +169,22 @@ class Simulate:
 
     def _played(
         self, call: Call, script: Script, stage: _Stage, turn: MockCalled | int | None
-    ) -> Answer:
-        """The answer."""
+    ) -> tuple[Answer, Given | None]:
+        """The answer, and what is to be kept of it."""
         direction = self._directed(call, script, stage, turn)
         delivery, what = stage.delivery, direction.what
         if direction.is_made_up and call.provider not in FAMILY:
             delivery = replace(delivery, provider=_SPEAKER)
+        given: Given | None = None
         if isinstance(what, Say) and stage.cue.conversation.is_kept:
             told = outgoing.delivered(what, delivery)
             turns = call.dialect.fit(call.plain, what.turns, told).turns
             body, dialect = call.plain.body, call.dialect.name
             given = Given(stage.cue.conversation, turns, told, body, dialect)
-            self._memory.keep(call.session, given)
         asked = Asked(call.dialect, call.plain, delivery)
         how, adds = self._simulation, call.dialect.adds
         burst = outgoing.actions(what, asked, adds, how.pace, how.limits)
-        return Answer(burst, direction.source, direction, simulated=True)
+        return Answer(burst, direction.source, direction, simulated=True), given
 
     def _directed(
         self, call: Call, script: Script, stage: _Stage, turn: MockCalled | int | None
