@@ -15,6 +15,7 @@ from llm_proxy.scenario.directions import Exhausted, Fail, Say
 from llm_proxy.scenario.performing.asked import Asked
 from llm_proxy.scenario.performing.failures import Limits
 from llm_proxy.scenario.performing.outgoing import actions
+from llm_proxy.shell.server.control import Control
 from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.intake import ServerLimits
 from llm_proxy.shell.server.journal import Entry, Journal
@@ -64,7 +65,7 @@ class Stage:
 async def directed(mode: Directed) -> AsyncIterator[Stage]:
     """A running server of this mode."""
     journal = Journal()
-    server = Server(mode, Guards(), ServerLimits(), journal)
+    server = Server(mode, Guards(), ServerLimits(), journal, Control(()))
     runner = web.ServerRunner(server.listener(access_log=None), shutdown_timeout=0.5)
     await runner.setup()
     try:

@@ -26,7 +26,9 @@ logic       bytes and values in, bytes and values out
     `understanding`  the dialect of a recording, and its response as that one sees it
     `outcomes`   what an ending means
     `integrity`  whether a cassette lies where its key and session say
+    `rolls`      chance that repeats
     `pacing`     when the bytes of a replay go out
+    `faults`     what can go wrong on the way to a client
     `timeline`   when each message of a recording came
     `questions`  what a request asks, for people to know it by
     `retelling`  a recorded answer in another dialect

@@ -19,6 +19,7 @@ HOP_BY_HOP: Final = frozenset(
 _OURS: Final = HOP_BY_HOP | {"host", "content-length", "accept-encoding", "expect"}
 _BODILESS: Final = {204, 304}
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
@@ -52,6 +53,15 @@ def lines(head: Head) -> list[str]:
     """
     fields = (f"{_name(name)}: {_value(value)}" for name, value in head.headers)
     return [f"HTTP/1.1 {head.status} {_value(head.reason)}", *fields]
+
+
+def retry_after_ms(headers: Headers) -> float | None:
+    """How long a response tells its client to wait, in ms; None where it tells no number."""
+    for name, unit in (("retry-after-ms", 1), ("retry-after", 1000)):
+        told = header(headers, name)
+        if told is not None and _NUMBER.fullmatch(told.strip()):
+            return float(told) * unit
+    return None
 
 
 def _named_by_connection(headers: Headers) -> set[str]:

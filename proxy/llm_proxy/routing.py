@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 SESSION_HEADER: Final = "x-llm-proxy-session"
 SCENARIO_HEADER: Final = "x-llm-proxy-scenario"
+PACE_HEADER: Final = "x-llm-proxy-pace"
+FAULT_HEADER: Final = "x-llm-proxy-fault"
 OUR_HEADERS: Final = "x-llm-proxy-"
 """Headers with this prefix are for us and go no further."""
 
@@ -77,6 +79,10 @@ class Call:
     """The loop's clock, in seconds."""
     scenario: str = ""
     """The scenario that the client names in a header."""
+    pace: str = ""
+    """The pace that the client asks for in a header; empty where it asks for none."""
+    faults: tuple[str, ...] = ()
+    """The faults that the client asks for in headers."""
 
     def elapsed(self) -> float:
         """ms since the request was read in full."""
@@ -158,9 +164,12 @@ def route(
         for it in (request, asked)
     )
     provider = _checked("provider", _first(match["provider"], provider_of(theirs)))
-    scenario = header(tuple(ours), SCENARIO_HEADER) or ""
-    return Call(
-        theirs, plain, session, provider, dialects.find(plain), arrived, now, scenario.strip()
+    call = Call(theirs, plain, session, provider, dialects.find(plain), arrived, now)
+    return replace(
+        call,
+        scenario=(header(tuple(ours), SCENARIO_HEADER) or "").strip(),
+        pace=(header(tuple(ours), PACE_HEADER) or "").strip(),
+        faults=tuple(value for name, value in ours if name.lower() == FAULT_HEADER),
     )
 
 

@@ -223,12 +223,12 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool)
         spool=values.get("spool") or default_spool(environ),
         log_format=values["log_format"],
         sign=values.get("sign"),
+        seed=values["seed"],
         simulating=Simulating(
             scenarios=values["scenarios"],
             mock=values["mock"] or "",
             respond=values["respond"] or "",
             on_unknown=values["on_unknown"],
-            seed=values["seed"],
             clock=values["clock"],
             silence=values["silence"],
         ),

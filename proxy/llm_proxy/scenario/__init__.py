@@ -6,5 +6,4 @@ directions  what a request is answered with, before any dialect speaks
 performing  directions as actions: what goes out, and when; failures as a client meets them
 making      what is made to fit a request: values of a JSON Schema, templates, ReAct
 recorded    recorded exchanges as a scenario
-rolls       chance that repeats
 """

@@ -25,6 +25,9 @@ from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
 from llm_proxy.shell.running.advice import check_folders, goes_live, records
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import simulates, simulator
+from llm_proxy.shell.server.control import Control
+from llm_proxy.shell.server.control.sessions import Sessions
+from llm_proxy.shell.server.control.told import Told
 from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.intake import ServerLimits
 from llm_proxy.shell.server.journal import Journal, Recorded
@@ -100,7 +103,8 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         chosen = await _mode(mode, settings, _Sources(upstream, recorder, simulate))
         guards = Guards(settings.allow_hosts, settings.allow_origins)
         choose = None if simulate is None else simulate.choose
-        server = Server(chosen, guards, ServerLimits(settings.max_body), journal, choose)
+        control = Control((Told(chosen, journal), Sessions(chosen, choose)))
+        server = Server(chosen, guards, ServerLimits(settings.max_body), journal, control)
         listener = server.listener(
             access_log=None,
             keepalive_timeout=_KEEPALIVE,

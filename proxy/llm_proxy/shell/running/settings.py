@@ -44,7 +44,6 @@ class Simulating:
     respond: str = ""
     """`module:function`, which a mock asks for what it says."""
     on_unknown: OnUnknown = "error"
-    seed: int = 0
     clock: Clock = "fixed"
     silence: float = 660.0
     """Seconds after which a scripted time-out ends, where the client waits for ever."""
@@ -79,6 +78,8 @@ class Settings:
     sign: Sign | None = None
     """None passes the clients' own credentials on."""
     simulating: Simulating = Simulating()
+    seed: int = 0
+    """What made ids and every roll of chance are hashed from."""
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:

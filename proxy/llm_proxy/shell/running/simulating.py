@@ -47,7 +47,7 @@ async def simulator(mode: str, settings: Settings) -> Simulate:
         await asyncio.to_thread(library.load)
     scripts = _Scripts(library, _mock(it.mock))
     simulation = Simulation(
-        seed=it.seed,
+        seed=settings.seed,
         created=_fixed if it.clock == "fixed" else _now,
         pace=settings.pace,
         limits=Limits(it.silence * 1000),

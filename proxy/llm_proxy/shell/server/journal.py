@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from llm_proxy.actions import Send, Source
+from llm_proxy.faults.injected import Injected
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
 from llm_proxy.turns import ToolCall
 
@@ -84,6 +85,20 @@ class Entry:
     """What went wrong, in a sentence."""
     simulated: Simulated | None = None
     """What a simulated answer follows; None for any other."""
+    at_ms: float = 0.0
+    """When the request was read in full, since the run began."""
+    streams: bool = False
+    """Whether a stream was asked for."""
+    retry_count: int | None = None
+    """How often the client's SDK says that it has asked before; None where it says nothing."""
+    retry_after_ms: float | None = None
+    """How long the answer told the client to wait; None where it told nothing."""
+    should_retry: bool | None = None
+    """What the answer told the client of asking again; None where it told nothing."""
+    faults: tuple[Injected, ...] = ()
+    """What was injected into the answer."""
+    continues: int | None = None
+    """The number of the entry whose answer, spoiled by a fault, this request's history holds."""
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from llm_proxy import heads
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import (
     CannotSay,
@@ -23,12 +24,12 @@ from llm_proxy.errors import (
     UpstreamFailed,
     printable,
 )
-from llm_proxy.exchange import Headers, Request
+from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.modes import Answer, Mode
 from llm_proxy.redaction import Redactor
 from llm_proxy.routing import Call, route
 from llm_proxy.scenario.directions import Direction
-from llm_proxy.shell.server.control import Choose, Control, is_ours
+from llm_proxy.shell.server.control import Control, is_ours
 from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.intake import Listener, ServerLimits, body_of
@@ -46,6 +47,9 @@ _LONGEST_PATH: Final = 200
 _LIVE: Final = ("record", "auto")
 """The modes that ask upstreams."""
 _TARGET: Final = re.compile("[\x21-\x7e]*")
+_RETRY_COUNT: Final = "x-stainless-retry-count"
+"""By which the SDKs of OpenAI and Anthropic say how often they have asked before."""
+_COUNT: Final = re.compile("[0-9]{1,4}")
 _PRINTABLE: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 
@@ -58,16 +62,16 @@ class Server:
         guards: Guards,
         limits: ServerLimits,
         journal: Journal,
-        choose: Choose | None = None,
+        control: Control,
     ) -> None:
-        """`choose` has a session answered by a scenario; None where none is played."""
         self._mode = mode
         self._guards = guards
         self._limits = limits
         self._journal = journal
-        self._control = Control(mode, journal, choose)
+        self._control = control
         self._answering: set[asyncio.Task[Any]] = set()
         self._stopping = False
+        self._began = asyncio.get_running_loop().time()
 
     @property
     def active(self) -> int:
@@ -108,9 +112,10 @@ class Server:
             await _reset(wire)
         finally:
             self._answering.discard(task)
-            entry.status = wire.head_status
             entry.bytes = wire.sent
             entry.note = entry.note or wire.note
+            if wire.head is not None:
+                _tell(entry, wire.head)
         return wire
 
     async def _serve(self, request: web.BaseRequest, wire: Wire, entry: Entry) -> None:
@@ -148,6 +153,7 @@ class Server:
 
     async def _answer(self, call: Call, wire: Wire, entry: Entry, lateness: Lateness) -> None:
         entry.session = call.session
+        entry.at_ms = round((call.arrived - self._began) * 1000, 3)
         try:
             answer = await self._mode.answer(call)
             entry.origin = answer.origin
@@ -246,6 +252,14 @@ def _request(request: web.BaseRequest, body: bytes) -> Request:
     return Request(request.method, path, query, headers, body)
 
 
+def _tell(entry: Entry, head: Head) -> None:
+    """What a head tells the client."""
+    entry.status = head.status
+    entry.retry_after_ms = heads.retry_after_ms(head.headers)
+    should = header(head.headers, "x-should-retry")
+    entry.should_retry = None if should is None else should.lower() == "true"
+
+
 async def _describe(entry: Entry, call: Call) -> None:
     if len(call.request.body) > _LARGE:  # other streams need not wait for its key
         await asyncio.to_thread(lambda: call.key)
@@ -254,3 +268,6 @@ async def _describe(entry: Entry, call: Call) -> None:
     entry.dialect = call.dialect.name
     entry.model = call.model
     entry.key = call.key[:16]
+    entry.streams = call.dialect.streams(call.plain)
+    count = header(call.plain.headers, _RETRY_COUNT) or ""
+    entry.retry_count = int(count) if _COUNT.fullmatch(count) else None

@@ -58,9 +58,9 @@ class Wire(web.StreamResponse):
         return self._head is not None
 
     @property
-    def head_status(self) -> int:
-        """The status that went out; 0 where none did."""
-        return self._head.status if self._head is not None else 0
+    def head(self) -> Head | None:
+        """The head that went out; None where none did."""
+        return self._head
 
     def close_afterwards(self) -> None:
         """Serve no further request on this connection."""

@@ -10,12 +10,12 @@ from typing import Final
 from llm_proxy.dialects import reading
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.errors import printable
+from llm_proxy.rolls import below
 from llm_proxy.scenario.making.json_schema import numbers, patterns, texts
 from llm_proxy.scenario.making.json_schema.budget import Budget, TooMuch
 from llm_proxy.scenario.making.json_schema.fitness import Fitness
 from llm_proxy.scenario.making.json_schema.merging import NoValue, key
 from llm_proxy.scenario.making.json_schema.schemas import COMBINED, Flat, Schemas, plain
-from llm_proxy.scenario.rolls import below
 from llm_proxy.turns import Json
 
 _MOST: Final = 20_000

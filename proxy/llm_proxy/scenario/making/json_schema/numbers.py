@@ -10,8 +10,8 @@ from math import ceil, floor, inf, isfinite, lcm, nextafter
 from typing import Final
 
 from llm_proxy.dialects.reading import Fields
+from llm_proxy.rolls import below
 from llm_proxy.scenario.making.json_schema.budget import Budget
-from llm_proxy.scenario.rolls import below
 from llm_proxy.turns import Json
 
 _SPAN: Final = 100

@@ -11,6 +11,7 @@ from itertools import count, islice
 from typing import Final
 
 from llm_proxy.errors import printable
+from llm_proxy.rolls import below
 from llm_proxy.scenario.making.json_schema.budget import Budget
 from llm_proxy.scenario.making.json_schema.expressions import (
     Chars,
@@ -21,7 +22,6 @@ from llm_proxy.scenario.making.json_schema.expressions import (
     Whole,
     read,
 )
-from llm_proxy.scenario.rolls import below
 
 _LONGEST: Final = 10_000
 """Characters of a text."""

@@ -12,9 +12,9 @@ from uuid import UUID
 
 from llm_proxy.dialects import reading
 from llm_proxy.dialects.reading import Fields
+from llm_proxy.rolls import below
 from llm_proxy.scenario.making.json_schema.budget import Budget
 from llm_proxy.scenario.making.json_schema.patterns import matching
-from llm_proxy.scenario.rolls import below
 
 _WORDS: Final = (
     *("alder", "birch", "cedar", "elm", "fir", "hazel", "juniper", "larch"),

@@ -1,0 +1,29 @@
+"""What a page of ours is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+Answered = tuple[int, Mapping[str, Any]]
+"""The status, and the document that is given as JSON."""
+
+READS: Final = ("GET", "HEAD")
+"""The methods of pages that only tell something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request for one of our pages."""
+
+    method: str
+    path: str
+    body: bytes
+
+
+class Page(Protocol):
+    """A page, or some that belong together."""
+
+    async def __call__(self, asked: Asked, /) -> Answered | None:
+        """What it answers; None where the request is for another page."""

@@ -1,0 +1,36 @@
+"""Pages that tell how the run goes: health, the journal, misses, unsuccessful sessions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from llm_proxy.modes import Mode
+from llm_proxy.shell.server.control.page import READS, Answered, Asked
+from llm_proxy.shell.server.journal import Journal
+from llm_proxy.version import __version__
+
+
+class Told:
+    """What the mode and the journal tell."""
+
+    def __init__(self, mode: Mode, journal: Journal) -> None:
+        self._mode = mode
+        self._journal = journal
+
+    async def __call__(self, asked: Asked, /) -> Answered | None:
+        """The page, where it is one of these."""
+        if asked.method not in READS:
+            return None
+        match asked.path:
+            case "/_proxy/health":
+                return 200, {"ok": True, "mode": self._mode.name, "version": __version__}
+            case "/_proxy/journal":
+                # Those that are not over change under the hands of the thread that writes them.
+                entries = [it if it.status else replace(it) for it in self._journal.entries]
+                return 200, {"requests": self._journal.requests, "entries": entries}
+            case "/_proxy/misses":
+                return 200, {"misses": self._journal.misses}
+            case "/_proxy/unsuccessful":
+                return 200, {"unsuccessful": self._journal.unsuccessful}
+            case _:
+                return None
