@@ -8,16 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from aiohttp import web
 
+from llm_proxy.dialects.asked import Asked
+from llm_proxy.faults.injector import Injector
 from llm_proxy.modes import Answer
 from llm_proxy.pacing import Pace, Recorded
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Exhausted, Fail, Say
-from llm_proxy.scenario.performing.asked import Asked
 from llm_proxy.scenario.performing.failures import Limits
 from llm_proxy.scenario.performing.outgoing import actions
 from llm_proxy.shell.server.control import Control
-from llm_proxy.shell.server.guards import Guards
-from llm_proxy.shell.server.intake import ServerLimits
+from llm_proxy.shell.server.injecting import Injecting
+from llm_proxy.shell.server.intake import Admission
 from llm_proxy.shell.server.journal import Entry, Journal
 from llm_proxy.shell.server.server import Server
 from speaking import DELIVERY
@@ -65,7 +66,7 @@ class Stage:
 async def directed(mode: Directed) -> AsyncIterator[Stage]:
     """A running server of this mode."""
     journal = Journal()
-    server = Server(mode, Guards(), ServerLimits(), journal, Control(()))
+    server = Server(mode, Admission(), journal, Control(()), Injecting(Injector()))
     runner = web.ServerRunner(server.listener(access_log=None), shutdown_timeout=0.5)
     await runner.setup()
     try:

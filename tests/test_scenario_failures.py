@@ -13,12 +13,12 @@ from directing import Directed, directed
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import Response, reading
+from llm_proxy.dialects.asked import Asked
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Head, header
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.pacing import Instant, Recorded
 from llm_proxy.scenario.directions import Fail
-from llm_proxy.scenario.performing.asked import Asked
 from llm_proxy.scenario.performing.failures import Limits
 from llm_proxy.scenario.performing.outgoing import actions
 from raw import ask, line

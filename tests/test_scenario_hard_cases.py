@@ -22,9 +22,9 @@ from hard_cases import CALLS, HARD, MEGABYTE, TURNS, WORDS, questions, same_head
 from llm_proxy.actions import Send, Wait
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import find
+from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.pacing import Instant, Recorded, parse_pace
-from llm_proxy.scenario.performing.asked import Asked
 from llm_proxy.scenario.performing.failures import Limits
 from llm_proxy.scenario.performing.outgoing import actions
 from llm_proxy.scenario.playing.given import Given, Memory

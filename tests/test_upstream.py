@@ -19,7 +19,7 @@ from pathlib import Path
 import brotli  # type: ignore[import-untyped] # it comes without types
 import pytest
 
-from llm_proxy.exchange import Ending, Head
+from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell.recording.spooled_recording import SpooledRecording
 from llm_proxy.shell.upstream import live
@@ -628,7 +628,7 @@ async def test_what_is_read_is_let_go_together_with_the_answer(
     closed = False
     real = Pump.bursts
 
-    async def bursts(pump: Pump) -> AsyncIterator[list[bytes]]:
+    async def bursts(pump: Pump) -> AsyncIterator[list[Read]]:
         nonlocal closed
         try:
             async for pieces in real(pump):

@@ -11,6 +11,8 @@ import click
 
 from llm_proxy.cli.option_types import Checked, Count, OneOf, Seconds, Truth
 from llm_proxy.errors import UsageError
+from llm_proxy.faults.grammar import rule_of, rules_of
+from llm_proxy.faults.rule import Rule
 from llm_proxy.pacing import parse_pace
 from llm_proxy.providers import ANY
 from llm_proxy.shell.running.settings import (
@@ -43,6 +45,11 @@ def _url(url: str) -> None:
             checked_url("", url.strip())
     except UsageError as error:
         raise UsageError(str(error).removeprefix(": ")) from None
+
+
+def _fault(text: str) -> None:
+    """Raises `UsageError` for a text that is no rule."""
+    rule_of(text)
 
 
 def _option(*names: str, **attributes: Any) -> Callable[[F], F]:
@@ -120,6 +127,16 @@ ON_MISS: Final = _option(
 )  # fmt: skip
 
 
+FAULTS: Final[tuple[Callable[[Any], Any], ...]] = (
+    _option("--fault", multiple=True, metavar="RULE", type=Checked("rule", _fault),
+            help="What goes wrong, where, when and for whom: 'reset,after=3,nth=2'. Repeatable."),
+    _option("--faults", type=_FOLDER, metavar="FILE",
+            help="A file of such rules: YAML or JSON, with a list called faults."),
+    _option("--fault-header", is_flag=True,
+            help="Let a request bring rules along, in the header x-llm-proxy-fault."),
+)  # fmt: skip
+"""Options of what goes wrong on the way to clients."""
+
 SIMULATION: Final[tuple[Callable[[Any], Any], ...]] = (
     _option("--scenarios", type=_FOLDER, help="A scenario document, or a folder of them."),
     _option("--mock", metavar="OPTIONS",
@@ -140,7 +157,7 @@ SERVER_NAMES: Final = (
     "cassettes", "host", "port", "port_file", "pace", "allow_partial", "strict", "max_body",
     "allow_host", "allow_origin", "log_format", "upstream", "upstream_proxy", "sign",
     "idle_timeout", "finish_on_disconnect", "spool", "after_last", "on_miss", "scenarios", "mock",
-    "respond", "on_unknown", "seed", "clock", "silence",
+    "respond", "on_unknown", "seed", "clock", "silence", "fault", "faults", "fault_header",
 )  # fmt: skip
 """Every setting that a file may hold."""
 
@@ -188,7 +205,7 @@ CONFIG: Final = click.option(
 
 def server_options(function: F) -> F:
     """All server options, the same on every command that serves: scripts switch the mode alone."""
-    for option in reversed((*SERVER, *LIVE, AFTER_LAST, ON_MISS, *SIMULATION, CONFIG)):
+    for option in reversed((*SERVER, *LIVE, AFTER_LAST, ON_MISS, *SIMULATION, *FAULTS, CONFIG)):
         function = option(function)
     return function
 
@@ -224,6 +241,8 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool)
         log_format=values["log_format"],
         sign=values.get("sign"),
         seed=values["seed"],
+        faults=_faults(values),
+        fault_header=values["fault_header"],
         simulating=Simulating(
             scenarios=values["scenarios"],
             mock=values["mock"] or "",
@@ -233,6 +252,16 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool)
             silence=values["silence"],
         ),
     )
+
+
+def _faults(values: dict[str, Any]) -> tuple[Rule, ...]:
+    """The rules of the command line, and behind them those of the file."""
+    given = rules_of(values["fault"])
+    if values["faults"] is None:
+        return given
+    from llm_proxy.shell.running.faulting import read_rules  # noqa: PLC0415 # only where one is given
+
+    return given + read_rules(values["faults"])
 
 
 def _adopted(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 import orjson
 
 from llm_proxy import dialects
+from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.openai.family import FAMILY
 from llm_proxy.errors import NotSimulated, RespondFailed, printable
@@ -27,7 +28,6 @@ from llm_proxy.scenario.directions import Direction, Say
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Mock, Reply
 from llm_proxy.scenario.performing import outgoing
-from llm_proxy.scenario.performing.asked import Asked
 from llm_proxy.scenario.performing.failures import Limits
 from llm_proxy.scenario.playing import choosing, directing, mock
 from llm_proxy.scenario.playing.choosing import Chosen, Unknown

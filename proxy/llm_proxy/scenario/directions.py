@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from llm_proxy.faults.rule import Rule
 from llm_proxy.turns import Json, Turn
 
 Cut = Callable[[str], Iterable[str]]
@@ -88,3 +89,5 @@ class Direction:
     """Metadata of the provider's that is reported with the turn."""
     is_made_up: bool = False
     """Whether nobody scripted it."""
+    faults: tuple[Rule, ...] = ()
+    """What its author lets go wrong on the way."""

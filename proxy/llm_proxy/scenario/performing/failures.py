@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
 from typing import Final
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
-from llm_proxy.dialects import reading, speech
+from llm_proxy.dialects import countdown, reading, speech
+from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.base import Response
 from llm_proxy.exchange import Head
 from llm_proxy.framing.spoiling import spoil
 from llm_proxy.scenario.directions import Fail
-from llm_proxy.scenario.performing.asked import Asked
 from llm_proxy.turns import Failure, Finish, Json, Text, Turn
 
 _BEGUN: Final = Turn((Text("The"),), finish=Finish.STOP)
@@ -25,7 +24,6 @@ _STATUS: Final = ("status", "statusCode")
 """Fields of an error that stand for its HTTP status, where they are one; the first wins."""
 _STATUSES: Final = range(400, 600)
 _MESSAGE: Final = "message"
-_COUNTDOWNS: Final = frozenset(("retry-after", "retry-after-ms"))
 _NEVER_AGAIN: Final = ("x-should-retry", "false")
 """The header by which SDKs do not ask again."""
 
@@ -84,14 +82,7 @@ def _counted_down(fail: Fail, asked: Asked) -> Burst:
     """The one failure that says when to ask again, and never that nobody should."""
     ms = fail.retry_after_ms
     response = _error(429, fail, asked, None if ms is None else ms / 1000)
-    told = [it for it in response.head.headers if it[0].lower() not in _COUNTDOWNS]
-    if ms is not None:
-        told += [("retry-after-ms", _plain(ms)), ("retry-after", str(ceil(ms / 1000)))]
-    return _whole(replace(response, head=replace(response.head, headers=tuple(told))))
-
-
-def _plain(number: float) -> str:
-    return str(int(number)) if number == int(number) else str(number)
+    return _whole(countdown.told(response, ms))
 
 
 def _refused(status: int, fail: Fail, asked: Asked) -> Burst:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
+from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.base import Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.errors import ScriptExhausted
 from llm_proxy.pacing import Instant, Pace, due
 from llm_proxy.scenario.directions import Exhausted, Fail, Say, Timing
 from llm_proxy.scenario.performing import failures
-from llm_proxy.scenario.performing.asked import Asked
 from llm_proxy.scenario.performing.failures import Limits
 
 Adds = Callable[[str, bytes], bool]

@@ -17,19 +17,23 @@ from aiohttp import web
 
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
+from llm_proxy.faults.injector import Injector
 from llm_proxy.modes import Auto, Mode, Record, Replay, Simulate
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
 from llm_proxy.shell.recording.filing import Filed
 from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
 from llm_proxy.shell.running.advice import check_folders, goes_live, records
+from llm_proxy.shell.running.faulting import check_live, conditions
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import simulates, simulator
 from llm_proxy.shell.server.control import Control
+from llm_proxy.shell.server.control.faults import Faults
 from llm_proxy.shell.server.control.sessions import Sessions
 from llm_proxy.shell.server.control.told import Told
 from llm_proxy.shell.server.guards import Guards
-from llm_proxy.shell.server.intake import ServerLimits
+from llm_proxy.shell.server.injecting import Injecting
+from llm_proxy.shell.server.intake import Admission, ServerLimits
 from llm_proxy.shell.server.journal import Journal, Recorded
 from llm_proxy.shell.server.server import Server
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
@@ -88,6 +92,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
 
     Raises `UsageError` where the settings do not allow it to run.
     """
+    check_live(mode, settings.faults)
     sys.setswitchinterval(_SWITCH)
     journal = Journal()
     async with AsyncExitStack() as stack:
@@ -101,10 +106,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
             stack.push_async_callback(recorder.close)
             upstream = await stack.enter_async_context(await _live(mode, settings))
         chosen = await _mode(mode, settings, _Sources(upstream, recorder, simulate))
-        guards = Guards(settings.allow_hosts, settings.allow_origins)
-        choose = None if simulate is None else simulate.choose
-        control = Control((Told(chosen, journal), Sessions(chosen, choose)))
-        server = Server(chosen, guards, ServerLimits(settings.max_body), journal, control)
+        server = _server(chosen, settings, journal, simulate)
         listener = server.listener(
             access_log=None,
             keepalive_timeout=_KEEPALIVE,
@@ -125,6 +127,18 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
                 await site.stop()
 
         yield RunningProxy(url, server, journal, upstream, recorder, stop_listening)
+
+
+def _server(mode: Mode, settings: Settings, journal: Journal, simulate: Simulate | None) -> Server:
+    """The server of this mode, with its pages."""
+    injector = Injector(settings.faults, conditions(settings))
+    injecting = Injecting(injector, hears_headers=settings.fault_header)
+    choose = None if simulate is None else simulate.choose
+    sessions = Sessions(mode, choose, (injecting.reset,))
+    control = Control((Told(mode, journal), sessions, Faults(injecting)))
+    guards = Guards(settings.allow_hosts, settings.allow_origins)
+    admission = Admission(guards, ServerLimits(settings.max_body))
+    return Server(mode, admission, journal, control, injecting)
 
 
 @dataclass(frozen=True, slots=True)

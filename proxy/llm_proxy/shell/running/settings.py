@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from llm_proxy.errors import UsageError, printable
+from llm_proxy.faults.rule import Rule
 from llm_proxy.pacing import Pace
 from llm_proxy.takes import AfterLast, OnMiss
 
@@ -80,6 +81,9 @@ class Settings:
     simulating: Simulating = Simulating()
     seed: int = 0
     """What made ids and every roll of chance are hashed from."""
+    faults: tuple[Rule, ...] = ()
+    fault_header: bool = False
+    """Whether a request may bring faults along."""
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from llm_proxy.scenario.documents.document import Mock
 from llm_proxy.scenario.documents.loading import Loaded
 from llm_proxy.scenario.performing.failures import Limits
 from llm_proxy.scenario.playing.script import Script, Scripted
-from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.running.settings import Clock, Settings
 from llm_proxy.shell.scenarios.library import ScenarioLibrary
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ async def simulator(mode: str, settings: Settings) -> Simulate:
     scripts = _Scripts(library, _mock(it.mock))
     simulation = Simulation(
         seed=settings.seed,
-        created=_fixed if it.clock == "fixed" else _now,
+        created=clock(it.clock),
         pace=settings.pace,
         limits=Limits(it.silence * 1000),
         synthesises=it.on_unknown == "synthesis",
@@ -106,6 +106,11 @@ async def aside(function: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name="aside", daemon=True).start()
     return await done  # as long as the function takes, or the client stays
+
+
+def clock(which: Clock) -> Callable[[], int]:
+    """The time that answers name, in s since 1970."""
+    return _fixed if which == "fixed" else _now
 
 
 def _fixed() -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import HttpVersion11, web
@@ -20,6 +20,7 @@ from aiohttp.streams import StreamReader
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.shell.server.failing import fail
+from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.wire import Wire
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -36,6 +37,14 @@ class ServerLimits:
     """Bytes of a request body."""
     body_silence: float = 60.0
     """The longest silence within a request body, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who may ask, and how much."""
+
+    guards: Guards = field(default_factory=Guards)
+    limits: ServerLimits = field(default_factory=ServerLimits)
 
 
 class Connection(web.RequestHandler):

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
 from aiohttp import web
 
-from llm_proxy import heads
+from llm_proxy.actions import Source
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import (
     CannotSay,
@@ -24,15 +23,15 @@ from llm_proxy.errors import (
     UpstreamFailed,
     printable,
 )
-from llm_proxy.exchange import Head, Headers, Request, header
+from llm_proxy.exchange import Headers, Request
+from llm_proxy.faults.injection import Injection
 from llm_proxy.modes import Answer, Mode
-from llm_proxy.redaction import Redactor
 from llm_proxy.routing import Call, route
-from llm_proxy.scenario.directions import Direction
 from llm_proxy.shell.server.control import Control, is_ours
+from llm_proxy.shell.server.entries import LONGEST_PATH, describe, log_faults, tell, without_secrets
 from llm_proxy.shell.server.failing import fail
-from llm_proxy.shell.server.guards import Guards
-from llm_proxy.shell.server.intake import Listener, ServerLimits, body_of
+from llm_proxy.shell.server.injecting import Heard, Injecting
+from llm_proxy.shell.server.intake import Admission, Listener, body_of
 from llm_proxy.shell.server.journal import Entry, Journal, Simulated
 from llm_proxy.shell.server.perform import Lateness, perform
 from llm_proxy.shell.server.uncoding import uncoded
@@ -40,16 +39,9 @@ from llm_proxy.shell.server.wire import Wire
 
 log: Final = logging.getLogger("llm_proxy")
 
-_LARGE: Final = 16 * 1024
-"""Bytes of a request whose key takes a while."""
-_LONGEST_PATH: Final = 200
-"""Characters of a path in the log."""
 _LIVE: Final = ("record", "auto")
 """The modes that ask upstreams."""
 _TARGET: Final = re.compile("[\x21-\x7e]*")
-_RETRY_COUNT: Final = "x-stainless-retry-count"
-"""By which the SDKs of OpenAI and Anthropic say how often they have asked before."""
-_COUNT: Final = re.compile("[0-9]{1,4}")
 _PRINTABLE: Final = "".join(map(chr, range(0x21, 0x7F)))
 
 
@@ -59,19 +51,18 @@ class Server:
     def __init__(
         self,
         mode: Mode,
-        guards: Guards,
-        limits: ServerLimits,
+        admission: Admission,
         journal: Journal,
         control: Control,
+        injecting: Injecting,
     ) -> None:
         self._mode = mode
-        self._guards = guards
-        self._limits = limits
+        self._injecting = injecting
+        self._admission = admission
         self._journal = journal
         self._control = control
         self._answering: set[asyncio.Task[Any]] = set()
         self._stopping = False
-        self._began = asyncio.get_running_loop().time()
 
     @property
     def active(self) -> int:
@@ -115,20 +106,22 @@ class Server:
             entry.bytes = wire.sent
             entry.note = entry.note or wire.note
             if wire.head is not None:
-                _tell(entry, wire.head)
+                tell(entry, wire.head)
         return wire
 
     async def _serve(self, request: web.BaseRequest, wire: Wire, entry: Entry) -> None:
         loop = asyncio.get_running_loop()
         try:
-            self._guards.check(request)
-            body = await body_of(request, self._limits)
+            self._admission.guards.check(request)
+            body = await body_of(request, self._admission.limits)
             if is_ours(request.path):
                 await self._control.answer(request, body, wire)
                 return
             arrived = loop.time()
             asked = _request(request, body)
-            call = route(asked, arrived, loop.time, await uncoded(asked, self._limits.max_body))
+            call = route(
+                asked, arrived, loop.time, await uncoded(asked, self._admission.limits.max_body)
+            )
         except RequestRefused as refused:
             entry.origin, entry.note = "refused", str(refused)
             wire.close_afterwards()
@@ -153,18 +146,42 @@ class Server:
 
     async def _answer(self, call: Call, wire: Wire, entry: Entry, lateness: Lateness) -> None:
         entry.session = call.session
-        entry.at_ms = round((call.arrived - self._began) * 1000, 3)
+        entry.at_ms = round(self._injecting.since(call.arrived), 3)
+        injection: Injection | None = None
+        heard = Heard(call)
         try:
-            answer = await self._mode.answer(call)
-            entry.origin = answer.origin
-            self._count(answer, call, entry)
-            await perform(answer.source, call, wire, lateness)
+            entry.continues = self._injecting.continued(call)
+            injection = await self._injecting.meet(call)
+            instead = injection.instead() if injection is not None else None
+            if instead is not None:
+                source: Source = instead
+                entry.origin = "fault"
+            else:
+                source, injection = await self._asked(call, entry, injection)
+            if injection is not None:
+                source = self._injecting.spoil(source, injection, heard)
+            await perform(source, call, wire, lateness)
             entry.ending = "cut" if wire.cut else "sent"
         except LlmProxyError as error:
             self._remember(error, entry)
             await fail(wire, call.dialect, error)
         finally:
-            await _describe(entry, call)
+            if injection is not None:
+                entry.faults = injection.injected
+                log_faults(call, entry)
+                await self._injecting.watch(entry, call, heard)
+            await describe(entry, call)
+
+    async def _asked(
+        self, call: Call, entry: Entry, injection: Injection | None
+    ) -> tuple[Source, Injection | None]:
+        """The mode's answer, and what strikes it, with what its scenario adds to that."""
+        answer = await self._mode.answer(call)
+        entry.origin = answer.origin
+        self._count(answer, call, entry)
+        injection = self._injecting.script(call, answer, injection)
+        instead = injection.instead() if injection is not None and not answer.live else None
+        return answer.source if instead is None else instead, injection
 
     def _count(self, answer: Answer, call: Call, entry: Entry) -> None:
         """Count an answer, and say in log and journal what a simulated one follows."""
@@ -172,11 +189,11 @@ class Server:
             self._journal.counts.replayed += not answer.live
             return
         self._journal.counts.simulated += 1
-        asked = f"{call.request.method} {printable(call.stored.path, _LONGEST_PATH)}"
+        asked = f"{call.request.method} {printable(call.stored.path, LONGEST_PATH)}"
         notes = answer.direction.notes if answer.direction is not None else ()
         log.info("%s: %s", asked, "; ".join((answer.origin, *notes)))
         if answer.direction is not None:
-            direction = _without_secrets(answer.direction, call)
+            direction = without_secrets(answer.direction, call)
             entry.simulated = Simulated.of(direction, answer.source)
             for warning in direction.warnings:
                 log.warning("%s: %s", asked, warning)
@@ -212,25 +229,10 @@ class Server:
         log.info(
             "%s %s: the client left after %.1f s, before %s",
             call.request.method,
-            printable(call.stored.path, _LONGEST_PATH),
+            printable(call.stored.path, LONGEST_PATH),
             call.elapsed() / 1000,
             "the upstream had answered" if self._mode.name in _LIVE else "it was answered",
         )
-
-
-def _without_secrets(direction: Direction, call: Call) -> Direction:
-    """A direction whose words may be stored: they quote the request."""
-    redactor = Redactor(call.credentials)
-
-    def harmless(text: str) -> str:
-        return redactor.whole(text.encode("utf-8", "replace")).decode()
-
-    return replace(
-        direction,
-        unsuccessful=harmless(direction.unsuccessful),
-        warnings=tuple(map(harmless, direction.warnings)),
-        notes=tuple(map(harmless, direction.notes)),
-    )
 
 
 async def _reset(wire: Wire) -> None:
@@ -250,24 +252,3 @@ def _request(request: web.BaseRequest, body: bytes) -> Request:
         target = quote(target.encode("utf-8", "surrogateescape"), safe=_PRINTABLE)
     path, _, query = target.partition("?")
     return Request(request.method, path, query, headers, body)
-
-
-def _tell(entry: Entry, head: Head) -> None:
-    """What a head tells the client."""
-    entry.status = head.status
-    entry.retry_after_ms = heads.retry_after_ms(head.headers)
-    should = header(head.headers, "x-should-retry")
-    entry.should_retry = None if should is None else should.lower() == "true"
-
-
-async def _describe(entry: Entry, call: Call) -> None:
-    if len(call.request.body) > _LARGE:  # other streams need not wait for its key
-        await asyncio.to_thread(lambda: call.key)
-    entry.path = call.stored.path
-    entry.provider = call.provider
-    entry.dialect = call.dialect.name
-    entry.model = call.model
-    entry.key = call.key[:16]
-    entry.streams = call.dialect.streams(call.plain)
-    count = header(call.plain.headers, _RETRY_COUNT) or ""
-    entry.retry_count = int(count) if _COUNT.fullmatch(count) else None

@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from llm_proxy import heads, providers, redaction
-from llm_proxy.actions import Begin, Burst, Send
+from llm_proxy.actions import Begin, Burst, Send, Wait
 from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import Ending, Head, Headers, Request
 from llm_proxy.pacing import ending_action
@@ -115,10 +115,11 @@ class LiveUpstream:
                 pump.recording = record() if record is not None else None
                 if pump.recording is not None and sent is not call.request:
                     pump.recording.conceal(redaction.credentials(sent))
-            yield (Begin(await pump.head()),)
+            head = await pump.head()
+            yield Wait(pump.head_at), Begin(head)
             async with aclosing(pump.bursts()) as bursts:
-                async for pieces in bursts:
-                    yield tuple(map(Send, pieces))
+                async for reads in bursts:
+                    yield tuple(it for read in reads for it in (Wait(read.at), Send(read.data)))
             if pump.ending is not None and (abort := ending_action(pump.ending)) is not None:
                 yield (abort,)
         finally:

@@ -57,9 +57,11 @@ class Pump:
         self._loop = asyncio.get_running_loop()
         self._begun = asyncio.Event()
         self._head: Head | None = None
+        self.head_at = 0.0
+        """When the head arrived, in ms since the request was read in full."""
         self._failure = UpstreamFailed(502, "llm-proxy was stopped before the upstream answered")
         self._response: UpstreamResponse | None = None
-        self._queue: list[bytes] = []
+        self._queue: list[Read] = []
         self._queued = 0
         self._news = asyncio.Event()
         self._paused = False
@@ -80,7 +82,7 @@ class Pump:
             raise self._failure
         return self._head
 
-    async def bursts(self) -> AsyncGenerator[list[bytes], None]:
+    async def bursts(self) -> AsyncGenerator[list[Read], None]:
         """What arrived, as it arrives; ends when the response does, and sets `ending`.
 
         Raises what is a fault of ours: it is no ending of the response.
@@ -128,6 +130,7 @@ class Pump:
     async def _run(self) -> None:
         try:
             response, self._head = await self._ask()
+            self.head_at = self._call.elapsed()
         except UpstreamFailed as failure:
             self._failure = failure
             return
@@ -196,15 +199,16 @@ class Pump:
             self._arrived(data)
 
     def _arrived(self, data: bytes) -> None:
-        self._last, at = self._loop.time(), self._call.elapsed()
+        self._last = self._loop.time()
+        read = Read(self._call.elapsed(), data)
         if not self._abandoned:
-            self._queue.append(data)
+            self._queue.append(read)
             self._queued += len(data)
             self._news.set()  # before the recording, so that the client has its turn first
             if self._queued > AHEAD:
                 self._pause(paused=True)
         if self.recording is not None:
-            self.recording.read(Read(at, data))
+            self.recording.read(read)
 
     def _finish(self, ending: Ending) -> None:
         self.ending = ending

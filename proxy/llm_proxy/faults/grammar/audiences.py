@@ -1,0 +1,45 @@
+"""For whom a rule is meant."""
+
+from __future__ import annotations
+
+import difflib
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from llm_proxy import dialects, quantities
+from llm_proxy.faults.grammar.terms import Terms
+from llm_proxy.faults.kind import Kind
+from llm_proxy.faults.rule import Audience
+
+AUDIENCES: Final = ("dialect", "provider", "model", "path", "session", "stream")
+"""Their words in the grammar."""
+
+
+def audience_of(terms: Terms, kind: Kind) -> Audience:
+    """Whose requests it is meant for.  Raises `UsageError`."""
+    given = {
+        name: terms.given[name]
+        for name in AUDIENCES
+        if name in terms.given and name not in kind.arguments
+    }
+    values: dict[str, Any] = {name: text for name, text in given.items() if name != "stream"}
+    for name, text in values.items():
+        if not text:
+            raise terms.wrong(f"{name} is empty: name one, or a pattern such as gpt-4*")
+    if "dialect" in values:
+        _check_dialect(terms, values["dialect"])
+    if "stream" in given:
+        try:
+            values["streams"] = quantities.truth(given["stream"])
+        except ValueError as error:
+            raise terms.wrong(f"stream={given['stream']} is not {error}") from None
+    return Audience(**values)
+
+
+def _check_dialect(terms: Terms, pattern: str) -> None:
+    names = [it.name for it in (*dialects.DIALECTS, dialects.OPAQUE)]
+    if any(fnmatchcase(name, pattern) for name in names):
+        return
+    near = difflib.get_close_matches(pattern, names, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    raise terms.wrong(f"there is no dialect {pattern}; {hint}")

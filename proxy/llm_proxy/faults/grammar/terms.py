@@ -1,0 +1,112 @@
+r"""The terms of a rule: its name, and what is given as `name=value`.
+
+Commas part terms, except between double quotes and within parentheses.  Double quotes around a
+value are no part of it; within them `\"` stands for one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from llm_proxy.errors import UsageError, printable
+
+_LONGEST: Final = 2000
+"""Characters of a rule."""
+_TERM: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\([^()]*\)|[^",(])*')
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
+_PLAIN: Final = re.compile(r'[^",()\s\\][^",()\\]*(?<!\s)')
+_SHOWN: Final = 200
+_FAULT: Final = "fault"
+"""What the name of the fault is called in a mapping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A rule in terms."""
+
+    name: str
+    """Of the fault."""
+    given: Mapping[str, str]
+    text: str
+    """All of it, as text."""
+
+    def wrong(self, why: str) -> UsageError:
+        """What is wrong with it."""
+        return UsageError(f"fault '{printable(self.text, _SHOWN)}': {why}")
+
+
+def of_text(text: str) -> Terms:
+    """The terms of a text.  Raises `UsageError`."""
+    short = printable(text, _SHOWN)
+    if len(text) > _LONGEST:
+        raise UsageError(f"fault '{short}': it is longer than {_LONGEST} characters")
+    name, *terms = (it.strip() for it in _split(text))
+    if not name:
+        raise UsageError(f"fault '{short}': write the name of a fault first, such as reset,after=3")
+    given: dict[str, str] = {}
+    for term in terms:
+        key, equals, value = term.partition("=")
+        key = key.strip().lower().replace("_", "-")
+        if not equals or _NAME.fullmatch(key) is None:
+            raise UsageError(
+                f"fault '{short}': '{printable(term, _SHOWN)}' is no term: write name=value, and "
+                "put a value that holds a comma in double quotes"
+            )
+        if key in given:
+            raise UsageError(f"fault '{short}': {key} is given twice")
+        given[key] = _unquoted(value.strip())
+    return Terms(name.lower().replace("_", "-"), given, text.strip())
+
+
+def of_mapping(mapping: Mapping[Any, Any]) -> Terms:
+    """The terms of a mapping such as `{fault: reset, after: 3}`.  Raises `UsageError`."""
+    texts: dict[str, str] = {}
+    for key, value in mapping.items():
+        match value:
+            case bool():
+                texts[str(key)] = str(value).lower()
+            case str() | int() | float():
+                texts[str(key)] = str(value)
+            case _:
+                raise UsageError(f"{printable(str(key), _SHOWN)} of a fault must be text or number")
+    name = texts.pop(_FAULT, "")
+    if not name:
+        raise UsageError("a fault is given by its name: {fault: reset, after: 3}")
+    return of_text(spelled(name, texts))
+
+
+def spelled(name: str, given: Mapping[str, str]) -> str:
+    """The text of these terms."""
+    return ",".join([name, *(f"{key}={_quoted(value)}" for key, value in given.items())])
+
+
+def _split(text: str) -> list[str]:
+    """The text at its commas.  Raises `UsageError` where a quote or a parenthesis is open."""
+    terms: list[str] = []
+    at = 0
+    while True:
+        found = _TERM.match(text, at)
+        end = found.end() if found is not None else at
+        terms.append(text[at:end])
+        if end == len(text):
+            return terms
+        if text[end] != ",":
+            what = "quote" if text[end] == '"' else "parenthesis"
+            raise UsageError(f"fault '{printable(text, _SHOWN)}': a {what} is not closed")
+        at = end + 1
+
+
+def _unquoted(value: str) -> str:
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
+    return value
+
+
+def _quoted(value: str) -> str:
+    if _PLAIN.fullmatch(value) or re.fullmatch(r"[a-z]+\([^()\"]*\)", value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,0 +1,39 @@
+"""`drop`: messages are left out, and all else comes as it was.
+
+    event 1  (event 2)  event 3  …
+    ├────────┼──────────┼────────┼──
+
+What a client makes of a gap tells whether it looks at numbers, identifiers and block ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_proxy import quantities
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import AT_MESSAGES, STREAMS, Argument, Kind, Strike, Struck, Work
+from llm_proxy.faults.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """So many messages that are left out."""
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` where nothing would happen."""
+        if self.count < 1:
+            raise ValueError("count must be 1 or more")
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The gap, at its place."""
+        return Strike(lambda _: Struck(), takes=self.count, resizes=True)
+
+
+KIND = Kind(
+    "drop", Effect.ALTERED, "messages are left out", Drop,
+    {"count": Argument(quantities.count, "how many", "1")},
+    places=AT_MESSAGES, bodies=STREAMS, example="drop,after=2",
+)  # fmt: skip

@@ -1,0 +1,73 @@
+"""`slice`: the body goes out in small writes, wherever they end.
+
+    head  e v e n t ␣ 1 …
+    ├─────┼─┼─┼─┼─┼─┼─┼─┼──
+
+Nothing is wrong with it: bytes, order and length are the same, but cuts fall within events, and
+within characters of UTF-8.  `delay` is the time between two writes; without one, the network
+may join them again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_proxy import quantities
+from llm_proxy.actions import Action, Burst, Send, Wait
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import ANYWHERE, Argument, Bend, Kind, Work
+from llm_proxy.faults.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Writes of at most so many bytes, with so many ms between them."""
+
+    size: int
+    delay: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` where nothing would ever be written."""
+        if self.size < 1:
+            raise ValueError("size must be 1 byte or more")
+
+    def work(self, _place: Place | None, /) -> Work:
+        """From its place on."""
+        return Bend(lambda moment: _Slicing(self, moment.at))
+
+
+class _Slicing:
+    def __init__(self, how: Slice, at: float) -> None:
+        self._how = how
+        self._at = at
+
+    def feed(self, action: Action) -> Burst:
+        match action:
+            case Send(data):
+                return tuple(self._cut(data))
+            case Wait(due):
+                # What comes while others are still on their way goes behind them.
+                self._at = max(self._at, due)
+                return (Wait(self._at),)
+            case _:
+                return (action,)
+
+    def close(self) -> Burst:
+        return ()
+
+    def _cut(self, data: bytes) -> list[Action]:
+        gone: list[Action] = []
+        for begin in range(0, len(data), self._how.size):
+            gone += [Send(data[begin : begin + self._how.size]), Wait(self._at + self._how.delay)]
+            self._at += self._how.delay
+        return gone
+
+
+KIND = Kind(
+    "slice", Effect.SLOWED, "small writes, also within a character", Slice,
+    {
+        "size": Argument(quantities.size, "bytes of a write", needed=True),
+        "delay": Argument(quantities.milliseconds, "the time between two writes", "1ms"),
+    },
+    places=ANYWHERE, example="slice,size=7",
+)  # fmt: skip

@@ -1,0 +1,63 @@
+"""`status`: an HTTP error in place of the answer.
+
+    HTTP/1.1 503 …  {"error": …}
+    ├───────────────────────────┤
+
+The body has the dialect's own shape, with the words that the provider has for this status. Nobody
+is asked for the real answer. What `retry-after` says is told as it was written, and there is no
+`x-should-retry` unless `should-retry` says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy import quantities
+from llm_proxy.actions import Burst
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
+from llm_proxy.faults.place import Place
+from llm_proxy.faults.refusing import Refusal, refused
+
+CODES: Final = range(400, 600)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """An HTTP error."""
+
+    code: int
+    message: str = ""
+    type: str = ""
+    retry_after: float | None = None
+    """ms."""
+    should_retry: bool | None = None
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The error."""
+        return Instead(self._answer)
+
+    def _answer(self, met: Met) -> Burst:
+        again = (self.retry_after, self.should_retry)
+        return refused(met, Refusal(self.code, self.message, self.type, *again))
+
+
+def code(text: str) -> int:
+    """The status of an HTTP error."""
+    if not text.isdecimal() or int(text) not in CODES:
+        raise ValueError("the status of an HTTP error, from 400 to 599")
+    return int(text)
+
+
+KIND = Kind(
+    "status", Effect.REFUSED, "an HTTP error in place of the answer", Status,
+    {
+        "code": Argument(code, "the status, from 400 to 599", needed=True),
+        "message": Argument(str, "what the error says; a sentence of its own if left out"),
+        "type": Argument(str, "the error's type; the provider's own if left out"),
+        "retry-after": Argument(quantities.milliseconds, "how long the client is told to wait"),
+        "should-retry": Argument(quantities.truth, "the header x-should-retry; none if left out"),
+    },
+    example="status,code=503",
+)  # fmt: skip

@@ -1,0 +1,32 @@
+"""`truncate`: the body ends cleanly, and too early.
+
+    head  event 1  event 2  (event 3  terminator)  0␍␊␍␊
+    ├─────┼────────┼────────────────────────────────────┤
+
+HTTP is in order: only the provider's own terminator is missing (`[DONE]`, `message_stop`,
+`"done":true`), and most clients raise nothing.  A whole body is cut, and its length declared as it
+is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import ANYWHERE, Kind, Strike, Struck, Work
+from llm_proxy.faults.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """An early end."""
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The end, at its place."""
+        return Strike(lambda _: Struck(over=True), resizes=True)
+
+
+KIND = Kind(
+    "truncate", Effect.TRUNCATED, "a clean end without the terminator", Truncate, places=ANYWHERE,
+    example="truncate,after=2",
+)  # fmt: skip

@@ -1,0 +1,42 @@
+"""Refusals in the dialect's own shape, for the faults that give one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from llm_proxy.actions import Begin, Burst, Send
+from llm_proxy.dialects import countdown
+from llm_proxy.dialects.delivery import Quota
+from llm_proxy.faults.kind import Met
+from llm_proxy.turns import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What an HTTP error says."""
+
+    code: int
+    message: str = ""
+    """The provider's own words for the status where it is empty."""
+    type: str = ""
+    retry_after: float | None = None
+    """ms; told as it is, in s and ms."""
+    should_retry: bool | None = None
+    quota: Quota | None = None
+    """The countdown that goes with it."""
+
+
+def refused(met: Met, what: Refusal) -> Burst:
+    """The answer that refuses a request so."""
+    asked = met.asked
+    delivery = replace(asked.delivery, quota=what.quota)
+    failure = Failure(what.message, type=what.type)
+    seconds = None if what.retry_after is None else what.retry_after / 1000
+    response = asked.dialect.refuse(what.code, failure, delivery, seconds)
+    if what.retry_after is not None:
+        response = countdown.told(response, what.retry_after)
+    head = response.head
+    if what.should_retry is not None:
+        again = ("x-should-retry", str(what.should_retry).lower())
+        head = replace(head, headers=(*head.headers, again))
+    return (Begin(head), *map(Send, response.messages))

@@ -1,0 +1,14 @@
+"""Actions on their way through the rules that strike an answer.
+
+body      the bytes of a body that are held or let go, and where its messages end
+seeking   where in the stream a place is, as far as it can be told yet
+rewriter  one rule: what goes out before its place, at it, and behind it
+chain     several rules, one after the other
+types     what types of event a message has
+"""
+
+from llm_proxy.faults.rewriting.chain import Chain, rewritten
+from llm_proxy.faults.rewriting.rewriter import Rewriter
+
+__all__ = ["Chain", "Rewriter", "rewritten"]
+"""What the rest of the package works with."""

@@ -1,0 +1,74 @@
+"""A rule: what goes wrong, where in the stream, when, and for whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from llm_proxy.faults.kind import Fault, Kind
+from llm_proxy.faults.place import Place
+
+Per = Literal["run", "session", "request"]
+"""What requests are counted by: all of them, those of a session, or those that are the same in a
+session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """When a rule strikes, among the requests that it is meant for; all that is given must hold."""
+
+    nth: int | None = None
+    """The one of this number alone, from 1."""
+    first: int | None = None
+    """So many of them, the first."""
+    every: int | None = None
+    """Each of a number that this divides."""
+    probability: float | None = None
+    """This share of them, by chance that repeats."""
+    window: tuple[float, float] | None = None
+    """Those that come between these moments, in ms since the rule was given."""
+    times: int | None = None
+    """At most so many in the whole run."""
+    per: Per = "session"
+    """What `nth`, `first` and `every` count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audience:
+    """Whose requests a rule is meant for; all that is given must hold.
+
+    Names are patterns as a shell has them: `gpt-4*`.
+    """
+
+    dialect: str = ""
+    provider: str = ""
+    model: str = ""
+    path: str = ""
+    session: str = ""
+    streams: bool | None = None
+    """Whether a stream is asked for."""
+
+    def has(self, it: Audience) -> bool:
+        """Whether a request of these names is meant."""
+        wanted = (self.dialect, self.provider, self.model, self.path, self.session)
+        given = (it.dialect, it.provider, it.model, it.path, it.session)
+        named = all(
+            not pattern or fnmatchcase(name, pattern)
+            for pattern, name in zip(wanted, given, strict=True)
+        )
+        return named and self.streams in (None, it.streams)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule."""
+
+    text: str
+    """As its author spelled it; in the grammar's own spelling where it came as a mapping."""
+    kind: Kind
+    fault: Fault
+    place: Place | None = None
+    """None where the fault has a place of its own."""
+    occasion: Occasion = Occasion()
+    audience: Audience = Audience()

@@ -1,0 +1,72 @@
+"""What an entry of the journal is told of its request and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from dataclasses import replace
+from typing import Final
+
+from llm_proxy import heads
+from llm_proxy.errors import printable
+from llm_proxy.exchange import Head, header
+from llm_proxy.redaction import Redactor
+from llm_proxy.routing import Call
+from llm_proxy.scenario.directions import Direction
+from llm_proxy.shell.server.journal import Entry
+
+log: Final = logging.getLogger("llm_proxy")
+
+LARGE: Final = 16 * 1024
+"""Bytes of a request whose key takes a while."""
+LONGEST_PATH: Final = 200
+"""Characters of a path in the log."""
+_RETRY_COUNT: Final = "x-stainless-retry-count"
+"""By which the SDKs of OpenAI and Anthropic say how often they have asked before."""
+_COUNT: Final = re.compile("[0-9]{1,4}")
+
+
+def without_secrets(direction: Direction, call: Call) -> Direction:
+    """A direction whose words may be stored: they quote the request."""
+    redactor = Redactor(call.credentials)
+
+    def harmless(text: str) -> str:
+        return redactor.whole(text.encode("utf-8", "replace")).decode()
+
+    return replace(
+        direction,
+        unsuccessful=harmless(direction.unsuccessful),
+        warnings=tuple(map(harmless, direction.warnings)),
+        notes=tuple(map(harmless, direction.notes)),
+    )
+
+
+def log_faults(call: Call, entry: Entry) -> None:
+    """Say what was injected, and what was meant to be and has no meaning there."""
+    asked = f"{call.request.method} {printable(call.stored.path, LONGEST_PATH)}"
+    for it in entry.faults:
+        what = f"not injected, {it.skipped}" if it.skipped else "injected"
+        log.info("%s: fault %s: %s", asked, printable(it.rule, LONGEST_PATH), what)
+
+
+def tell(entry: Entry, head: Head) -> None:
+    """What a head tells the client."""
+    entry.status = head.status
+    entry.retry_after_ms = heads.retry_after_ms(head.headers)
+    should = header(head.headers, "x-should-retry")
+    entry.should_retry = None if should is None else should.lower() == "true"
+
+
+async def describe(entry: Entry, call: Call) -> None:
+    """What is asked, and of whom."""
+    if len(call.request.body) > LARGE:  # other streams need not wait for its key
+        await asyncio.to_thread(lambda: call.key)
+    entry.path = call.stored.path
+    entry.provider = call.provider
+    entry.dialect = call.dialect.name
+    entry.model = call.model
+    entry.key = call.key[:16]
+    entry.streams = call.dialect.streams(call.plain)
+    count = header(call.plain.headers, _RETRY_COUNT) or ""
+    entry.retry_count = int(count) if _COUNT.fullmatch(count) else None

@@ -1,0 +1,192 @@
+"""Faults on their way to clients: whole answers as values, live ones as they arrive.
+
+mode ─▶ source ─▶ rules ─▶ perform
+│
+└─ a live answer that a rule has ended is read on, to its end, for the recording
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import aclosing, suppress
+from typing import Any, Final
+
+from llm_proxy.actions import Abort, Begin, Burst, Send, Source
+from llm_proxy.errors import LlmProxyError, RequestRefused, UsageError
+from llm_proxy.exchange import Head
+from llm_proxy.faults.grammar import rules_of
+from llm_proxy.faults.injection import Injection
+from llm_proxy.faults.injector import Injector
+from llm_proxy.faults.rewriting.chain import Chain, unmeasured
+from llm_proxy.faults.rule import Rule
+from llm_proxy.faults.watching import Watch, is_spoiled, said
+from llm_proxy.modes import Answer
+from llm_proxy.routing import FAULT_HEADER, Call
+from llm_proxy.shell.server.journal import Entry
+
+log: Final = logging.getLogger("llm_proxy")
+
+_LARGE: Final = 16 * 1024
+"""Bytes of a request whose key takes a while."""
+_HEADERS_OFF: Final = (
+    f"the header {FAULT_HEADER} is not heard here: start the proxy with --fault-header"
+)
+
+
+class Injecting:
+    """Injects what the rules of the run ask for."""
+
+    def __init__(self, injector: Injector, *, hears_headers: bool = False) -> None:
+        """`hears_headers` lets clients bring rules along."""
+        self.injector = injector
+        self._began = asyncio.get_running_loop().time()
+        self._hears_headers = hears_headers
+        self._watch = Watch()
+        self._reading_on: set[asyncio.Task[None]] = set()
+
+    def since(self, moment: float) -> float:
+        """A moment of the loop's clock, in ms since the run began."""
+        return (moment - self._began) * 1000
+
+    def put(self, rules: tuple[Rule, ...]) -> None:
+        """Have these rules hold from now on, in place of those that were put before."""
+        self.injector.put(rules, self.since(asyncio.get_running_loop().time()))
+
+    async def meet(self, call: Call) -> Injection | None:
+        """What strikes this request; None where nothing does.
+
+        Raises `RequestRefused` for a header that is no rule, or that nobody hears.
+        """
+        own = self._own(call)
+        if not self.injector.wants(call):
+            return None
+        if len(call.plain.body) > _LARGE:  # other streams need not wait for its key
+            await asyncio.to_thread(lambda: call.key)
+        return self.injector.meet(call, own, self.since(call.arrived))
+
+    def script(self, call: Call, answer: Answer, injection: Injection | None) -> Injection | None:
+        """The same, with the rules of the scenario that answers."""
+        rules = answer.direction.faults if answer.direction is not None else ()
+        if not rules:
+            return injection
+        return self.injector.script(call, injection, answer.origin, rules)
+
+    def reset(self, session: str) -> None:
+        """Count the requests of this session from 1 again."""
+        self.injector.reset(session)
+
+    def spoil(self, source: Source, injection: Injection, heard: Heard) -> Source:
+        """The answer as it goes out; `heard` is told what does."""
+        if isinstance(source, tuple):
+            burst = injection.rewrite(source)
+            heard.take(burst)
+            return burst
+        chain, resizes = injection.chain(None)
+        return self._live(source, chain, resizes, heard)
+
+    async def watch(self, entry: Entry, call: Call, heard: Heard) -> None:
+        """Remember what a client was left with, for what it asks next."""
+        if heard.head is not None and is_spoiled(entry.faults):
+            body, head = bytes(heard.body), heard.head
+            text = await asyncio.to_thread(said, call.dialect, call.plain, head, body)
+            self._watch.remember(call.session, text, entry.number)
+
+    def continued(self, call: Call) -> int | None:
+        """The number of the request whose spoiled answer this one goes on from."""
+        if not self._watch:
+            return None
+        conversation = call.dialect.conversation(call.plain)
+        if conversation is None:
+            return None
+        return self._watch.continued(call.session, conversation)
+
+    def _own(self, call: Call) -> tuple[Rule, ...]:
+        """The rules that a request brings along."""
+        if not call.faults:
+            return ()
+        if not self._hears_headers:
+            raise RequestRefused(400, _HEADERS_OFF)
+        try:
+            return rules_of(call.faults)
+        except UsageError as error:
+            raise RequestRefused(400, str(error)) from None
+
+    async def _live(
+        self, source: AsyncGenerator[Burst, None], chain: Chain, resizes: bool, heard: Heard
+    ) -> AsyncGenerator[Burst, None]:
+        """A live answer, as it arrives.
+
+        Where a rule ends it, its source is read to the end all the same: the recording tells what
+        the provider said.
+        """
+        coming: asyncio.Future[Burst | None] | None = None
+        is_there = True
+        try:
+            while is_there and not chain.over:
+                coming = coming or asyncio.ensure_future(_next(source))
+                if not await _comes(coming, chain.alarm, heard.call):
+                    gone = chain.tick(heard.call.elapsed())
+                else:
+                    burst, coming = await coming, None
+                    is_there = burst is not None
+                    gone = chain.close() if burst is None else chain.feed(burst)
+                burst = tuple(map(unmeasured, gone) if resizes else gone)
+                heard.take(burst)
+                yield burst
+        finally:
+            if is_there and chain.over:
+                self._read_on(_rest(source, coming))
+            else:
+                if coming is not None:
+                    coming.cancel()
+                    await asyncio.wait([coming])
+                await source.aclose()
+
+    def _read_on(self, reading: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(reading)
+        self._reading_on.add(task)
+        task.add_done_callback(self._reading_on.discard)
+
+
+class Heard:
+    """What of an answer has gone out."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.head: Head | None = None
+        self.body = bytearray()
+
+    def take(self, burst: Burst) -> None:
+        """These actions go out."""
+        for action in burst:
+            if isinstance(action, Begin):
+                self.head = action.head
+            elif isinstance(action, Send):
+                self.body += action.data
+            elif isinstance(action, Abort):
+                return
+
+
+async def _next(source: AsyncGenerator[Burst, None]) -> Burst | None:
+    """The next burst; None at the end."""
+    return await anext(source, None)
+
+
+async def _comes(coming: asyncio.Future[Any], alarm: float | None, call: Call) -> bool:
+    """Wait for it, until the moment `alarm`, in ms since the request was read in full."""
+    left = None if alarm is None else max(alarm - call.elapsed(), 0) / 1000
+    await asyncio.wait([coming], timeout=left)
+    return coming.done()
+
+
+async def _rest(
+    source: AsyncGenerator[Burst, None], coming: asyncio.Future[Burst | None] | None
+) -> None:
+    """Read a live answer to its end, for nobody but the recording."""
+    async with aclosing(source):
+        with suppress(LlmProxyError):  # the upstream's own failure, of which no client hears
+            burst = await coming if coming is not None else ()
+            while burst is not None:
+                burst = await anext(source, None)
