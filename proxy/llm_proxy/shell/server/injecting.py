@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, Final
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Source
@@ -44,7 +45,7 @@ class Injecting:
         self._began = asyncio.get_running_loop().time()
         self._hears_headers = hears_headers
         self._watch = Watch()
-        self._reading_on: set[asyncio.Task[None]] = set()
+        self._aside: set[asyncio.Task[None]] = set()
 
     def since(self, moment: float) -> float:
         """A moment of the loop's clock, in ms since the run began."""
@@ -86,12 +87,18 @@ class Injecting:
         chain, resizes = injection.chain(None)
         return self._live(source, chain, resizes, heard)
 
-    async def watch(self, entry: Entry, call: Call, heard: Heard) -> None:
+    def watch(self, entry: Entry, call: Call, heard: Heard) -> None:
         """Remember what a client was left with, for what it asks next."""
-        if heard.head is not None and is_spoiled(entry.faults):
-            body, head = bytes(heard.body), heard.head
-            text = await asyncio.to_thread(said, call.dialect, call.plain, head, body)
-            self._watch.remember(call.session, text, entry.number)
+        if heard.head is None or not is_spoiled(entry.faults):
+            return
+        read = partial(said, call.dialect, call.plain, heard.head, bytes(heard.body))
+        if len(heard.body) > _LARGE:
+            self._follow(self._remember_later(entry, read))
+        else:
+            self._watch.remember(entry.session, read(), entry.number)
+
+    async def _remember_later(self, entry: Entry, read: Callable[[], str]) -> None:
+        self._watch.remember(entry.session, await asyncio.to_thread(read), entry.number)
 
     def continued(self, call: Call) -> int | None:
         """The number of the request whose spoiled answer this one goes on from."""
@@ -137,17 +144,18 @@ class Injecting:
                 yield burst
         finally:
             if is_there and chain.over:
-                self._read_on(_rest(source, coming))
+                self._follow(_rest(source, coming))
             else:
                 if coming is not None:
                     coming.cancel()
                     await asyncio.wait([coming])
                 await source.aclose()
 
-    def _read_on(self, reading: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(reading)
-        self._reading_on.add(task)
-        task.add_done_callback(self._reading_on.discard)
+    def _follow(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that no client waits for."""
+        task = asyncio.ensure_future(work)
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
 
 
 class Heard:

@@ -93,9 +93,10 @@ class Server:
         try:
             await self._serve(request, wire, entry)
         except ConnectionError:
-            entry.ending = "client_gone"
+            entry.ending = entry.ending or "client_gone"
         except asyncio.CancelledError:
-            entry.ending = "cut" if self._stopping else "client_gone"
+            # What we break off ourselves may cancel us as a client does that leaves.
+            entry.ending = entry.ending or ("cut" if self._stopping else "client_gone")
             raise
         except Exception:  # the outermost frame: a fault of ours must not look like an answer
             log.exception("a fault in llm-proxy; please report it")
@@ -131,7 +132,8 @@ class Server:
         try:
             await self._answer(call, wire, entry, lateness)
         except (ConnectionError, asyncio.CancelledError):
-            self._note_leaving(call, wire)
+            if not entry.ending:
+                self._note_leaving(call, wire)
             raise
         finally:
             entry.ms = round(call.elapsed(), 3)
@@ -169,7 +171,7 @@ class Server:
             if injection is not None:
                 entry.faults = injection.injected
                 log_faults(call, entry)
-                await self._injecting.watch(entry, call, heard)
+                self._injecting.watch(entry, call, heard)
             await describe(entry, call)
 
     async def _asked(
