@@ -27,6 +27,8 @@ _COMMANDS: Final = {
     "export": Command("export", "Tell a recorded answer again in another dialect."),
     "verify": Command("verify", "Check that every cassette is whole and consistent."),
     "recover": Command("recover", "Make cassettes of recordings that a crash broke off."),
+    "verdict": Command("verdict", "Judge the clients of a run: what each made of its faults."),
+    "report": Command("report", "Tell a run in figures: answers, times, faults."),
     "demo": Command("demo", "Record a stream, stop the provider, replay it; needs no key."),
     "scenario": Command("scenario", "List scenarios, and check their files."),
     "schema": Command("schema", "Print the JSON Schema of scenario files, for editors."),

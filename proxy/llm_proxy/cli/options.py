@@ -15,6 +15,7 @@ from llm_proxy.faults.grammar import rule_of, rules_of
 from llm_proxy.faults.rule import Rule
 from llm_proxy.pacing import parse_pace
 from llm_proxy.providers import ANY
+from llm_proxy.shell.running.journal_file import check_place
 from llm_proxy.shell.running.settings import (
     Settings,
     Simulating,
@@ -90,6 +91,8 @@ SERVER: Final[tuple[Callable[[Any], Any], ...]] = (
             help="Replay takes that are not complete too, ended as they ended."),
     _option("--strict", is_flag=True,
             help="Exit with 1 when any request was a miss, or not as its scenario expects."),
+    _option("--journal", type=_FOLDER,
+            help="At the end write to this file what was asked and answered: for verdict, report."),
     _option("--max-body", type=Count(1), default=64 * 1024 * 1024,
             help="The largest request body, in bytes."),
     _option("--allow-host", multiple=True, metavar="NAME",
@@ -158,6 +161,7 @@ SERVER_NAMES: Final = (
     "allow_host", "allow_origin", "log_format", "upstream", "upstream_proxy", "sign",
     "idle_timeout", "finish_on_disconnect", "spool", "after_last", "on_miss", "scenarios", "mock",
     "respond", "on_unknown", "seed", "clock", "silence", "fault", "faults", "fault_header",
+    "journal",
 )  # fmt: skip
 """Every setting that a file may hold."""
 
@@ -243,6 +247,7 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool)
         seed=values["seed"],
         faults=_faults(values),
         fault_header=values["fault_header"],
+        journal=_journal(values["journal"]),
         simulating=Simulating(
             scenarios=values["scenarios"],
             mock=values["mock"] or "",
@@ -262,6 +267,12 @@ def _faults(values: dict[str, Any]) -> tuple[Rule, ...]:
     from llm_proxy.shell.running.faulting import read_rules  # noqa: PLC0415 # only where one is given
 
     return given + read_rules(values["faults"])
+
+
+def _journal(path: Path | None) -> Path | None:
+    if path is not None:
+        check_place(path)
+    return path
 
 
 def _adopted(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:

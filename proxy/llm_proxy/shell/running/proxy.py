@@ -29,6 +29,7 @@ from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import simulates, simulator
 from llm_proxy.shell.server.control import Control
 from llm_proxy.shell.server.control.faults import Faults
+from llm_proxy.shell.server.control.judged import Judged
 from llm_proxy.shell.server.control.sessions import Sessions
 from llm_proxy.shell.server.control.told import Told
 from llm_proxy.shell.server.guards import Guards
@@ -135,7 +136,7 @@ def _server(mode: Mode, settings: Settings, journal: Journal, simulate: Simulate
     injecting = Injecting(injector, hears_headers=settings.fault_header)
     choose = None if simulate is None else simulate.choose
     sessions = Sessions(mode, choose, (injecting.reset,))
-    control = Control((Told(mode, journal), sessions, Faults(injecting)))
+    control = Control((Told(mode, journal), Judged(journal), sessions, Faults(injecting)))
     guards = Guards(settings.allow_hosts, settings.allow_origins)
     admission = Admission(guards, ServerLimits(settings.max_body))
     return Server(mode, admission, journal, control, injecting)

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.display import counted
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import LlmProxyError, UsageError
+from llm_proxy.shell.running import journal_file
 from llm_proxy.shell.running.advice import on_dummy_keys, warnings
 from llm_proxy.shell.running.environment import child_environment, exports
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy, running
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import simulates
-from llm_proxy.shell.server.journal import Counts
+from llm_proxy.shell.server.journal import Counts, Journal
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -60,7 +61,8 @@ async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> 
             code = await _until_told(proxy, command, environment)
     _last_word(mode, proxy.journal.counts)
     hangs = proxy.recorder is not None and proxy.recorder.hangs
-    return code or _verdict(proxy.journal.counts, settings), hangs
+    is_left = _leave_journal(settings.journal, proxy.journal)
+    return code or _verdict(proxy.journal.counts, settings) or int(not is_left), hangs
 
 
 class _Signals:
@@ -177,6 +179,19 @@ def _port_file(path: Path | None, url: str) -> Iterator[None]:
         yield
     finally:
         path.unlink(missing_ok=True)
+
+
+def _leave_journal(path: Path | None, journal: Journal) -> bool:
+    """Write the journal where it is wanted; gives whether that went well."""
+    if path is None:
+        return True
+    try:
+        journal_file.write(path, journal.document())
+    except LlmProxyError as error:
+        log.error("%s", error)  # noqa: TRY400 # a sentence of ours, for the operator
+        return False
+    log.info("journal in %s: see llm-proxy report %s", path, path)
+    return True
 
 
 def _sources(mode: ModeName, settings: Settings) -> str:

@@ -84,6 +84,8 @@ class Settings:
     faults: tuple[Rule, ...] = ()
     fault_header: bool = False
     """Whether a request may bring faults along."""
+    journal: Path | None = None
+    """The file that the journal is written to at the end."""
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from llm_proxy.actions import Send, Source
@@ -177,6 +177,12 @@ class Journal:
     def unsuccessful(self) -> list[Unsuccessful]:
         """The latest requests that were not as their scenario expects."""
         return list(self._unsuccessful)
+
+    def document(self) -> dict[str, Any]:
+        """The journal as `GET /_proxy/journal` gives it, and as `--journal` writes it."""
+        # Those that are not over change under the hands of a thread that writes them.
+        entries = [it if it.status else replace(it) for it in self.entries]
+        return {"requests": self.requests, "entries": entries}
 
     def open(self, session: str, method: str, path: str) -> Entry:
         """The entry of a request that has just arrived."""

@@ -2,6 +2,7 @@
 
 GET  /_proxy/health                    whether we serve, in which mode
 GET  /_proxy/journal                   what was asked and answered in this run
+GET  /_proxy/verdict                   what the journal says of the clients, after each fault
 GET  /_proxy/misses                    what was not answered, and why
 GET  /_proxy/unsuccessful              sessions that were not as their scenarios expect, and why
 POST /_proxy/sessions/NAME/reset       begin a session again

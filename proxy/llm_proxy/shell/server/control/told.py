@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from llm_proxy.modes import Mode
 from llm_proxy.shell.server.control.page import READS, Answered, Asked
 from llm_proxy.shell.server.journal import Journal
@@ -25,9 +23,7 @@ class Told:
             case "/_proxy/health":
                 return 200, {"ok": True, "mode": self._mode.name, "version": __version__}
             case "/_proxy/journal":
-                # Those that are not over change under the hands of the thread that writes them.
-                entries = [it if it.status else replace(it) for it in self._journal.entries]
-                return 200, {"requests": self._journal.requests, "entries": entries}
+                return 200, self._journal.document()
             case "/_proxy/misses":
                 return 200, {"misses": self._journal.misses}
             case "/_proxy/unsuccessful":

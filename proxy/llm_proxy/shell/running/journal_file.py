@@ -1,0 +1,37 @@
+"""The file that a run leaves its journal in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from llm_proxy.errors import LlmProxyError, UsageError
+
+
+def check_place(path: Path) -> None:
+    """Raise `UsageError` where no file can be written at the end; nothing is made by asking."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise UsageError(f"--journal {path} is a folder: name a file in it")
+    if not folder.is_dir():
+        raise UsageError(f"--journal {path}: there is no folder {folder}; make it, or name another")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"--journal {path} cannot be written: you may not write to {folder}; give a folder "
+            "where you may"
+        )
+
+
+def write(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a journal document, whole or not at all.  Raises `LlmProxyError` where that fails."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_bytes(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise LlmProxyError(f"--journal {path} cannot be written: {error.strerror}") from None

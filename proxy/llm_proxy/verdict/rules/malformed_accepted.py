@@ -1,0 +1,64 @@
+"""`malformed-accepted`: passes over what it cannot read, and takes the rest.
+
+Why it matters: an answer with a hole in it looks like any other; of a tool call, it is another
+call.
+What to do: let a part that cannot be read end the answer, and ask again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from llm_proxy.display import duration
+from llm_proxy.faults.injected import Effect
+from llm_proxy.verdict.attempts import SENT, Attempt
+from llm_proxy.verdict.chains import Chain
+from llm_proxy.verdict.finding import Finding, Level, Rule
+from llm_proxy.verdict.taking import evidence_of_taking, taken
+from llm_proxy.verdict.wording import evidence_of
+
+_TIME_TO_LEAVE: Final = 200.0
+"""Ms between what cannot be read and the end, in which a client that minds would have left; where
+all was sent sooner, nothing can be told."""
+
+
+def _is_malformed(attempt: Attempt) -> bool:
+    return attempt.met(Effect.MALFORMED) is not None
+
+
+def _stayed_for(attempt: Attempt) -> float:
+    """How long the client read on, in ms."""
+    fault = attempt.met(Effect.MALFORMED)
+    return 0.0 if fault is None else attempt.ms - fault.at_ms
+
+
+def _concerns(chain: Chain) -> bool:
+    return any(map(_is_malformed, chain.attempts))
+
+
+def _judge(chain: Chain) -> Finding | None:
+    if shown := taken(chain, _is_malformed):
+        message = (
+            "used an answer that cannot be read in full: it stands in the history of a later "
+            "request"
+        )
+        return Finding(Level.ERROR, message, evidence_of_taking(chain, shown))
+    last = chain.last
+    stayed = _stayed_for(last)
+    if last.ending == SENT and last.streams and stayed >= _TIME_TO_LEAVE:
+        message = (
+            f"read on for {duration(stayed)} behind what cannot be read, to the end, and did not "
+            "ask again"
+        )
+        return Finding(Level.WARNING, message, (evidence_of(last, None),))
+    return None
+
+
+MALFORMED_ACCEPTED: Final = Rule(
+    "malformed-accepted",
+    "passes over what it cannot read, and takes the rest of the answer",
+    "let an event that is no JSON end the stream as an error, and ask again; do not catch and "
+    "continue within the loop that reads the stream",
+    _concerns,
+    _judge,
+)
