@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 from llm_proxy.verdict.attempts import Attempt, Run
 
 _FRACTIONS: Final = (0.5, 0.95)
+"""Of the answers: each figure is the longest time of that many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def _times(ms: Sequence[float]) -> Times | None:
     if not ms:
         return None
     ordered = sorted(ms)
-    median, p95 = (ordered[int((len(ordered) - 1) * it)] for it in _FRACTIONS)
+    median, p95 = (ordered[ceil(len(ordered) * it) - 1] for it in _FRACTIONS)
     return Times(median, p95, ordered[-1])
 
 

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import click
 
 from llm_proxy.cli.options import PORT
 from llm_proxy.display import path_text
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import UsageError, printable
 from llm_proxy.shell.running.settings import checked_url, shown_url
 from llm_proxy.verdict.attempts import Run, read_run
-
-if TYPE_CHECKING:
-    from http.client import HTTPResponse
 
 _LARGEST: Final = 256 * 1024 * 1024
 """Bytes of a journal: ten thousand requests are some 10 MB."""
 _TIMEOUT: Final = 30.0
 """Seconds that a proxy may be silent for."""
 _PAGE: Final = "/_proxy/journal"
-_OK: Final = 200
+_SHOWN: Final = 200
+"""Characters of a complaint that is not ours."""
 
 SOURCE: Final = click.argument("source", required=False, metavar="[SOURCE]")
 """A file that `--journal` wrote, or the URL of a running proxy."""
@@ -72,7 +70,6 @@ def _fetched(url: str) -> bytes:
             """A redirect is no journal."""
 
     opener = urls.build_opener(urls.ProxyHandler({}), Straight())
-    response: HTTPResponse
     try:
         with opener.open(url, timeout=_TIMEOUT) as response:
             return _whole(response.read(_LARGEST + 1), shown_url(url))
@@ -82,11 +79,16 @@ def _fetched(url: str) -> bytes:
             "that one printed when it started"
         ) from None
     except (OSError, HTTPException) as error:
-        why = getattr(error, "reason", None) or error
         raise UsageError(
-            f"{shown_url(url)} does not answer ({why}): start llm-proxy there, or give the file "
-            "that --journal wrote"
+            f"{shown_url(url)} does not answer ({_why(error)}): start llm-proxy there, or give "
+            "the file that --journal wrote"
         ) from None
+
+
+def _why(error: Exception) -> str:
+    """What went wrong, without numbers of the operating system."""
+    reason = getattr(error, "reason", error)
+    return printable(str(getattr(reason, "strerror", None) or reason), _SHOWN)
 
 
 def _whole(content: bytes, place: str) -> bytes:

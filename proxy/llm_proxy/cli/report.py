@@ -13,6 +13,7 @@ from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_li
 from llm_proxy.display import counted, duration, one_line
 from llm_proxy.run_report import Lateness, Report, Struck, Times
 from llm_proxy.run_report import report as report_of
+from llm_proxy.verdict.wording import times
 
 _NAME: Final = 10
 """Columns."""
@@ -82,8 +83,11 @@ def _lateness(it: Lateness) -> str:
 
 
 def _fault(it: Struck) -> str:
-    skipped = f", could not {it.skipped:,} times: {'; '.join(it.why)}" if it.skipped else ""
-    return f"{it.rule}: struck {it.faults:,} times{skipped}"
+    why = "; ".join(it.why)
+    skipped = f", could not {times(it.skipped)}: {why}" if it.skipped else ""
+    return (
+        f"{it.rule}: " + (f"struck {times(it.faults)}" if it.faults else "never struck") + skipped
+    )
 
 
 def _ms(ms: float) -> str:
