@@ -1,0 +1,250 @@
+"""The verdict on a whole run: what was watched, what was found, and how it is written down."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.errors import UsageError
+from llm_proxy.faults.injected import Effect
+from llm_proxy.run_report import report
+from llm_proxy.verdict.attempts import GONE, Run, read_run
+from llm_proxy.verdict.document import document
+from llm_proxy.verdict.finding import Level
+from llm_proxy.verdict.judging import Verdict, verdict
+from llm_proxy.verdict.junit import junit
+from watching import Entry, entry, fault, found, judged, refused
+from watching import document as journal
+
+BAD: Final = (
+    refused(1, 100.0, 429, retry_after_ms=2000.0, session="bad"),
+    entry(2, 400.0, session="bad"),
+)
+GOOD: Final = (refused(3, 500.0, session="good"), entry(4, 1000.0, session="good"))
+LOST: Final = (entry(5, 0, fault(Effect.FAILED, 5, event=2), key="lost"),)
+
+
+def parsed(xml: bytes) -> ET.Element:
+    """What a reader of JUnit finds."""
+    return ET.fromstring(xml)  # noqa: S314 # it is ours
+
+
+def test_it_says_how_much_was_watched() -> None:
+    twice = entry(6, 0, fault(Effect.SLOWED), fault(Effect.ALTERED, skipped="no"), key="slow")
+    it = judged(*BAD, *GOOD, *LOST, twice, entry(7, 0, key="untouched"))
+    assert (it.faults, it.skipped, it.requests, it.sessions) == (4, 1, 4, 3)
+
+
+def test_the_worst_is_told_first() -> None:
+    assert found(judged(*LOST, *GOOD, *BAD)) == [
+        (
+            "too-soon, error: asked again too soon, once: after 290 ms, where it was told to wait "
+            "2.0 s"
+        ),
+        (
+            "failed-accepted, note: the provider's error amid an answer was not asked again after, "
+            "and nothing shows that it was noticed"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("level", "number"), [("note", 2), ("warning", 1), ("error", 1)])
+def test_a_level_is_reached_by_what_is_as_bad_or_worse(level: str, number: int) -> None:
+    assert len(judged(*LOST, *BAD).reaching(Level(level))) == number
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [[], [entry(1)], [entry(1, status=500)], [entry(1, 0, fault(Effect.CUT, skipped="no body"))]],
+    ids=["nobody asked", "all well", "an error of the provider's own", "skipped"],
+)
+def test_where_nothing_was_injected_nothing_is_judged(entries: list[Entry]) -> None:
+    it = judged(*entries)
+    assert (it.faults, it.cases) == (0, ())
+
+
+def test_a_request_that_is_being_answered_is_not_judged_yet() -> None:
+    waiting = entry(1, 0, fault(Effect.UNANSWERED), status=0, ending="", ms=0.0)
+    assert found(judged(waiting)) == []
+
+
+def test_the_document_holds_the_finding_and_its_evidence() -> None:
+    [finding] = document(judged(*BAD))["findings"]
+    advice = finding.pop("advice")
+    assert advice.startswith("wait for the time in retry-after-ms or Retry-After")
+    assert finding == {
+        "rule": "too-soon",
+        "level": "error",
+        "message": "asked again too soon, once: after 290 ms, where it was told to wait 2.0 s",
+        "session": "bad",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "model": "m",
+        "key": "k",
+        "attempts": [1, 2],
+        "evidence": [
+            {
+                "entry": 1,
+                "at_ms": 100.0,
+                "told": "HTTP 429, told to wait 2.0 s (fault a rule, refused)",
+                "did": "asked again 290 ms later (#2)",
+            }
+        ],
+    }
+
+
+def test_the_document_says_what_it_is_and_whether_all_is_well() -> None:
+    whole = document(judged(*LOST), Level.NOTE)
+    del whole["findings"]
+    assert whole == {
+        "verdict": 1,
+        "ok": False,
+        "level": "note",
+        "faults": 1,
+        "skipped": 0,
+        "requests": 1,
+        "sessions": 1,
+    }
+    assert document(judged(*LOST))["ok"]
+
+
+def test_junit_has_a_case_for_each_rule_that_a_request_could_break() -> None:
+    root = parsed(junit(judged(*BAD, *LOST), Level.WARNING))
+    [suite] = root
+    assert (root.tag, suite.tag) == ("testsuites", "testsuite")
+    assert suite.attrib == {
+        "name": "llm-proxy verdict", "tests": "4", "failures": "1", "errors": "0", "skipped": "0",
+    }  # fmt: skip
+    name = "POST /v1/chat/completions, session bad, #1"
+    cases = [(it.attrib["classname"], it.attrib["name"], [part.tag for part in it]) for it in suite]
+    assert cases == [
+        ("llm-proxy.gave-up", name, []),
+        ("llm-proxy.too-soon", name, ["failure"]),
+        ("llm-proxy.retry-storm", name, []),
+        (
+            "llm-proxy.failed-accepted",
+            "POST /v1/chat/completions, session default, #5",
+            ["system-out"],
+        ),
+    ]
+
+
+def test_a_failure_in_junit_tells_all_that_is_known() -> None:
+    failure = parsed(junit(judged(*BAD), Level.WARNING)).find(".//failure")
+    assert failure is not None
+    assert failure.attrib["type"] == "too-soon.error"
+    assert failure.attrib["message"].startswith("asked again too soon, once")
+    assert (failure.text or "").splitlines()[:2] == [
+        "2 attempts:",
+        (
+            "#1 at 100 ms: HTTP 429, told to wait 2.0 s (fault a rule, refused); asked again 290 ms "
+            "later (#2)"
+        ),
+    ]
+
+
+def test_junit_of_a_run_without_faults_has_one_case_that_is_skipped() -> None:
+    [suite] = parsed(junit(judged(), Level.WARNING))
+    [case] = suite
+    assert suite.attrib["skipped"] == suite.attrib["tests"] == "1"
+    assert [it.attrib for it in case] == [{"message": "nothing was injected: nothing to judge"}]
+
+
+def test_junit_holds_no_character_that_xml_cannot_have() -> None:
+    odd = refused(1, 0, session="a\x00b\x1b[0m\ufffe", path="/<&>\"'")
+    root = parsed(junit(judged(odd), Level.WARNING))
+    [name, *_] = [it.attrib["name"] for it in root.iter("testcase")]
+    assert name == "POST /<&>\"', session a\\x00b\\x1b[0m\\ufffe, #1"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b"", "JSON"),
+        (b"not JSON", "JSON is malformed"),
+        (b"[]", "Expected `object`, got `array`"),
+        (b"{}", "missing required field `entries`"),
+        (b'{"entries":[{"number":"1"}]}', "Expected `int`, got `str` - at `$.entries[0].number`"),
+        (b'{"entries":[{"number":1,"ms":1e300}]}', "`float` <= 1000000000000000.0"),
+        (b'{"entries":[{"number":1,"faults":3}]}', "at `$.entries[0].faults`"),
+        (b'{"entries":[],"x":' + b"[" * 9_999 + b"]" * 9_999 + b"}", "recursion"),
+        (b'{"entries":[{"number":1,"path":"\xff"}]}', "utf-8"),
+    ],
+    ids=["empty", "text", "list", "no entries", "type", "size", "shape", "depth", "encoding"],
+)
+def test_what_is_no_journal_is_refused_in_words(text: bytes, why: str) -> None:
+    with pytest.raises(UsageError, match=r"^a\.json is no journal ") as refusal:
+        read_run(text, "a.json")
+    assert why.lower() in str(refusal.value).lower()
+
+
+def test_a_journal_of_a_later_version_is_read() -> None:
+    later = entry(1, 0, fault(Effect.CUT) | {"later": 1}, later=[1, 2])
+    assert read_run(journal(later, later={"a": 1}), "a.json").entries[0].number == 1
+
+
+# Whatever a journal holds
+
+TIMES = st.sampled_from([0.0, 1.0, 80.0, 500.0, 5000.0, 700_000.0, 1e15, -1e15]) | st.floats(
+    -1e15, 1e15
+)
+FAULTS = st.fixed_dictionaries(
+    {"rule": st.text(max_size=5), "effect": st.sampled_from([*Effect, "later"]), "at_ms": TIMES},
+    optional={
+        "skipped": st.sampled_from(["", "no"]),
+        "event": st.none() | st.integers(-1, 9),
+        "byte": st.none() | st.integers(-1, 9),
+        "fault": st.sampled_from(["stall-keepalive", "status"]),
+    },
+)
+ENTRIES = st.fixed_dictionaries(
+    {"number": st.integers(-1, 12), "key": st.sampled_from(["", "a", "b"]), "at_ms": TIMES},
+    optional={
+        "session": st.text(max_size=3),
+        "path": st.text(max_size=3),
+        "status": st.sampled_from([0, 200, 204, 302, 400, 401, 404, 408, 429, 500, 503, -1]),
+        "ms": TIMES,
+        "ending": st.sampled_from(["", "sent", "cut", GONE, "later"]),
+        "streams": st.booleans(),
+        "retry_count": st.none() | st.integers(-1, 4),
+        "retry_after_ms": st.none() | TIMES,
+        "should_retry": st.none() | st.booleans(),
+        "continues": st.none() | st.integers(-1, 12),
+        "late_mean_ms": TIMES,
+        "late_worst_ms": TIMES,
+        "late_writes": st.integers(-(2**53), 2**53),
+        "faults": st.lists(FAULTS, max_size=2),
+        "simulated": st.none()
+        | st.fixed_dictionaries({"failure": st.sampled_from(["", "timeout", "thrown", "x"])}),
+    },
+)
+
+
+def _run(entries: list[Any]) -> Run:
+    return read_run(journal(*entries), "a.json")
+
+
+def _written(it: Verdict) -> str:
+    return json.dumps(document(it))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ENTRIES, max_size=14))
+def test_every_journal_can_be_judged_and_told(entries: list[Any]) -> None:
+    run = _run(entries)
+    it = verdict(run.entries)
+    parsed(junit(it, Level.WARNING))
+    assert document(it)["ok"] == (not it.reaching(Level.WARNING))
+    assert report(run).kept == len(entries)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data(), st.lists(ENTRIES, max_size=6, unique_by=lambda it: it["number"]))
+def test_the_order_of_entries_does_not_count(data: st.DataObject, entries: list[Any]) -> None:
+    shuffled = data.draw(st.permutations(entries))
+    assert _written(verdict(_run(shuffled).entries)) == _written(verdict(_run(entries).entries))
