@@ -10,7 +10,7 @@ from aiohttp import web
 
 from llm_proxy.dialects.asked import Asked
 from llm_proxy.faults.injector import Injector
-from llm_proxy.modes import Answer
+from llm_proxy.modes import Answer, Mode
 from llm_proxy.pacing import Pace, Recorded
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Exhausted, Fail, Say
@@ -63,7 +63,7 @@ class Stage:
 
 
 @asynccontextmanager
-async def directed(mode: Directed) -> AsyncIterator[Stage]:
+async def directed(mode: Mode) -> AsyncIterator[Stage]:
     """A running server of this mode."""
     journal = Journal()
     server = Server(mode, Admission(), journal, Control(()), Injecting(Injector()))

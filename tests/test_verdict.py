@@ -142,8 +142,8 @@ def test_a_failure_in_junit_tells_all_that_is_known() -> None:
     assert (failure.text or "").splitlines()[:2] == [
         "2 attempts:",
         (
-            "#1 at 100 ms: HTTP 429, told to wait 2.0 s (fault a rule, refused); asked again 290 ms "
-            "later (#2)"
+            "#1 at 100 ms: HTTP 429, told to wait 2.0 s (fault a rule, refused); asked again "
+            "290 ms later (#2)"
         ),
     ]
 
