@@ -60,10 +60,14 @@ class Running:
 
 
 async def run(
-    *arguments: str, folder: Path, env: Mapping[str, str] | None = None, prefix: Sequence[str] = ()
+    *arguments: str,
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    prefix: Sequence[str] = (),
+    within: float = 20.0,
 ) -> Ran:
     """`llm-proxy` with these arguments, run to its end in `folder`."""
-    return await (await _start(arguments, folder, env or {}, prefix)).ended()
+    return await (await _start(arguments, folder, env or {}, prefix)).ended(within)
 
 
 @asynccontextmanager

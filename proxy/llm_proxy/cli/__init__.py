@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "replay": Command("serve", "Answer from cassettes alone, with no network at all."),
     "auto": Command("serve", "Replay what is there, record what is not."),
     "simulate": Command("serve", "Answer from scenarios, a mock, or made-up text."),
+    "chaos": Command("chaos", "Run a command once for each fault, and judge it."),
     "ls": Command("ls", "List the cassettes of a library."),
     "show": Command("show", "Show one cassette: what was said, and when each byte came."),
     "export": Command("export", "Tell a recorded answer again in another dialect."),

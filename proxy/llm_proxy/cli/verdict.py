@@ -70,21 +70,22 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     else:
         for case in it.findings:
             if case.finding is not None:
-                print_lines(_lines(case, case.finding))
+                print_lines(finding_lines(case, case.finding))
         print_note(_summary(it))
     raise click.exceptions.Exit(1 if it.reaching(threshold) else 0)
 
 
-def _lines(case: Case, finding: Finding) -> Iterator[Line]:
+def finding_lines(case: Case, finding: Finding, shown: int = _SHOWN) -> Iterator[Line]:
+    """A finding as it is printed: what, where, by what evidence, and what to do."""
     first = case.chain.first
     level = Span(f"{finding.level:<{_WIDTH}}", _STYLES[finding.level])
     yield line(level, "  ", Span(case.rule.name, "bold"), f": {display.one_line(finding.message)}")
     where = f"{first.method} {first.path}, session {first.session or 'none'}"
     model = f", {first.model}" if first.model else ""
     yield line("  ", display.one_line(where + model))
-    for each in finding.evidence[:_SHOWN]:
+    for each in finding.evidence[:shown]:
         yield line("  ", display.one_line(wording.line(each)))
-    if (more := len(finding.evidence) - _SHOWN) > 0:
+    if (more := len(finding.evidence) - shown) > 0:
         yield line(f"  and {more:,} more: see --json")
     yield line(Span(f"  What to do: {case.rule.advice}.", "dim"))
 

@@ -168,5 +168,7 @@ class Kind:
     """The places that it can be given, by their words in the grammar."""
     bodies: frozenset[str] = BODIES
     """The framings that it has a meaning in."""
+    counts: bool = True
+    """Whether it strikes requests that can be counted; not where it is done to the server."""
     example: str = ""
     """A rule that shows it, short enough for a test run: what `chaos` plays."""

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from llm_proxy.display import counted
 from llm_proxy.errors import LlmProxyError, UsageError
@@ -102,7 +102,7 @@ async def _until_told(
     _listen_to_signals(signals.arrived)
     code = 0
     if command:
-        child = await _start(command, environment)
+        child = await start(command, environment)
         signals.belong_to(child)
         code = await child.wait()  # as long as the command wants
         code = 128 - code if code < 0 else code
@@ -130,11 +130,20 @@ def _listen_to_signals(on_signal: Callable[[signal.Signals], None]) -> None:
         loop.add_signal_handler(number, on_signal, number)
 
 
-async def _start(
-    command: Sequence[str], environment: Mapping[str, str]
+async def start(
+    command: Sequence[str], environment: Mapping[str, str], output: IO[bytes] | None = None
 ) -> asyncio.subprocess.Process:
+    """Start a command; where its `output` goes somewhere, in a process group of its own.
+
+    Raises `CommandFailed`.
+    """
     try:
-        return await asyncio.create_subprocess_exec(*command, env=environment)
+        if output is None:
+            return await asyncio.create_subprocess_exec(*command, env=environment)
+        return await asyncio.create_subprocess_exec(
+            *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=output,
+            stderr=asyncio.subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
     except FileNotFoundError:
         raise CommandFailed(127, f"{command[0]}: there is no such command") from None
     except OSError as error:

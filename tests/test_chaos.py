@@ -1,0 +1,163 @@
+"""`llm-proxy chaos`: a command, run once for each fault, and what it finds in a sample application.
+
+The application is `chaos_app`; its weaknesses are marked there with the rules that find them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from command import Ran, run, started
+from llm_proxy.chaos.plan import plan
+from llm_proxy.faults.grammar import rule_of
+from llm_proxy.faults.kinds import KINDS
+from waiting import appeared
+
+APP: Final = Path(__file__).parent / "chaos_app"
+MOCK: Final = "{reply: Red and green and blue and yellow and white., chunk_delay_ms: 60}"
+PYTEST: Final = (
+    sys.executable, "-m", "pytest", "-q", "--noconftest", "-c", "/dev/null", "-p",
+    "no:cacheprovider", "chaos_app/check_chat.py",
+)  # fmt: skip
+"""The tests of the sample application."""
+ONCE: Final = (sys.executable, "-c", "from chaos_app.chat import ask; assert ask()")
+"""What they test, without the time that pytest takes."""
+
+PLANTED: Final = {
+    "status,code=429,retry-after=1s,first=1": {"too-soon"},
+    "status,code=503": {"no-backoff", "retry-storm", "gave-up"},
+    "truncate,after=4": {"truncated-accepted"},
+    "drop,after=2": set[str](),
+    "stall,after=2,first=1": {"no-read-timeout"},
+}
+"""What each fault brings to light."""
+
+
+async def chaos(
+    folder: Path, *words: str, careful: bool = False, command: Sequence[str] = PYTEST
+) -> Ran:
+    """A run over these faults and options."""
+    shutil.copytree(APP, folder / "chaos_app", ignore=shutil.ignore_patterns("__pycache__"))
+    given = ("chaos", "--mock", MOCK, "--pace", "recorded", "--silence", "1.5", *words)
+    env = {"CAREFUL": "1"} if careful else {}
+    return await run(*given, "--", *command, folder=folder, env=env, within=120)
+
+
+def under(*faults: str) -> list[str]:
+    """The options that try these faults."""
+    return [it for fault in faults for it in ("--fault", fault)]
+
+
+def found(trial: dict[str, Any]) -> set[str]:
+    """The rules with a finding."""
+    return {it["rule"] for it in trial["verdict"]["findings"]}
+
+
+@pytest.mark.long
+async def test_it_finds_what_is_wrong_with_a_client(tmp_path: Path) -> None:
+    ran = await chaos(tmp_path, *under(*PLANTED), "--json")
+    document = json.loads(ran.out)
+    baseline, *trials = document["trials"]
+    assert (baseline["fault"], baseline["outcome"], baseline["requests"]) == (
+        "no fault", "passed", 1,
+    )  # fmt: skip
+    assert {it["fault"]: found(it) for it in trials} == PLANTED
+    assert {it["fault"]: it["outcome"] for it in trials} == dict.fromkeys(PLANTED, "passed") | {
+        "status,code=503": "failed"
+    }
+    assert (ran.code, document["ok"], document["planned"]) == (1, False, len(PLANTED))
+
+
+@pytest.mark.long
+async def test_a_client_that_behaves_passes_under_each_fault(tmp_path: Path) -> None:
+    rules = [f"{it},first=1" if "first" not in it else it for it in PLANTED]
+    ran = await chaos(tmp_path, *under(*rules), "--json", "--survive", careful=True, command=ONCE)
+    document = json.loads(ran.out)
+    assert [found(it) for it in document["trials"]] == [set()] * (1 + len(PLANTED))
+    assert {it["outcome"] for it in document["trials"]} == {"passed"}
+    assert (ran.code, document["ok"]) == (0, True)
+
+
+async def test_the_table_tells_each_fault_its_outcome_and_the_verdict(tmp_path: Path) -> None:
+    ran = await chaos(tmp_path, *under("truncate,after=4", "drop,after=99"), command=ONCE)
+    heads, *rows = [line.split("  ") for line in ran.out.splitlines() if line]
+    assert [it.strip() for it in heads if it] == [
+        "FAULT", "OUTCOME", "REQUESTS", "SECONDS", "VERDICT",
+    ]  # fmt: skip
+    assert [rows[n][0] for n in range(3)] == ["no fault", "truncate,after=4", "drop,after=99"]
+    assert "warning truncated-accepted" in ran.out
+    assert "not struck: the body had" in ran.out
+    assert "What to do: use no answer without its end" in ran.out
+    assert ran.complaint == (
+        "llm-proxy: 2 faults tried: 1 passed, 1 not struck; 1 trial with something wrong"
+    )
+    assert ran.code == 1
+
+
+async def test_a_command_that_fails_without_any_fault_is_not_tried(tmp_path: Path) -> None:
+    words = (sys.executable, "-c", "print('no key'); raise SystemExit(3)")
+    ran = await chaos(tmp_path, command=words)
+    assert ran.code == 1
+    assert ran.err.splitlines()[-2:] == [
+        "llm-proxy: without any fault the command failed, exit 3: mend that first; it printed",
+        "  no key",
+    ]
+
+
+async def test_a_command_that_asks_nothing_is_told_why(tmp_path: Path) -> None:
+    ran = await chaos(tmp_path, command=(sys.executable, "-c", ""))
+    assert ran.code == 1
+    assert "does it read OPENAI_BASE_URL" in ran.complaint
+
+
+async def test_there_must_be_a_command(tmp_path: Path) -> None:
+    ran = await run("chaos", folder=tmp_path)
+    assert (ran.code, ran.complaint) == (
+        2,
+        "llm-proxy: chaos runs a command: llm-proxy chaos -- pytest tests/",
+    )
+
+
+ASKS: Final = """
+import os, sys, time, urllib.request
+body = b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}]}'
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+try:
+    urllib.request.urlopen(asked, timeout=10).read()
+except OSError:
+    print("struck", file=open("struck", "w"), flush=True)
+    time.sleep(60)
+"""
+
+
+async def test_a_command_that_does_not_end_is_stopped_and_counts_as_wrong(tmp_path: Path) -> None:
+    words = (sys.executable, "-c", ASKS)
+    options = (*under("reset"), "--timeout", "1.5", "--level", "error", "--json")
+    ran = await chaos(tmp_path, *options, command=words)
+    trial = json.loads(ran.out)["trials"][1]
+    assert (ran.code, trial["outcome"]) == (1, "hung")
+
+
+async def test_ctrl_c_ends_it_with_what_has_been_tried(tmp_path: Path) -> None:
+    words = ("chaos", "--mock", MOCK, *under("reset"), "--", sys.executable, "-c", ASKS)
+    async with started(*words, folder=tmp_path) as running:
+        await appeared(tmp_path / "struck")
+        running.send(signal.SIGINT)
+        ran = await running.ended()
+    assert ran.code == 130
+    assert ran.complaint == "llm-proxy: 0 faults tried: none; nothing wrong; 1 not tried"
+
+
+def test_every_fault_is_tried_where_none_is_chosen() -> None:
+    assert [rule.kind.name for rule in plan(())] == [it.name for it in KINDS.values() if it.example]
+    given = (rule_of("reset"),)
+    assert plan(given) == given
