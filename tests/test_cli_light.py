@@ -57,6 +57,8 @@ async def modules(folder: Path, *arguments: str) -> set[str]:
         ["scenario", "ls"],
         ["scenario", "lint"],
         ["schema"],
+        ["verdict", "run.json"],
+        ["report", "run.json"],
     ],
     ids=" ".join,
 )
@@ -67,6 +69,7 @@ async def test_a_command_that_serves_nothing_loads_no_server(
     left(tmp_path, opening(tmp_path) + body(*PIECES))
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "a.yaml").write_text(SCENARIO)
+    (tmp_path / "run.json").write_text('{"entries":[]}')
 
     loaded = await modules(tmp_path, *arguments)
 

@@ -376,19 +376,28 @@ NO_READ_TIMEOUT: Final[Told] = {
 }
 
 
+TABLES: Final[dict[str, Told]] = {
+    "well": WELL,
+    "gave-up": GAVE_UP,
+    "too-soon": TOO_SOON,
+    "no-backoff": NO_BACKOFF,
+    "retry-storm": RETRY_STORM,
+    "must-not-retry": MUST_NOT_RETRY,
+    "truncated-accepted": TRUNCATED,
+    "malformed-accepted": MALFORMED,
+    "failed-accepted": FAILED,
+    "no-read-timeout": NO_READ_TIMEOUT,
+}
+
+
 @pytest.mark.parametrize(
     ("entries", "expected"),
     [
         pytest.param(*told, id=f"{name}: {case}")
-        for name, table in {
-            "well": WELL, "gave-up": GAVE_UP, "too-soon": TOO_SOON, "no-backoff": NO_BACKOFF,
-            "retry-storm": RETRY_STORM, "must-not-retry": MUST_NOT_RETRY,
-            "truncated-accepted": TRUNCATED, "malformed-accepted": MALFORMED,
-            "failed-accepted": FAILED, "no-read-timeout": NO_READ_TIMEOUT,
-        }.items()
+        for name, table in TABLES.items()
         for case, told in table.items()
     ],
-)  # fmt: skip
+)
 def test_attempts_are_judged_by_every_rule(entries: list[Entry], expected: str) -> None:
     assert "\n".join(found(judged(*entries))) == expected
 

@@ -29,6 +29,8 @@ logic       bytes and values in, bytes and values out
     `rolls`      chance that repeats
     `pacing`     when the bytes of a replay go out
     `faults`     what can go wrong on the way to a client
+    `verdict`    what a journal says of the clients, after each fault
+    `run_report` a run in figures
     `timeline`   when each message of a recording came
     `questions`  what a request asks, for people to know it by
     `retelling`  a recorded answer in another dialect

@@ -8,6 +8,7 @@ Nothing outside this folder and the entry points touches them.
         settings     flags, environment and file, as one frozen value
         advice       what an operator is told at the start
         environment  what a child process needs to find us
+        journal_file the file that a run leaves its journal in
         logs         the log on stderr
     server       requests in, responses out
         server       guards, routing, the mode, the journal

@@ -10,8 +10,8 @@ from typing import Final
 
 from llm_proxy import heads
 from llm_proxy.errors import printable
-from llm_proxy.exchange import Head, header
-from llm_proxy.redaction import Redactor
+from llm_proxy.exchange import Head, Request, header
+from llm_proxy.redaction import Redactor, credentials
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Direction
 from llm_proxy.shell.server.journal import Entry
@@ -40,6 +40,11 @@ def without_secrets(direction: Direction, call: Call) -> Direction:
         warnings=tuple(map(harmless, direction.warnings)),
         notes=tuple(map(harmless, direction.notes)),
     )
+
+
+def path_of(request: Request) -> str:
+    """The path of a request that was not routed, as it may be stored."""
+    return Redactor(credentials(request)).text(request.path)
 
 
 def log_faults(call: Call, entry: Entry) -> None:

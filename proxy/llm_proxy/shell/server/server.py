@@ -28,7 +28,14 @@ from llm_proxy.faults.injection import Injection
 from llm_proxy.modes import Answer, Mode
 from llm_proxy.routing import Call, route
 from llm_proxy.shell.server.control import Control, is_ours
-from llm_proxy.shell.server.entries import LONGEST_PATH, describe, log_faults, tell, without_secrets
+from llm_proxy.shell.server.entries import (
+    LONGEST_PATH,
+    describe,
+    log_faults,
+    path_of,
+    tell,
+    without_secrets,
+)
 from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.injecting import Heard, Injecting
 from llm_proxy.shell.server.intake import Admission, Listener, body_of
@@ -106,6 +113,8 @@ class Server:
             self._answering.discard(task)
             entry.bytes = wire.sent
             entry.note = entry.note or wire.note
+            if not entry.key:
+                entry.path = path_of(_request(request, b""))
             if wire.head is not None:
                 tell(entry, wire.head)
         return wire

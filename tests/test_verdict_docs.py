@@ -1,0 +1,50 @@
+"""docs/verdict.md describes every rule, its levels, and the document."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from llm_proxy.verdict.document import document
+from llm_proxy.verdict.finding import Level
+from llm_proxy.verdict.rules import RULES
+from test_verdict_rules import TABLES
+from watching import entry, found, judged, refused
+
+PAGE = (Path(__file__).parents[1] / "docs" / "verdict.md").read_text("utf-8")
+SECTIONS = dict(re.findall(r"(?ms)^### ([a-z-]+)$(.*?)(?=^##)", PAGE))
+SHOWN = re.findall(r"(?m)^(error|warning|note) +([a-z-]+): (.+)$", PAGE)
+
+
+def test_every_rule_has_its_section_in_the_order_of_the_rules() -> None:
+    assert list(SECTIONS) == [rule.name for rule in RULES]
+
+
+@pytest.mark.parametrize("rule", [it.name for it in RULES])
+def test_the_section_of_a_rule_names_the_levels_that_it_has(rule: str) -> None:
+    findings = [line for _, told in TABLES[rule].values() for line in told.splitlines()]
+    levels = {line.partition(": ")[0].partition(", ")[2] for line in findings if rule in line}
+    assert set(re.findall(r"(?m)^- `(\w+)`:", SECTIONS[rule])) == levels
+
+
+def plain(finding: str) -> str:
+    """A finding without the fault that it tells of."""
+    return finding.partition(" (fault ")[0]
+
+
+def test_what_the_page_shows_is_found_so() -> None:
+    early = found(judged(refused(1, 1200.0, 429, retry_after_ms=2000.0), entry(2, 1500.0)))
+    told = [lines for table in TABLES.values() for _, lines in table.values()]
+    known = {plain(line) for lines in (*told, *early) for line in lines.splitlines()}
+    shown = {plain(f"{rule}, {level}: {text}") for level, rule, text in SHOWN}
+    assert len(shown) == len(RULES) + 1
+    assert shown - known == set()
+
+
+def test_every_level_and_field_is_described() -> None:
+    whole = document(judged(refused(1)))
+    [finding] = whole["findings"]
+    fields = {*whole, *finding, *finding["evidence"][0], *Level}
+    assert [it for it in fields if f"`{it}`" not in PAGE] == []
