@@ -201,7 +201,7 @@ async def test_a_report_tells_a_run_in_figures(tmp_path: Path) -> None:
         tmp_path,
         *EARLY,
         entry(3, 0, fault(Effect.CUT, rule="cut", skipped="no body"), late_mean_ms=0.5,
-              late_worst_ms=2.0, late_writes=1200),
+              late_worst_ms=2.0, timed_writes=1200),
         entry(4, retry_count=1, ms=2500.0),
         requests=12_345,
         faults=[{"rule": "reset,after=3", "seen": 4, "struck": 0}],

@@ -43,8 +43,8 @@ def test_an_empty_run_has_no_times() -> None:
 
 def test_the_mean_lateness_is_that_of_all_writes() -> None:
     entries = [
-        entry(1, late_mean_ms=1.0, late_worst_ms=5.0, late_writes=30),
-        entry(2, late_mean_ms=2.0, late_worst_ms=3.0, late_writes=10),
+        entry(1, late_mean_ms=1.0, late_worst_ms=5.0, timed_writes=30),
+        entry(2, late_mean_ms=2.0, late_worst_ms=3.0, timed_writes=10),
         entry(3),
     ]
     assert told(*entries).lateness == Lateness(mean=1.25, worst=5.0, writes=40, requests=2)

@@ -217,7 +217,7 @@ ENTRIES = st.fixed_dictionaries(
         "continues": st.none() | st.integers(-1, 12),
         "late_mean_ms": TIMES,
         "late_worst_ms": TIMES,
-        "late_writes": st.integers(-(2**53), 2**53),
+        "timed_writes": st.integers(-(2**53), 2**53),
         "faults": st.lists(FAULTS, max_size=2),
         "simulated": st.none()
         | st.fixed_dictionaries({"failure": st.sampled_from(["", "timeout", "thrown", "x"])}),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -13,10 +15,9 @@ import ollama
 import openai
 import pytest
 
-from llm_proxy.verdict.judging import Verdict
+from llm_proxy.faults.grammar import rule_of
+from playing import Stage, playing
 from sdks import KEY
-from spoiled import CUT, HANG, MALFORMED, RESET, TRUNCATED, Fault, Spoiled, spoiled, status
-from watching import found
 
 Client = Callable[[str], Awaitable[Any]]
 
@@ -62,80 +63,111 @@ SDKS: Final[dict[str, Client]] = {
 GAVE_UP: Final = "gave-up, warning: gave up at the first failure: "
 
 
-async def heard(server: Spoiled, name: str, client: Client) -> str:
+async def heard(url: str, client: Client) -> str:
     """The exception that a client ended with; empty where it was content."""
     try:
         async with asyncio.timeout(20):
-            await client(server.session(name))
+            await client(url)
     except Exception as error:
         return type(error).__name__
     return ""
 
 
-async def all_judged(*faults: Fault, clients: Mapping[str, Client] = SDKS) -> dict[str, list[str]]:
-    """What is found in each of these clients, which meet the faults at the same time."""
-    async with spoiled(*faults) as server:
-        await asyncio.gather(*(heard(server, name, it) for name, it in clients.items()))
-        return {name: found(server.verdict(name)) for name in clients}
+@asynccontextmanager
+async def faulty(folder: Path, *rules: str, **about: Any) -> AsyncIterator[Stage]:
+    """A model that answers, and these faults on the way to each session."""
+    faults = tuple(map(rule_of, rules))
+    async with playing(folder, mock="{reply: Rivers are long.}", faults=faults, **about) as stage:
+        yield stage
 
 
-async def test_with_default_settings_two_sdks_retry_as_they_should_and_one_never_does() -> None:
+async def all_judged(
+    folder: Path, *rules: str, clients: Mapping[str, Client] = SDKS, **about: Any
+) -> dict[str, list[str]]:
+    """What is found in each of these clients, each in a session of its own, all at once."""
+    async with faulty(folder, *rules, **about) as stage:
+        await asyncio.gather(*(heard(f"{stage.url}/@{name}", it) for name, it in clients.items()))
+        verdict = await stage.page("verdict", method="GET")
+    return {name: found_in(verdict, name) for name in clients}
+
+
+def found_in(verdict: Any, session: str) -> list[str]:
+    """The findings in a session."""
+    return [
+        f"{it['rule']}, {it['level']}: {it['message']}"
+        for it in verdict["findings"]
+        if it["session"] == session
+    ]
+
+
+async def test_with_default_settings_two_sdks_retry_as_they_should_and_one_never_does(
+    tmp_path: Path,
+) -> None:
     # Their own pauses: half a second, then a whole one.
-    assert await all_judged(status(503), status(500)) == {
+    rules = ("status,code=503,nth=1", "status,code=500,nth=2")
+    assert await all_judged(tmp_path, *rules) == {
         "openai": [],
         "anthropic": [],
-        "ollama": [f"{GAVE_UP}HTTP 503 (fault status,code=503)"],
+        "ollama": [f"{GAVE_UP}HTTP 503 (fault status,code=503,nth=1)"],
     }
 
 
-async def test_with_default_settings_they_wait_as_long_as_they_are_told() -> None:
-    assert await all_judged(status(429, retry_after_ms=700.0)) == {
+async def test_with_default_settings_they_wait_as_long_as_they_are_told(tmp_path: Path) -> None:
+    rule = "status,code=429,retry-after=700ms,nth=1"
+    assert await all_judged(tmp_path, rule) == {
         "openai": [],
         "anthropic": [],
-        "ollama": [f"{GAVE_UP}HTTP 429, told to wait 700 ms (fault status,code=429)"],
+        "ollama": [f"{GAVE_UP}HTTP 429, told to wait 700 ms (fault {rule})"],
     }
 
 
-async def test_with_default_settings_none_asks_again_what_was_refused_for_good() -> None:
-    assert await all_judged(status(400)) == {"openai": [], "anthropic": [], "ollama": []}
+async def test_with_default_settings_none_asks_again_what_was_refused_for_good(
+    tmp_path: Path,
+) -> None:
+    assert await all_judged(tmp_path, "status,code=400") == {name: [] for name in SDKS}
 
 
-async def test_with_default_settings_a_lost_connection_is_asked_again() -> None:
-    assert await all_judged(RESET) == {
+@pytest.mark.parametrize("rule", ["reset,first=1", "close,first=1"])
+async def test_with_default_settings_a_lost_connection_is_asked_again(
+    tmp_path: Path, rule: str
+) -> None:
+    assert await all_judged(tmp_path, rule) == {
         "openai": [],
         "anthropic": [],
-        "ollama": [f"{GAVE_UP}a connection that closed before any answer (fault reset)"],
+        "ollama": [f"{GAVE_UP}a connection that closed before any answer (fault {rule})"],
     }
 
 
-async def test_with_default_settings_giving_up_at_last_is_a_note() -> None:
-    told = "HTTP 429, told to wait 1.00 ms (fault status,code=429)"
-    limits = [status(429, retry_after_ms=1.0)] * 3
-    assert await all_judged(*limits, clients={"openai": openai_whole}) == {
+async def test_with_default_settings_giving_up_at_last_is_a_note(tmp_path: Path) -> None:
+    rule = "status,code=429,retry-after=1ms"
+    told = f"HTTP 429, told to wait 1.00 ms (fault {rule})"
+    assert await all_judged(tmp_path, rule, clients={"openai": openai_whole}) == {
         "openai": [f"gave-up, note: gave up after it had asked 3 times: {told}"]
     }
 
 
-async def test_with_default_settings_a_stream_that_broke_off_is_lost() -> None:
-    words = "a body that broke off after 1 event (fault close,after=1)"
-    assert await all_judged(CUT) == {
-        key: [f"gave-up, note: a stream was lost, and nobody asked again: {words}"] for key in SDKS
+async def test_with_default_settings_a_stream_that_broke_off_is_lost(tmp_path: Path) -> None:
+    words = "a body that broke off after 1 event (fault reset,after=1)"
+    assert await all_judged(tmp_path, "reset,after=1") == {
+        name: [f"gave-up, note: a stream was lost, and nobody asked again: {words}"]
+        for name in SDKS
     }
 
 
-async def test_with_default_settings_no_sdk_shows_that_it_noticed_a_truncated_stream() -> None:
+async def test_with_default_settings_no_sdk_shows_that_it_noticed_a_truncated_stream(
+    tmp_path: Path,
+) -> None:
     words = "an answer that was not whole was not asked for again, and nothing shows that it was"
-    expected = [f"truncated-accepted, warning: {words} noticed"]
-    assert await all_judged(TRUNCATED) == dict.fromkeys(SDKS, expected)
+    assert await all_judged(tmp_path, "truncate,after=2") == {
+        name: [f"truncated-accepted, warning: {words} noticed"] for name in SDKS
+    }
 
 
-async def test_with_default_settings_malformed_json_ends_the_stream() -> None:
-    assert await all_judged(MALFORMED, clients={"openai": openai_streams}) == {"openai": []}
-
-
-async def test_a_silence_that_we_ended_is_told_with_its_length() -> None:
-    [gave_up, waited] = (await all_judged(HANG, clients={"ollama": ollama_streams}))["ollama"]
-    assert gave_up.startswith(f"{GAVE_UP}no answer")
+async def test_a_silence_that_was_ended_for_it_is_told_with_its_length(tmp_path: Path) -> None:
+    [lost, waited] = (
+        await all_judged(tmp_path, "stall,after=1", clients={"ollama": ollama_streams}, silence=0.3)
+    )["ollama"]
+    assert lost.startswith("gave-up, note: a stream was lost, and nobody asked again: silence")
     assert waited.startswith("no-read-timeout, note: waited 3")
 
 
@@ -185,37 +217,39 @@ async def behaving(url: str) -> None:
         await asyncio.sleep(0.15 * 2**attempt)
 
 
-def rules(it: Verdict) -> dict[str, str]:
-    """The findings by rule."""
-    return {case.rule.name: str(case.finding.level) for case in it.findings if case.finding}
+async def judged(folder: Path, client: Client, *rules: str) -> Any:
+    """The verdict on this client."""
+    async with faulty(folder, *rules) as stage:
+        await client(stage.url)
+        return await stage.page("verdict", method="GET")
 
 
 @pytest.mark.parametrize(
-    ("client", "faults", "expected"),
+    ("client", "rules", "expected"),
     [
-        (without_backoff, [status(503)] * 4, {"no-backoff": "error"}),
-        (storming, [status(503)] * 11, {"retry-storm": "error", "no-backoff": "error"}),
-        (behaving, [status(503), TRUNCATED], {}),
+        (without_backoff, ["status,code=503,first=4"], {"no-backoff": "error"}),
+        (
+            storming,
+            ["status,code=503,first=11"],
+            {"retry-storm": "error", "no-backoff": "error"},
+        ),
+        (accepting, ["truncate,after=3,first=1"], {"truncated-accepted": "error"}),
+        (behaving, ["status,code=503,nth=1", "truncate,after=3,nth=2"], {}),
     ],
+    ids=["without backoff", "a storm", "half an answer accepted", "behaving"],
 )
 async def test_a_client_without_an_sdk_is_judged_by_what_it_does(
-    client: Client, faults: list[Fault], expected: dict[str, str]
+    tmp_path: Path, client: Client, rules: list[str], expected: dict[str, str]
 ) -> None:
-    async with spoiled(*faults) as server:
-        await client(server.session("one"))
-        it = server.verdict("one")
-    assert rules(it) == expected
-    assert it.faults == len(faults)
+    verdict = await judged(tmp_path, client, *rules)
+    assert {it["rule"]: it["level"] for it in verdict["findings"]} == expected
+    assert verdict["faults"] > 0
 
 
-async def test_half_an_answer_that_was_used_is_proven_by_the_request_that_holds_it() -> None:
-    async with spoiled(TRUNCATED) as server:
-        await accepting(server.session("one"))
-        first, second = server.stage.entries("one")
-        second.continues = first.number
-        it = server.verdict("one")
-    assert rules(it) == {"truncated-accepted": "error"}
-    [case] = it.findings
-    assert case.finding is not None
-    [evidence] = case.finding.evidence
-    assert (evidence.entry, evidence.did) == (1, "sent as history with #2")
+async def test_half_an_answer_that_was_used_is_proven_by_the_request_that_holds_it(
+    tmp_path: Path,
+) -> None:
+    verdict = await judged(tmp_path, accepting, "truncate,after=3,first=1")
+    [finding] = verdict["findings"]
+    [evidence] = finding["evidence"]
+    assert (evidence["entry"], evidence["did"]) == (1, "sent as history with #2")

@@ -110,11 +110,11 @@ def _times(ms: Sequence[float]) -> Times | None:
 
 
 def _lateness(entries: Sequence[Attempt]) -> Lateness | None:
-    timed = [it for it in entries if it.late_writes or it.late_mean_ms or it.late_worst_ms]
+    timed = [it for it in entries if it.timed_writes or it.late_mean_ms or it.late_worst_ms]
     if not timed:
         return None
-    is_counted = all(it.late_writes for it in timed)
-    weights = [it.late_writes if is_counted else 1 for it in timed]
+    is_counted = all(it.timed_writes for it in timed)
+    weights = [it.timed_writes if is_counted else 1 for it in timed]
     total = sum(it.late_mean_ms * weight for it, weight in zip(timed, weights, strict=True))
     return Lateness(
         mean=round(total / sum(weights), 3),

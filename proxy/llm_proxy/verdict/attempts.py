@@ -77,7 +77,7 @@ class Attempt(msgspec.Struct, frozen=True):
     ms: Ms = 0.0
     late_mean_ms: Ms = 0.0
     late_worst_ms: Ms = 0.0
-    late_writes: Whole = 0
+    timed_writes: Whole = 0
     """How many writes had a time of their own; 0 also where the journal does not say."""
     ending: str = ""
     note: str = ""
