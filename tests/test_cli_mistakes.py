@@ -77,8 +77,8 @@ def said(*arguments: str) -> str:
         (
             "xyzzy",
             (
-                "there is no command 'xyzzy': there are record, replay, auto, simulate, ls, show, "
-                "export, verify, recover, demo, scenario, schema, doctor"
+                "there is no command 'xyzzy': there are record, replay, auto, simulate, chaos, ls, "
+                "show, export, verify, recover, verdict, report, demo, scenario, schema, doctor"
             ),
         ),
         ("show", "llm-proxy show needs CASSETTE: llm-proxy show --help shows how"),

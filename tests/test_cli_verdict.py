@@ -202,7 +202,7 @@ async def test_a_report_tells_a_run_in_figures(tmp_path: Path) -> None:
         *EARLY,
         entry(3, 0, fault(Effect.CUT, rule="cut", skipped="no body"), late_mean_ms=0.5,
               late_worst_ms=2.0, timed_writes=1200),
-        entry(4, retry_count=1, ms=2500.0),
+        entry(4, retry_count=1, ms=2500.0, pace="50tps"),
         requests=12_345,
         faults=[{"rule": "reset,after=3", "seen": 4, "struck": 0}],
     )  # fmt: skip
@@ -217,6 +217,7 @@ async def test_a_report_tells_a_run_in_figures(tmp_path: Path) -> None:
         "endings   sent 4",
         "retries   1 by the count of their SDKs",
         "times     median 10 ms, 95 % within 2.5 s, worst 2.5 s",
+        "paces     50tps 1",
         "lateness  mean 0.50 ms, worst 2.00 ms, over 1,200 writes of 1 request",
         "fault     a rule, refused: struck once",
         "fault     cut: never struck, could not once: no body",

@@ -14,7 +14,7 @@ def told(*entries: Entry, **fields: object) -> Report:
 
 def test_a_run_is_counted_in_every_respect() -> None:
     entries = [
-        entry(1, origin="cassettes/openai-chat/m/1234-1.jsonl", ms=10.0),
+        entry(1, origin="cassettes/openai-chat/m/1234-1.jsonl", ms=10.0, pace="4x"),
         entry(2, simulated={"source": "refund, turn 1"}, origin="refund, turn 1", ms=30.0),
         refused(3, retry_count=1, ms=20.0),
         entry(4, origin="miss", status=424, ending="", ms=1.0),
@@ -30,6 +30,7 @@ def test_a_run_is_counted_in_every_respect() -> None:
         sessions=2,
         retries=1,
         times=Times(median=20.0, p95=400.0, worst=400.0),
+        paces={"4x": 1},
         lateness=None,
         faults=(Struck("a rule, refused", 1, 0, ()),),
         never=(),

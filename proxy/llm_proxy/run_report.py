@@ -65,6 +65,8 @@ class Report:
     """Requests that their SDK counts as a retry."""
     times: Times | None
     """None where no answer is over."""
+    paces: dict[str, int]
+    """Answers by their pace, where the journal says it."""
     lateness: Lateness | None
     """None where nothing had to be written at a time."""
     faults: tuple[Struck, ...]
@@ -84,6 +86,7 @@ def report(run: Run) -> Report:
         sessions=len({it.session for it in entries}),
         retries=sum(bool(it.retry_count) for it in entries),
         times=_times([it.ms for it in entries if it.is_over]),
+        paces=_counted(it.pace for it in entries if it.pace),
         lateness=_lateness(entries),
         faults=_faults(entries),
         never=tuple(it.rule for it in run.faults if not it.struck),

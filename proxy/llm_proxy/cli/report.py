@@ -56,6 +56,8 @@ def _lines(it: Report) -> Iterator[Line]:
         yield _row("retries", f"{it.retries:,} by the count of their SDKs")
     if it.times is not None:
         yield _row("times", _times(it.times))
+    if it.paces:
+        yield _row("paces", _words(it.paces))
     if it.lateness is not None:
         yield _row("lateness", _lateness(it.lateness))
     for struck in it.faults:

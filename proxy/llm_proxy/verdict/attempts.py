@@ -79,6 +79,8 @@ class Attempt(msgspec.Struct, frozen=True):
     late_worst_ms: Ms = 0.0
     timed_writes: Whole = 0
     """How many writes had a time of their own; 0 also where the journal does not say."""
+    pace: str = ""
+    """The pace of the answer; empty where it had none."""
     ending: str = ""
     note: str = ""
     simulated: Scripted | None = None
