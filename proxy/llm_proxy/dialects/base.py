@@ -12,7 +12,7 @@ from typing import Protocol
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.turns import Counting, Failure, Turn
 
 
@@ -54,6 +54,10 @@ class Dialect(Protocol):
     @property
     def counting(self) -> Counting:
         """What its usage counts."""
+
+    @property
+    def overloaded(self) -> int:
+        """The status by which its providers say that they have too much to do."""
 
     def claims(self, request: Request) -> bool:
         """Whether this request speaks this dialect."""
@@ -109,6 +113,12 @@ class Dialect(Protocol):
         """An HTTP error that says this; type and code are the status's own where it has none.
 
         `retry_after` is in s.
+        """
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """The headers of any answer that count down `delivery.quota`; none where it has no words.
+
+        They are those that `refuse` tells, too.
         """
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:

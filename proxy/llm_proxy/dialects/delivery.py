@@ -36,8 +36,15 @@ class Window:
 class Quota:
     """The limits of an account, for the headers of providers that tell them."""
 
-    requests: Window
-    tokens: Window
+    requests: Window | None = None
+    """None where there is no such limit."""
+    tokens: Window | None = None
+
+    @property
+    def windows(self) -> tuple[tuple[str, Window], ...]:
+        """The limits that there are, each by what it counts."""
+        both = (("requests", self.requests), ("tokens", self.tokens))
+        return tuple((name, window) for name, window in both if window is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from llm_proxy.dialects import plain, speech
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.unspoken import Unspoken
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.turns import Failure, Turn
 
 
@@ -57,6 +57,10 @@ class Opaque(Unspoken):
         headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
         body = self.error(status, failure.type or failure.code, failure.message)
         return speech.document(body, headers, status)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """None: nobody knows how they are told."""
+        return ()
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """None: nobody knows what is asked."""

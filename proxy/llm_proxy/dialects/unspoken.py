@@ -19,6 +19,7 @@ class Unspoken:
 
     name: str
     counting = Counting()
+    overloaded = 503
 
     def conversation(self, request: Request) -> Conversation | None:
         """None: no turn is asked for."""

@@ -29,7 +29,7 @@ from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.dialects.reading import Fields
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.framing.sse import read_event
 from llm_proxy.turns import Counting, Failure, Turn
 
@@ -69,6 +69,7 @@ class Anthropic:
     name = "anthropic"
     volatile = ("$.metadata.user_id",)
     counting = Counting(cache_is_input=False)
+    overloaded = 529
 
     def claims(self, request: Request) -> bool:
         """Messages, their token counts and completions; and the models, where the header tells.
@@ -151,6 +152,10 @@ class Anthropic:
     ) -> Response:
         """In the shape whose type and message the SDKs read."""
         return errors.refuse(status, failure, delivery, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """Of requests and tokens."""
+        return errors.countdown(delivery)
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """Counts of tokens, models, and a model."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from llm_proxy.dialects import speech
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.delivery import Delivery, Quota
 from llm_proxy.dialects.speech import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure, Turn
@@ -106,18 +106,21 @@ def made_id(delivery: Delivery) -> str:
 
 def headers(delivery: Delivery, request_id: str) -> Headers:
     """The request's id, and the limits that it counts towards."""
-    quota = delivery.quota
-    windows = () if quota is None else (("requests", quota.requests), ("tokens", quota.tokens))
-    limits = tuple(
+    return (("request-id", request_id), *countdown(delivery))
+
+
+def countdown(delivery: Delivery) -> Headers:
+    """The limits that a request counts towards."""
+    quota = delivery.quota or Quota()
+    return tuple(
         (f"anthropic-ratelimit-{what}-{name}", value)
-        for what, window in windows
+        for what, window in quota.windows
         for name, value in (
             ("limit", str(window.limit)),
             ("remaining", str(window.remaining)),
             ("reset", moment(delivery.created + window.reset)),
         )
     )
-    return (("request-id", request_id), *limits)
 
 
 def moment(seconds: float) -> str:

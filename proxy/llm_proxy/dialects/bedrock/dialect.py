@@ -40,7 +40,7 @@ from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.vocabulary import Vocabulary
 from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.framing.eventstream import EventStreamCodec, Frame, read_frame
 from llm_proxy.turns import Counting, Failure, Turn
 
@@ -58,6 +58,7 @@ class Bedrock:
     name = "bedrock"
     volatile: tuple[str, ...] = ()
     counting = Counting(cache_is_input=False)
+    overloaded = 503
 
     def claims(self, request: Request) -> bool:
         """A POST to an operation of a model, whatever a gateway puts in front."""
@@ -169,6 +170,10 @@ class Bedrock:
     ) -> Response:
         """The message, and in a header the kind of the error."""
         return errors.refuse(status, failure, delivery, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """None tells limits."""
+        return ()
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """Counts of tokens."""

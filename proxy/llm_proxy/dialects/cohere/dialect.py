@@ -37,7 +37,7 @@ from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.vocabulary import Vocabulary
 from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Turn
 
@@ -79,6 +79,7 @@ class Cohere:
     name = "cohere"
     volatile: tuple[str, ...] = ()
     counting = Counting()
+    overloaded = 503
 
     def claims(self, request: Request) -> bool:
         """`.../v2/chat`; other paths where they can be nobody else's."""
@@ -188,6 +189,10 @@ class Cohere:
     ) -> Response:
         """A message, with its type beside it where it has one."""
         return errors.refuse(status, failure, delivery, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """Of calls."""
+        return errors.countdown(delivery)
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """Embeddings, ranks, tokens, and models."""

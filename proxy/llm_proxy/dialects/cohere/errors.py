@@ -85,11 +85,15 @@ def _worded(failure: Failure, number: int) -> Failure:
 def headers(delivery: Delivery) -> Headers:
     """The request's id, and the limit of calls that it counts towards."""
     trace = ("X-Debug-Trace-Id", delivery.uuid("trace").replace("-", ""))
-    if delivery.quota is None:
-        return (trace,)
-    calls = delivery.quota.requests
+    return (trace, *countdown(delivery))
+
+
+def countdown(delivery: Delivery) -> Headers:
+    """The limit of calls that a request counts towards."""
+    calls = None if delivery.quota is None else delivery.quota.requests
+    if calls is None:
+        return ()
     return (
-        trace,
         ("X-Trial-Endpoint-Call-Limit", str(calls.limit)),
         ("X-Trial-Endpoint-Call-Remaining", str(calls.remaining)),
     )

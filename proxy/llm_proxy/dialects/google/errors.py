@@ -105,8 +105,8 @@ def _quota(number: int, delivery: Delivery) -> list[Document]:
         "quotaMetric": "generativelanguage.googleapis.com/generate_content_requests",
         "quotaId": "GenerateContentRequestsPerMinutePerProject",
     }
-    if delivery.quota is not None:
-        violation["quotaValue"] = str(delivery.quota.requests.limit)
+    if delivery.quota is not None and (requests := delivery.quota.requests) is not None:
+        violation["quotaValue"] = str(requests.limit)
     return [{"@type": f"{_TYPE}QuotaFailure", "violations": [violation]}]
 
 

@@ -33,7 +33,7 @@ from llm_proxy.dialects.google.candidates import (
 from llm_proxy.dialects.google.gemini_speech import GeminiSpeech
 from llm_proxy.dialects.google.gemini_words import Asked, Form, vocabulary
 from llm_proxy.errors import CannotSay, printable
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.turns import Counting, Failure, Turn
 
 _WHOLE: Final = "generateContent"
@@ -64,6 +64,7 @@ class Gemini:
     name = "gemini"
     volatile: tuple[str, ...] = ()
     counting = Counting(reasoning_is_output=False)
+    overloaded = 503
 
     def claims(self, request: Request) -> bool:
         """Operations on a model, and the list of models where it cannot be OpenAI's."""
@@ -149,6 +150,10 @@ class Gemini:
     ) -> Response:
         """A status in words, with what it takes to go on as details."""
         return errors.refuse(status, failure, delivery, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """None: only the error of an exhausted quota names it."""
+        return ()
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """Models, counts of tokens, and embeddings."""

@@ -23,7 +23,7 @@ from llm_proxy.dialects.google.interaction import Interaction
 from llm_proxy.dialects.google.interaction_speech import InteractionSpeech
 from llm_proxy.dialects.google.interaction_words import vocabulary
 from llm_proxy.dialects.reading import Fields
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Turn
 
@@ -39,6 +39,7 @@ class GeminiInteractions:
     name = "gemini-interactions"
     volatile: tuple[str, ...] = ()
     counting = Counting(reasoning_is_output=False)
+    overloaded = 503
 
     def claims(self, request: Request) -> bool:
         """Interactions, on Google's own API and on Vertex AI."""
@@ -131,6 +132,10 @@ class GeminiInteractions:
     ) -> Response:
         """As Google's other APIs do."""
         return errors.refuse(status, failure, delivery, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """None: only the error of an exhausted quota names it."""
+        return ()
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """What is cancelled or deleted says nothing more."""

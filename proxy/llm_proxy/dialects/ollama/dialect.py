@@ -22,7 +22,7 @@ from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.dialects.ollama import conversation, errors, lines, paths, side_answers
 from llm_proxy.dialects.ollama.chat_speech import ChatSpeech
 from llm_proxy.dialects.ollama.chat_words import vocabulary
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.turns import Counting, Failure, Turn
 
 _STREAMED: Final = (paths.CHAT, paths.GENERATE, paths.PULL, paths.PUSH, paths.CREATE)
@@ -43,6 +43,7 @@ class Ollama:
     name = "ollama"
     volatile: tuple[str, ...] = ()
     counting = Counting()
+    overloaded = 503
 
     def claims(self, request: Request) -> bool:
         """The paths of chats, embeddings and models; a HEAD has no body to understand."""
@@ -128,6 +129,10 @@ class Ollama:
     ) -> Response:
         """In words, and nothing else."""
         return errors.refuse(status, failure, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """None tells limits."""
+        return ()
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """Models, their transfers, embeddings, and the loading of a model."""

@@ -23,7 +23,7 @@ from llm_proxy.dialects.openai.chat_speech import ChatSpeech
 from llm_proxy.dialects.openai.chat_words import OF_MESSAGE, ChatAsked, chat_asked, vocabulary
 from llm_proxy.dialects.openai.family import member
 from llm_proxy.dialects.reading import Fields
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.turns import Counting, Failure, Metadata, Part, Turn
 
 _PATH: Final = "/chat/completions"
@@ -35,6 +35,7 @@ class OpenAIChat:
     name = "openai-chat"
     volatile: tuple[str, ...] = ()
     counting = Counting()
+    overloaded = 503
 
     def claims(self, request: Request) -> bool:
         """A POST to `.../chat/completions`, whatever a provider puts in front."""
@@ -99,6 +100,10 @@ class OpenAIChat:
     ) -> Response:
         """In the shape of the member of the family that speaks."""
         return errors.refuse(status, failure, delivery, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """Of requests and tokens."""
+        return errors.countdown(delivery)
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """None: every request is for a turn."""

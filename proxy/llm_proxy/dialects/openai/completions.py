@@ -21,7 +21,7 @@ from llm_proxy.dialects.openai.choices_speech import Asked, asked
 from llm_proxy.dialects.openai.completions_speech import CompletionSpeech, vocabulary
 from llm_proxy.dialects.openai.family import member
 from llm_proxy.dialects.reading import Fields
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.turns import Counting, Failure, Metadata, Part, Text, Turn
 
 _PATH: Final = "/completions"
@@ -35,6 +35,7 @@ class OpenAICompletions:
     name = "openai-completions"
     volatile: tuple[str, ...] = ()
     counting = Counting()
+    overloaded = 503
 
     def claims(self, request: Request) -> bool:
         """A POST to `.../completions`, whatever a provider puts in front."""
@@ -102,6 +103,10 @@ class OpenAICompletions:
     ) -> Response:
         """In the shape of the member of the family that speaks."""
         return errors.refuse(status, failure, delivery, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """Of requests and tokens."""
+        return errors.countdown(delivery)
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """None: every request is for a turn."""

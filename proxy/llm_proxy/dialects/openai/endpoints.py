@@ -20,7 +20,7 @@ from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.openai import api, errors, side_answers, transcripts
 from llm_proxy.dialects.unspoken import Unspoken
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.framing.sse import read_event
 from llm_proxy.turns import Failure, Turn
 
@@ -133,6 +133,10 @@ class OpenAIEndpoint(Unspoken):
     ) -> Response:
         """In the shape of the chats."""
         return errors.refuse(status, failure, delivery, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """Of requests and tokens."""
+        return errors.countdown(delivery)
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """What the endpoint answers without having been recorded, if anything."""

@@ -110,15 +110,15 @@ def retry(after: float | None) -> Headers:
 
 def headers(delivery: Delivery) -> Headers:
     """The request's id, and the limits that it counts towards."""
-    quota = () if delivery.quota is None else _limits(delivery.quota)
-    return (("x-request-id", delivery.identifier("req_", length=32)), *quota)
+    return (("x-request-id", delivery.identifier("req_", length=32)), *countdown(delivery))
 
 
-def _limits(quota: Quota) -> Headers:
-    windows = (("requests", quota.requests), ("tokens", quota.tokens))
+def countdown(delivery: Delivery) -> Headers:
+    """The limits that a request counts towards."""
+    quota = delivery.quota or Quota()
     return tuple(
         (f"x-ratelimit-{what}-{name}", value)
-        for name, window in windows
+        for name, window in quota.windows
         for what, value in (
             ("limit", str(window.limit)),
             ("remaining", str(window.remaining)),

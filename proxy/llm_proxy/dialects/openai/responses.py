@@ -26,7 +26,7 @@ from llm_proxy.dialects.openai import (
 )
 from llm_proxy.dialects.openai.responses_speech import ResponsesSpeech
 from llm_proxy.dialects.openai.responses_words import Asked, asked, vocabulary
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.turns import Counting, Failure, Turn
 
 _PATHS: Final = {
@@ -48,6 +48,7 @@ class OpenAIResponses:
     name = "openai-responses"
     volatile = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
     counting = Counting()
+    overloaded = 503
 
     def claims(self, request: Request) -> bool:
         """Whatever is about a response: to create, compact, count, cancel, fetch or delete one."""
@@ -113,6 +114,10 @@ class OpenAIResponses:
     ) -> Response:
         """In the shape of the member of the family that speaks."""
         return errors.refuse(status, failure, delivery, retry_after)
+
+    def countdown(self, delivery: Delivery) -> Headers:
+        """Of requests and tokens."""
+        return errors.countdown(delivery)
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """How long a request is; that what was stored is not found."""
