@@ -87,6 +87,20 @@ class Conversation:
         )
 
     @property
+    def prompt(self) -> str:
+        """All the words that a model reads of it: of the operator, of messages, of results."""
+        has_system = any(message.role == "system" for message in self.messages)
+        said = [] if has_system else [self.system]
+        for message in self.messages:
+            for part in message.parts:
+                match part:
+                    case Text(text=words) | ToolResult(content=words):
+                        said.append(words)
+                    case _:
+                        pass
+        return "".join(said)
+
+    @property
     def results(self) -> tuple[ToolResult, ...]:
         """The results of tools that came after the model's latest message."""
         latest: list[ToolResult] = []

@@ -29,7 +29,7 @@ def plan(given: Sequence[Rule]) -> tuple[Rule, ...]:
 
 def _tried(kind: Kind) -> Rule:
     rule = rule_of(kind.example)
-    if kind.effect in _HARMLESS or not kind.counts:
+    if kind.effect in _HARMLESS or kind.scope != "request":
         return rule
     is_instead = isinstance(rule.fault.work(rule.place), Instead)
     return rule_of(f"{kind.example},{_TWICE if is_instead else _ONCE}")

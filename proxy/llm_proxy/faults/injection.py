@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
-from llm_proxy.actions import Burst, Send
+from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.errors import CannotSay
+from llm_proxy.exchange import Head
 from llm_proxy.faults.injected import Injected
-from llm_proxy.faults.kind import CannotInject, Instead, Met
+from llm_proxy.faults.kind import Bend, CannotInject, Instead, Met, Working
 from llm_proxy.faults.rewriting import Chain, Rewriter, rewritten
 from llm_proxy.faults.rule import Rule
 from llm_proxy.routing import Call
@@ -16,10 +17,11 @@ from llm_proxy.routing import Call
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """A rule that strikes, and what it is told of the request."""
+    """A rule that strikes, what it is told of the request, and how it works on it."""
 
     rule: Rule
     met: Met
+    work: Working
 
 
 class Injection:
@@ -32,6 +34,7 @@ class Injection:
         self._meant: list[Meant] = []
         self._done: list[Injected] = []
         self._rewriters: list[Rewriter] = []
+        self._afterwards: list[Callable[[Head, bytes], None]] = []
 
     def __bool__(self) -> bool:
         """Whether any rule strikes."""
@@ -44,7 +47,7 @@ class Injection:
     @property
     def injected(self) -> tuple[Injected, ...]:
         """What has come of it by now."""
-        working = (it.injected for it in self._rewriters)
+        working = (it.injected for it in self._rewriters if not it.is_quiet)
         return (*self._done, *(it for it in working if it is not None))
 
     def instead(self) -> Burst | None:
@@ -52,7 +55,7 @@ class Injection:
         answer: Burst | None = None
         left: list[Meant] = []
         for meant in self._meant:
-            work = meant.rule.fault.work(meant.rule.place)
+            work = meant.work
             if not isinstance(work, Instead):
                 left.append(meant)
             elif answer is not None:
@@ -65,8 +68,8 @@ class Injection:
     def rewrite(self, burst: Burst) -> Burst:
         """A whole answer as it goes out."""
         total = sum(len(it.data) for it in burst if isinstance(it, Send))
-        chain, resizes = self.chain(total)
-        return rewritten(burst, chain, resizes=resizes)
+        chain, _ = self.chain(total)
+        return rewritten(burst, chain)
 
     def chain(self, total: int | None) -> tuple[Chain, bool]:
         """What an answer goes through, and whether its length may come out otherwise.
@@ -76,15 +79,27 @@ class Injection:
         rewriters: list[Rewriter] = []
         resizes = False
         for meant in self._meant:
-            work = meant.rule.fault.work(meant.rule.place)
+            work = meant.work
             if isinstance(work, Instead):  # a scenario's, beside another that has answered
                 self._note(meant.rule, work, "the answer had begun")
                 continue
             rewriters.append(Rewriter(meant.rule, work, meant.met, total))
-            resizes = resizes or work.resizes
+            if isinstance(work, Bend) and work.afterwards is not None:
+                self._afterwards.append(work.afterwards)
+            resizes = resizes or rewriters[-1].resizes
         self._rewriters += rewriters
         self._meant = []
         return Chain(rewriters), resizes
+
+    @property
+    def has_account(self) -> bool:
+        """Whether any rule wants to know what goes out."""
+        return bool(self._afterwards)
+
+    def account(self, head: Head, body: bytes) -> None:
+        """Tell them: this is what went out."""
+        for afterwards in self._afterwards:
+            afterwards(head, body)
 
     def _answer(self, meant: Meant, work: Instead) -> Burst | None:
         try:
@@ -93,8 +108,21 @@ class Injection:
             self._note(meant.rule, work, str(why))
             return None
         self._note(meant.rule, work, "")
-        return answer
+        is_bodiless = meant.met.asked.request.method == "HEAD"
+        return tuple(_without_body(answer)) if is_bodiless else answer
 
     def _note(self, rule: Rule, work: Instead, why: str) -> None:
         effect = work.effect or rule.kind.effect
         self._done.append(Injected(rule.text, rule.kind.name, effect, skipped=why))
+
+
+def _without_body(answer: Burst) -> Iterable[Action]:
+    """The answer to HEAD, which is a head alone."""
+    for action in answer:
+        match action:
+            case Begin(head):
+                yield Begin(replace(head, framing="none"))
+            case Send():
+                pass
+            case _:
+                yield action

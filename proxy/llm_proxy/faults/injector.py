@@ -14,7 +14,7 @@ from typing import Final
 from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.faults.injection import Injection, Meant
-from llm_proxy.faults.kind import Met
+from llm_proxy.faults.kind import Bend, Met, Meter, Metered, Working
 from llm_proxy.faults.rule import Audience, Occasion, Rule
 from llm_proxy.rolls import roll
 from llm_proxy.routing import Call
@@ -47,6 +47,8 @@ class Standing:
     """Requests that it struck."""
     counts: Counter[str] = field(default_factory=Counter)
     """Requests that it is meant for, by what `per` counts."""
+    meter: Meter | None = None
+    """The account that its fault keeps, where it keeps one."""
 
     def told(self) -> dict[str, str | int]:
         """For people and programs."""
@@ -89,6 +91,8 @@ class Injector:
         """Count the requests of this session from 1 again."""
         self._ordinals.reset(session)
         for standing in self.standing:
+            if standing.meter is not None:
+                standing.meter.forget(session)
             for scope in [it for it in standing.counts if it.split("\0")[:1] == [session]]:
                 del standing.counts[scope]
 
@@ -128,9 +132,14 @@ class Injector:
         for number, standing in enumerate(rules):
             if not standing.rule.audience.has(who):
                 continue
-            if self._strikes(standing, call, ordinal, now):
-                standing.struck += 1
-                meant.append(Meant(standing.rule, self._met(standing.rule, call, ordinal, number)))
+            if not self._strikes(standing, call, ordinal, now):
+                continue
+            met = self._met(standing.rule, call, ordinal, number)
+            work = _work(standing, met, call.session, now)
+            if work is None:
+                continue
+            standing.struck += not (isinstance(work, Bend) and work.quiet)
+            meant.append(Meant(standing.rule, met, work))
         return meant
 
     def _strikes(self, standing: Standing, call: Call, ordinal: int, now: float) -> bool:
@@ -171,6 +180,16 @@ class Injector:
 
     def _roll(self, rule: Rule, call: Call, ordinal: int, what: str) -> float:
         return roll(self._conditions.seed, rule.text, call.session, call.key, ordinal, what)
+
+
+def _work(standing: Standing, met: Met, session: str, now: float) -> Working | None:
+    """How a rule's fault works on this request; None where its account says that it does not."""
+    rule = standing.rule
+    work = rule.fault.work(rule.place)
+    if not isinstance(work, Metered):
+        return work
+    standing.meter = standing.meter or work.begin()
+    return standing.meter.admit(met, session, now - standing.since)
 
 
 def _names(call: Call) -> Audience:

@@ -1,8 +1,9 @@
-"""What a fault is, and the three ways in which it works.
+"""What a fault is, and the ways in which it works.
 
 `Instead`  the answer is another one; nobody is asked for the real one
 `Strike`   at its place something happens, once: the end, a pause, other messages
 `Bend`     from its place on everything goes through it
+`Metered`  it keeps account of the requests, and works on each in one of these ways, or in none
 
 A fault takes values and gives actions.  It knows no socket and no clock.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from llm_proxy.actions import Action, Burst
 from llm_proxy.dialects.asked import Asked
@@ -114,6 +115,9 @@ class Strike:
     """Whether a body may have another length than was declared, and be right all the same."""
     before_head: bool = False
     """Whether it strikes before the head where no place is given."""
+    usual: Place | None = None
+    """Where it strikes where no place is given; None is half of a body, or behind its first
+    message."""
     effect: Effect | None = None
     """What it means to the client, where that is not what its kind says."""
 
@@ -127,9 +131,35 @@ class Bend:
     """Whether a body may have another length than was declared, and be right all the same."""
     effect: Effect | None = None
     """What it means to the client, where that is not what its kind says."""
+    quiet: bool = False
+    """Whether nothing goes wrong by it: then it is no injection, and nothing is noted of it."""
+    afterwards: Callable[[Head, bytes], None] | None = None
+    """Is told of the answer that went out, in the end: its head and its body.  It may be called in
+    another thread."""
 
 
-Work = Instead | Strike | Bend
+Working = Instead | Strike | Bend
+"""How a fault works on one request."""
+
+
+class Meter(Protocol):
+    """The account that a rule keeps of the requests that it is meant for, while it stands."""
+
+    def admit(self, met: Met, session: str, now: float) -> Working | None:
+        """How the fault works on this request, `now` ms after the rule was given; None: not."""
+
+    def forget(self, session: str) -> None:
+        """Begin the account of this session again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """It keeps account of the requests of its rule."""
+
+    begin: Callable[[], Meter]
+
+
+Work = Working | Metered
 
 
 class Fault(Protocol):
@@ -168,7 +198,8 @@ class Kind:
     """The places that it can be given, by their words in the grammar."""
     bodies: frozenset[str] = BODIES
     """The framings that it has a meaning in."""
-    counts: bool = True
-    """Whether it strikes requests that can be counted; not where it is done to the server."""
+    scope: Literal["request", "rule", "listener"] = "request"
+    """What it befalls: any one request; those of a rule, of which it keeps account by itself, so
+    that such a rule has no occasions and must stand; or the listener, for all clients alike."""
     example: str = ""
     """A rule that shows it, short enough for a test run: what `chaos` plays."""

@@ -22,6 +22,8 @@ def audience_of(terms: Terms, kind: Kind) -> Audience:
         for name in AUDIENCES
         if name in terms.given and name not in kind.arguments
     }
+    if kind.scope == "listener" and given:
+        raise terms.wrong(f"{kind.name} is for all clients alike: leave {next(iter(given))} out")
     values: dict[str, Any] = {name: text for name, text in given.items() if name != "stream"}
     for name, text in values.items():
         if not text:

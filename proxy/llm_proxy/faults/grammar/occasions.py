@@ -20,17 +20,6 @@ def _from_one(text: str) -> int:
     return number
 
 
-def window(text: str) -> tuple[float, float]:
-    """A window such as `10s..20s`, or `10s` for one that begins at once, in ms."""
-    begin, dots, end = text.partition("..")
-    if not dots:
-        return 0.0, quantities.milliseconds(text)
-    found = quantities.milliseconds(begin), quantities.milliseconds(end)
-    if found[0] >= found[1]:
-        raise ValueError("a window that ends after it begins, such as 10s..20s")
-    return found
-
-
 def _per(text: str) -> str:
     if text not in _PER:
         raise ValueError(f"one of {', '.join(_PER)}")
@@ -42,7 +31,7 @@ OCCASIONS: Final[Mapping[str, Callable[[str], Any]]] = {
     "first": _from_one,
     "every": _from_one,
     "probability": quantities.share,
-    "window": window,
+    "window": quantities.window,
     "times": _from_one,
     "per": _per,
 }
@@ -55,6 +44,8 @@ def occasion_of(terms: Terms, kind: Kind) -> Occasion:
     for name, read in OCCASIONS.items():
         if name not in terms.given or name in kind.arguments:
             continue
+        if kind.scope != "request":
+            raise terms.wrong(f"{kind.name} has occasions of its own: leave {name} out")
         try:
             values[name] = read(terms.given[name])
         except ValueError as error:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send
+from llm_proxy.exchange import Head
 from llm_proxy.faults.rewriting.rewriter import Rewriter
 
 
@@ -13,14 +14,14 @@ class Chain:
     """What the rules make of the actions of an answer; each sees what those before it let go."""
 
     def __init__(self, rewriters: Sequence[Rewriter]) -> None:
-        self._rewriters = tuple(rewriters)
+        self.rewriters = tuple(rewriters)
         self.over = False
         """Whether the answer has ended by a rule: its source is wanted no more."""
 
     @property
     def alarm(self) -> float | None:
         """The next moment, in ms, at which a rule strikes whether anything comes or not."""
-        alarms = [it.alarm for it in self._rewriters if it.alarm is not None]
+        alarms = [it.alarm for it in self.rewriters if it.alarm is not None]
         return min(alarms, default=None)
 
     def feed(self, actions: Sequence[Action]) -> list[Action]:
@@ -30,7 +31,7 @@ class Chain:
     def tick(self, ms: float) -> list[Action]:
         """What goes out because it is that late."""
         gone: list[Action] = []
-        for number, rewriter in enumerate(self._rewriters):
+        for number, rewriter in enumerate(self.rewriters):
             gone += self._settled(number, rewriter.tick(ms))
             if self.over:
                 break
@@ -41,18 +42,18 @@ class Chain:
         return [] if self.over else self._closed(0)
 
     def _through(self, number: int, actions: Sequence[Action]) -> list[Action]:
-        if number == len(self._rewriters):
+        if number == len(self.rewriters):
             return list(actions)
         gone: list[Action] = []
         for action in actions:
-            gone += self._settled(number, self._rewriters[number].feed(action))
+            gone += self._settled(number, self.rewriters[number].feed(action))
             if self.over:
                 break
         return gone
 
     def _settled(self, number: int, actions: list[Action]) -> list[Action]:
         """What a rule let go, through those behind it; with its end, where that is the end."""
-        ends = self._rewriters[number].over
+        ends = self.rewriters[number].over
         gone = self._through(number + 1, actions)
         if ends and not self.over:
             if not (actions and isinstance(actions[-1], Abort)):
@@ -62,28 +63,44 @@ class Chain:
 
     def _closed(self, number: int) -> list[Action]:
         gone: list[Action] = []
-        for at in range(number, len(self._rewriters)):
-            gone += self._settled(at, self._rewriters[at].close())
+        for at in range(number, len(self.rewriters)):
+            gone += self._settled(at, self.rewriters[at].close())
             if self.over:
                 break
         return gone
 
 
-def rewritten(burst: Burst, chain: Chain, *, resizes: bool) -> Burst:
+def rewritten(burst: Burst, chain: Chain) -> Burst:
     """A whole answer through the rules.
 
-    Where they may change its length and mean nothing by it, the length that is declared follows.
+    Where one may change its length and means nothing by it, the length that is declared follows.
     """
-    gone = [*chain.feed(burst), *chain.close()]
-    if not resizes:
-        return tuple(gone)
-    size = sum(len(it.data) for it in gone if isinstance(it, Send))
-    return tuple(_fitted(it, size) if isinstance(it, Begin) else it for it in gone)
+    for rewriter in chain.rewriters:
+        alone = Chain((rewriter,))
+        gone = alone.feed(burst)
+        if not _is_broken_off(gone):
+            gone += alone.close()
+        if rewriter.resizes and not _is_broken_off(gone):
+            longer = _size(gone) - _size(burst)
+            gone = [_lengthened(it, longer) for it in gone]
+        burst = tuple(gone)
+    return burst
 
 
-def _fitted(begin: Begin, size: int) -> Begin:
-    head = begin.head
-    return Begin(replace(head, length=size)) if head.framing == "length" else begin
+def _is_broken_off(actions: Sequence[Action]) -> bool:
+    return bool(actions) and isinstance(actions[-1], Abort)
+
+
+def _size(actions: Sequence[Action]) -> int:
+    return sum(len(it.data) for it in actions if isinstance(it, Send))
+
+
+def _lengthened(action: Action, by: int) -> Action:
+    match action:
+        case Begin(Head(framing="length", length=int(length)) as head):
+            return Begin(replace(head, length=length + by))
+        case _:
+            return action
 
 
 def unmeasured(action: Action) -> Action:

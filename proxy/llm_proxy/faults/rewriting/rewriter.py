@@ -45,6 +45,16 @@ class Rewriter:
         """What became of it; None as long as that is open."""
 
     @property
+    def resizes(self) -> bool:
+        """Whether a body may have another length by it than was declared, and be right."""
+        return self._work.resizes
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing goes wrong by it."""
+        return isinstance(self._work, Bend) and self._work.quiet
+
+    @property
     def alarm(self) -> float | None:
         """The moment, in ms, at which it strikes whether anything comes or not."""
         place = self._rule.place
@@ -114,8 +124,8 @@ class Rewriter:
             self._check_codec()
             if isinstance(work, Bend) and self._rule.place is None:
                 return self._bend(action)
-            takes = work.takes if isinstance(work, Strike) else 0
-            place: Place = fixed(self._rule.place, self._codec, total, takes)
+            takes, usual = (work.takes, work.usual) if isinstance(work, Strike) else (0, None)
+            place: Place = fixed(self._rule.place or usual, self._codec, total, takes)
         except CannotInject as why:
             self._skip(str(why))
             return [action]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
 
-from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.delivery import pieces
 from llm_proxy.dialects.made import tokens
 from llm_proxy.scenario.directions import Direction, Exhausted, Say, Timing
@@ -17,7 +16,7 @@ from llm_proxy.scenario.documents.document import Mock, Reply, Span
 from llm_proxy.scenario.performing.spans import drawn, gap
 from llm_proxy.scenario.playing import answers
 from llm_proxy.scenario.playing.cue import Cue
-from llm_proxy.turns import Part, Text, ToolCall, ToolResult, Turn
+from llm_proxy.turns import Part, Text, ToolCall, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +71,8 @@ def _turn(reply: Reply, mock: Mock, cue: Cue) -> Turn:
     parts: tuple[Part, ...] = (*((Text(reply.content),) if reply.content else ()), *calls)
     finish, raw = answers.finish_of(reply.stop_reason or mock.stop_reason, parts)
     usage = mock.usage if reply.usage is None else reply.usage
-    counted = answers.usage_of(usage, tokens(_read(cue.conversation)), tokens(reply.content))
+    counted = answers.usage_of(usage, tokens(cue.conversation.prompt), tokens(reply.content))
     return Turn(parts, finish, raw, counted, model=cue.model)
-
-
-def _read(conversation: Conversation) -> str:
-    """Everything that a model would read of a request."""
-    roles = {message.role for message in conversation.messages}
-    said = [] if "system" in roles else [conversation.system]
-    for message in conversation.messages:
-        for part in message.parts:
-            match part:
-                case Text(text=text) | ToolResult(content=text):
-                    said.append(text)
-                case _:
-                    pass
-    return "".join(said)
 
 
 def _timing(mock: Mock, cue: Cue) -> Timing:
