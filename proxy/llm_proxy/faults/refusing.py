@@ -24,6 +24,8 @@ class Refusal:
     should_retry: bool | None = None
     quota: Quota | None = None
     """The countdown that goes with it."""
+    until: float | None = None
+    """ms; how long to wait, told as the provider itself tells it, who may round it or be silent."""
 
 
 def refused(met: Met, what: Refusal) -> Burst:
@@ -31,8 +33,10 @@ def refused(met: Met, what: Refusal) -> Burst:
     asked = met.asked
     delivery = replace(asked.delivery, quota=what.quota)
     failure = Failure(what.message, type=what.type)
-    seconds = None if what.retry_after is None else what.retry_after / 1000
-    response = asked.dialect.refuse(what.code, failure, delivery, seconds)
+    wait = what.until if what.retry_after is None else what.retry_after
+    response = asked.dialect.refuse(
+        what.code, failure, delivery, None if wait is None else wait / 1000
+    )
     if what.retry_after is not None:
         response = countdown.told(response, what.retry_after)
     head = response.head

@@ -24,6 +24,7 @@ from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
 from llm_proxy.shell.recording.filing import Filed
 from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
 from llm_proxy.shell.running.advice import check_folders, goes_live, records
+from llm_proxy.shell.running.doors import BACKLOG, Doors
 from llm_proxy.shell.running.faulting import check_live, conditions
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import simulates, simulator
@@ -107,7 +108,9 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
             stack.push_async_callback(recorder.close)
             upstream = await stack.enter_async_context(await _live(mode, settings))
         chosen = await _mode(mode, settings, _Sources(upstream, recorder, simulate))
-        server = _server(chosen, settings, journal, simulate)
+        injector = Injector(settings.faults, conditions(settings))
+        injecting = Injecting(injector, hears_headers=settings.fault_header)
+        server = _server(chosen, settings, journal, _Beside(simulate, injecting))
         listener = server.listener(
             access_log=None,
             keepalive_timeout=_KEEPALIVE,
@@ -122,18 +125,23 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         port = await _listen(runner, settings)
         url = f"http://{_shown(settings.host)}:{port}"
         _refuse_self(settings, port)
-
-        async def stop_listening() -> None:
-            for site in list(runner.sites):
-                await site.stop()
-
-        yield RunningProxy(url, server, journal, upstream, recorder, stop_listening)
+        doors = Doors(runner, injecting)
+        stack.push_async_callback(doors.stop)
+        await doors.follow()
+        yield RunningProxy(url, server, journal, upstream, recorder, doors.stop)
 
 
-def _server(mode: Mode, settings: Settings, journal: Journal, simulate: Simulate | None) -> Server:
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What a server has beside its mode."""
+
+    simulate: Simulate | None
+    injecting: Injecting
+
+
+def _server(mode: Mode, settings: Settings, journal: Journal, beside: _Beside) -> Server:
     """The server of this mode, with its pages."""
-    injector = Injector(settings.faults, conditions(settings))
-    injecting = Injecting(injector, hears_headers=settings.fault_header)
+    simulate, injecting = beside.simulate, beside.injecting
     choose = None if simulate is None else simulate.choose
     sessions = Sessions(mode, choose, (injecting.reset,))
     control = Control((Told(mode, journal), Judged(journal), sessions, Faults(injecting)))
@@ -212,7 +220,7 @@ async def _live(mode: ModeName, settings: Settings) -> LiveUpstream:
 async def _listen(runner: web.ServerRunner, settings: Settings) -> int:
     host, port = settings.host, settings.port
     try:
-        await web.TCPSite(runner, host, port, backlog=1024, reuse_port=False).start()
+        await web.TCPSite(runner, host, port, backlog=BACKLOG, reuse_port=False).start()
     except socket.gaierror:
         raise UsageError(f"--host {host}: there is no such address here") from None
     except OSError as error:

@@ -31,6 +31,10 @@ log: Final = logging.getLogger("llm_proxy")
 
 _LARGE: Final = 16 * 1024
 """Bytes of a request whose key takes a while."""
+_MUST_STAND: Final = (
+    "fault '{0}': {1} is no matter of one request: give it with --fault, or PUT it to "
+    "/_proxy/faults"
+)
 _HEADERS_OFF: Final = (
     f"the header {FAULT_HEADER} is not heard here: start the proxy with --fault-header"
 )
@@ -45,15 +49,22 @@ class Injecting:
         self._began = asyncio.get_running_loop().time()
         self._hears_headers = hears_headers
         self._watch = Watch()
+        self.changed = asyncio.Event()
+        """Set whenever other rules hold; whoever waits for it clears it."""
         self._aside: set[asyncio.Task[None]] = set()
 
     def since(self, moment: float) -> float:
         """A moment of the loop's clock, in ms since the run began."""
         return (moment - self._began) * 1000
 
+    def now(self) -> float:
+        """ms since the run began."""
+        return self.since(asyncio.get_running_loop().time())
+
     def put(self, rules: tuple[Rule, ...]) -> None:
         """Have these rules hold from now on, in place of those that were put before."""
-        self.injector.put(rules, self.since(asyncio.get_running_loop().time()))
+        self.injector.put(rules, self.now())
+        self.changed.set()
 
     async def meet(self, call: Call) -> Injection | None:
         """What strikes this request; None where nothing does.
@@ -97,6 +108,16 @@ class Injecting:
         else:
             self._watch.remember(entry.session, read(), entry.number)
 
+    def account(self, injection: Injection, heard: Heard) -> None:
+        """Tell the rules that keep account of it what went out."""
+        if heard.head is None or not injection.has_account:
+            return
+        tell = partial(injection.account, heard.head, bytes(heard.body))
+        if len(heard.body) > _LARGE:
+            self._follow(asyncio.to_thread(tell))
+        else:
+            tell()
+
     async def _remember_later(self, entry: Entry, read: Callable[[], str]) -> None:
         self._watch.remember(entry.session, await asyncio.to_thread(read), entry.number)
 
@@ -116,9 +137,13 @@ class Injecting:
         if not self._hears_headers:
             raise RequestRefused(400, _HEADERS_OFF)
         try:
-            return rules_of(call.faults)
+            rules = rules_of(call.faults)
         except UsageError as error:
             raise RequestRefused(400, str(error)) from None
+        for rule in rules:
+            if rule.kind.scope != "request":
+                raise RequestRefused(400, _MUST_STAND.format(rule.text, rule.kind.name))
+        return rules
 
     async def _live(
         self, source: AsyncGenerator[Burst, None], chain: Chain, resizes: bool, heard: Heard

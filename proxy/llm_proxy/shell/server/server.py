@@ -181,6 +181,7 @@ class Server:
                 entry.faults = injection.injected
                 log_faults(call, entry)
                 self._injecting.watch(entry, call, heard)
+                self._injecting.account(injection, heard)
             await describe(entry, call)
 
     async def _asked(

@@ -1,0 +1,80 @@
+"""`bandwidth`: the body comes through a narrow line.
+
+    head  ▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪  …
+    ├─────┼──────────┼────────────┼─────────────
+          event 1    event 2      event 3
+
+Bytes, order and length are the same; each piece is due when a line of `rate` bytes a second has
+carried it, counted from its place on.  What the answer itself waits for is not waited for twice.
+Pieces are of 20 ms each, so cuts fall within events, and within characters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy import quantities
+from llm_proxy.actions import Action, Burst, Send, Wait
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import ANYWHERE, Argument, Bend, Kind, Work
+from llm_proxy.faults.place import Place
+
+_PIECE: Final = 20
+"""ms that a piece takes, unless a single byte takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """A line that carries so many bytes a second."""
+
+    rate: int
+
+    def work(self, _place: Place | None, /) -> Work:
+        """From its place on."""
+        return Bend(lambda moment: _Line(self.rate, moment.at))
+
+
+class _Line:
+    """A line that is busy, or waits for something to carry."""
+
+    def __init__(self, rate: int, at: float) -> None:
+        self._rate = rate
+        self._piece = max(1, rate * _PIECE // 1000)
+        self._begun = at
+        """When it last began to be busy, in ms."""
+        self._carried = 0
+        """Bytes since then."""
+
+    def feed(self, action: Action) -> Burst:
+        match action:
+            case Wait(due):
+                if due > self._free():
+                    self._begun, self._carried = due, 0
+                return (Wait(self._free()),)
+            case Send(data):
+                return tuple(self._carry(data))
+            case _:
+                return (action,)
+
+    def close(self) -> Burst:
+        return ()
+
+    def _free(self) -> float:
+        """When it has carried all, in ms: counted from one moment, so nothing drifts."""
+        return self._begun + self._carried * 1000 / self._rate
+
+    def _carry(self, data: bytes) -> list[Action]:
+        gone: list[Action] = []
+        for begin in range(0, len(data), self._piece):
+            piece = data[begin : begin + self._piece]
+            self._carried += len(piece)
+            gone += [Wait(self._free()), Send(piece)]
+        return gone
+
+
+KIND = Kind(
+    "bandwidth", Effect.SLOWED, "the body comes through a narrow line", Bandwidth,
+    {"rate": Argument(quantities.rate, "bytes a second: 500, 16kB, 1MiB", needed=True)},
+    places=ANYWHERE, example="bandwidth,rate=16kB",
+)  # fmt: skip

@@ -1,0 +1,59 @@
+"""`bom`: a byte order mark in front of the body.
+
+    head  EF BB BF  event 1  event 2  …
+    ├─────┼─────────┼────────┼────────┼──
+
+The standards of SSE and JSON let a reader pass over it, and many do not: they lose the first
+event, or fail.  Frames of an eventstream are no text, so it has no meaning there.
+"""
+
+from __future__ import annotations
+
+from codecs import BOM_UTF8
+from dataclasses import dataclass, replace
+
+from llm_proxy.actions import Action, Begin, Burst, Send
+from llm_proxy.exchange import Head
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import BODIES, Bend, CannotInject, Kind, Moment, Work
+from llm_proxy.faults.place import Place
+from llm_proxy.framing import eventstream
+
+
+@dataclass(frozen=True, slots=True)
+class Bom:
+    """The mark."""
+
+    def work(self, _place: Place | None, /) -> Work:
+        """With the first bytes."""
+        return Bend(_begin)
+
+
+def _begin(moment: Moment) -> _Marking:
+    if moment.head is None or moment.head.framing == "none":
+        raise CannotInject("there is no body")
+    return _Marking()
+
+
+class _Marking:
+    def __init__(self) -> None:
+        self._is_marked = False
+
+    def feed(self, action: Action) -> Burst:
+        match action:
+            case Begin(Head(framing="length", length=int(length)) as head):
+                return (Begin(replace(head, length=length + len(BOM_UTF8))),)
+            case Send(data) if not self._is_marked:
+                self._is_marked = True
+                return (Send(BOM_UTF8 + data),)
+            case _:
+                return (action,)
+
+    def close(self) -> Burst:
+        return () if self._is_marked else (Send(BOM_UTF8),)
+
+
+KIND = Kind(
+    "bom", Effect.MALFORMED, "a byte order mark in front of the body", Bom,
+    bodies=BODIES - {eventstream.NAME}, example="bom",
+)  # fmt: skip

@@ -1,0 +1,59 @@
+"""`html`: a gateway's page in place of the answer.
+
+    HTTP/1.1 502 Bad Gateway  content-type: text/html  <html>…
+    ├─────────────────────────────────────────────────────────┤
+
+What a load balancer writes when it does not reach the provider: no JSON, and no event.  With
+`code=200` it is a page where nobody expects one, such as that of a login.  Nobody is asked for the
+real answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+from llm_proxy.actions import Begin, Burst, Send
+from llm_proxy.exchange import Head
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
+from llm_proxy.faults.place import Place
+
+_PHRASES: Final = {it.value: it.phrase for it in HTTPStatus}
+_BODILESS: Final = frozenset((204, 205, 304))
+_PAGE: Final = (
+    "<html>\r\n<head><title>{0}</title></head>\r\n<body>\r\n<center><h1>{0}</h1></center>\r\n"
+    "<hr><center>gateway</center>\r\n</body>\r\n</html>\r\n"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Html:
+    """A page with this status."""
+
+    code: int = 502
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The page."""
+        return Instead(self._answer)
+
+    def _answer(self, _met: Met) -> Burst:
+        reason = _PHRASES.get(self.code, "")
+        body = _PAGE.format(f"{self.code} {reason}".strip()).encode()
+        head = Head(self.code, reason, (("Content-Type", "text/html"),), "length", len(body))
+        return (Begin(head), Send(body))
+
+
+def code(text: str) -> int:
+    """The status of a page."""
+    if not text.isdecimal() or not 200 <= int(text) < 600 or int(text) in _BODILESS:
+        raise ValueError("the status of a page, from 200 to 599 and not 204, 205 or 304")
+    return int(text)
+
+
+KIND = Kind(
+    "html", Effect.REFUSED, "a gateway's page in place of the answer", Html,
+    {"code": Argument(code, "the status, 200 too", "502")},
+    example="html",
+)  # fmt: skip

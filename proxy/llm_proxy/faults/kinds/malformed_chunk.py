@@ -1,0 +1,42 @@
+"""`malformed-chunk`: HTTP itself is broken.
+
+    head  event 1  event 2  zz␍␊  FIN
+    ├─────┼────────┼────────┼─────┤
+
+At its place comes a chunk whose size is no number, and the connection is closed.  Only a chunked
+body has chunks: a whole body of a declared length has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy.actions import Abort, SendRaw
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import ANYWHERE, CannotInject, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.place import Place
+
+_CHUNK: Final = b"zz\r\n"
+"""Sizes are hexadecimal, and this is no such number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MalformedChunk:
+    """A chunk that is none."""
+
+    def work(self, _place: Place | None, /) -> Work:
+        """At its place."""
+        return Strike(_strike)
+
+
+def _strike(moment: Moment) -> Struck:
+    if moment.head is None or moment.head.framing != "chunked":
+        raise CannotInject("the body does not come in chunks")
+    return Struck((SendRaw(_CHUNK), Abort("fin")), over=True)
+
+
+KIND = Kind(
+    "malformed-chunk", Effect.MALFORMED, "a chunk whose size is no number", MalformedChunk,
+    places=ANYWHERE, example="malformed-chunk,after=1",
+)  # fmt: skip

@@ -1,0 +1,61 @@
+"""`rate-limit`: the provider refuses, for too much was asked of it.
+
+    HTTP/1.1 429 …  retry-after: 1  x-ratelimit-remaining-requests: 0  {"error": …}
+    ├─────────────────────────────────────────────────────────────────────────────┤
+
+Status, words, countdown headers and the wait are the provider's own: a second, told as it tells
+waits.  A `retry-after` that is given is told as it was written, to the millisecond.  Most SDKs ask
+again after it; Google's and Ollama's raise at once.  `quota` refuses only what is too much.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy import quantities
+from llm_proxy.actions import Burst
+from llm_proxy.dialects.delivery import Quota, Window
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
+from llm_proxy.faults.place import Place
+from llm_proxy.faults.refusing import Refusal, refused
+
+STATUS: Final = 429
+_USUAL: Final = 1000.0
+"""ms to wait where none are given."""
+_REQUESTS: Final = 60
+_TOKENS: Final = 60_000
+"""What an account is told to be allowed, where nothing says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """The refusal of a request too many."""
+
+    retry_after: float | None = None
+    """ms."""
+    should_retry: bool | None = None
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The error."""
+        return Instead(self._answer)
+
+    def _answer(self, met: Met) -> Burst:
+        wait = _USUAL if self.retry_after is None else self.retry_after
+        requests, tokens = (Window(it, 0, wait / 1000) for it in (_REQUESTS, _TOKENS))
+        refusal = Refusal(
+            STATUS, retry_after=self.retry_after, should_retry=self.should_retry,
+            quota=Quota(requests, tokens), until=wait,
+        )  # fmt: skip
+        return refused(met, refusal)
+
+
+KIND = Kind(
+    "rate-limit", Effect.REFUSED, "the provider's 429, with its countdown", RateLimit,
+    {
+        "retry-after": Argument(quantities.milliseconds, "how long the client is told to wait"),
+        "should-retry": Argument(quantities.truth, "the header x-should-retry; none if left out"),
+    },
+    example="rate-limit,retry-after=50ms",
+)  # fmt: skip

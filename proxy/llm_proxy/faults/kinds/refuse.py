@@ -1,0 +1,55 @@
+"""`refuse`: nobody listens, for a while.
+
+    SYN  RST
+    ├────X      connection refused
+
+Within its window the listener is closed, for all clients: connecting fails (`ECONNREFUSED`), and a
+request on a connection that is open already meets a reset.  Behind it the same port listens again.
+What was never connected is no request, and stands in no journal: the log tells when the listener
+closes and opens.  Our own pages cannot be reached meanwhile either, but on a connection that is
+open.
+
+`window` counts from the moment the rule is given: `3s` begins at once, `2s..5s` after two seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_proxy import quantities
+from llm_proxy.actions import Abort
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Metered, Work, Working
+from llm_proxy.faults.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """A closed listener."""
+
+    window: tuple[float, float]
+    """Between these moments, in ms since the rule was given."""
+
+    def work(self, _place: Place | None, /) -> Work:
+        """What it does to requests that come nevertheless."""
+        return Metered(lambda: _Resets(self.window))
+
+
+class _Resets:
+    """Resets what comes within the window."""
+
+    def __init__(self, window: tuple[float, float]) -> None:
+        self._begin, self._end = window
+
+    def admit(self, _met: Met, _session: str, now: float) -> Working | None:
+        return Instead(lambda _: (Abort("rst"),)) if self._begin <= now < self._end else None
+
+    def forget(self, session: str) -> None:
+        """It keeps nothing."""
+
+
+KIND = Kind(
+    "refuse", Effect.DISCONNECTED, "nobody listens, for a while", Refuse,
+    {"window": Argument(quantities.window, "when: 3s, or 2s..5s", needed=True)},
+    scope="listener", example="refuse,window=500ms",
+)  # fmt: skip

@@ -1,0 +1,56 @@
+"""`slow-close`: all is sent, and its end comes late.
+
+    head  event 1  event 2  [DONE]  ............  0␍␊␍␊
+    ├─────┼────────┼────────┼───────┤    by=   ├──┤
+
+A client that waits for the end of the body waits; one that goes by the provider's terminator does
+not.  A body of a declared length ends with its last byte, so it has no meaning there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_proxy import quantities
+from llm_proxy.actions import Action, Burst, Wait
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import Argument, Bend, CannotInject, Kind, Moment, Work
+from llm_proxy.faults.place import Place
+from llm_proxy.quantities import Spread
+
+
+@dataclass(frozen=True, slots=True)
+class SlowClose:
+    """A delay before the end."""
+
+    by: Spread
+
+    def work(self, _place: Place | None, /) -> Work:
+        """Behind everything."""
+        return Bend(self._begin)
+
+    def _begin(self, moment: Moment) -> _Closing:
+        if moment.head is None or moment.head.framing not in {"chunked", "close"}:
+            raise CannotInject("a body of a declared length ends with its last byte")
+        return _Closing(self.by.at(moment.met.chance("by")), moment.at)
+
+
+class _Closing:
+    def __init__(self, by: float, at: float) -> None:
+        self._by = by
+        self._at = at
+
+    def feed(self, action: Action) -> Burst:
+        if isinstance(action, Wait):
+            self._at = action.due
+        return (action,)
+
+    def close(self) -> Burst:
+        return (Wait(self._at + self._by),)
+
+
+KIND = Kind(
+    "slow-close", Effect.SLOWED, "all is sent, and its end comes late", SlowClose,
+    {"by": Argument(quantities.spread, "how late: 300ms, or a range 100..300ms", needed=True)},
+    example="slow-close,by=50ms",
+)  # fmt: skip

@@ -1,0 +1,63 @@
+"""`wrong-length`: fewer bytes come than the head declares.
+
+    content-length: 1100  {"id": … }  FIN
+    ├─────────────────────┼──────────┤
+                            1000 bytes
+
+The body is whole, and HTTP says that it is not: then the connection is closed.  Only a body of a
+declared length can have a wrong one, so it has no meaning in a chunked stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from llm_proxy import quantities
+from llm_proxy.actions import Abort, Action, Begin, Burst
+from llm_proxy.exchange import Head
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import Argument, Bend, CannotInject, Kind, Moment, Work
+from llm_proxy.faults.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class WrongLength:
+    """A length that is too large by so many bytes."""
+
+    by: int = 100
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` where the length would be right."""
+        if self.by < 1:
+            raise ValueError("by must be 1 byte or more")
+
+    def work(self, _place: Place | None, /) -> Work:
+        """In the head, and at the end."""
+        return Bend(self._begin)
+
+    def _begin(self, moment: Moment) -> _Promising:
+        if moment.head is None or moment.head.framing != "length":
+            raise CannotInject("the head declares no length")
+        return _Promising(self.by)
+
+
+class _Promising:
+    def __init__(self, by: int) -> None:
+        self._by = by
+
+    def feed(self, action: Action) -> Burst:
+        match action:
+            case Begin(Head(length=int(length)) as head):
+                return (Begin(replace(head, length=length + self._by)),)
+            case _:
+                return (action,)
+
+    def close(self) -> Burst:
+        return (Abort("fin"),)
+
+
+KIND = Kind(
+    "wrong-length", Effect.CUT, "fewer bytes come than the head declares", WrongLength,
+    {"by": Argument(quantities.size, "how many bytes are missing", "100")},
+    example="wrong-length",
+)  # fmt: skip

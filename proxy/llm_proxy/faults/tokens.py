@@ -1,0 +1,46 @@
+"""About how many tokens a request and its answer cost, for limits that count them."""
+
+from __future__ import annotations
+
+from llm_proxy.dialects import made
+from llm_proxy.dialects.asked import Asked
+from llm_proxy.dialects.base import Response
+from llm_proxy.exchange import Head
+from llm_proxy.framing import messages
+from llm_proxy.turns import Counting, Reasoning, Refusal, Text, ToolCall, Turn, Usage
+
+
+def asked_for(asked: Asked) -> int:
+    """Of what is asked: a quarter of the characters that a model would read."""
+    conversation = asked.dialect.conversation(asked.request)
+    if conversation is None:
+        return made.tokens(asked.request.body.decode("utf-8", "replace"))
+    return made.tokens(conversation.prompt)
+
+
+def answered(asked: Asked, head: Head, body: bytes) -> int:
+    """Of an answer: those that it tells itself, else a quarter of the characters that it says."""
+    codec = asked.dialect.codec(asked.request, head)
+    turns = asked.dialect.turns(Response(head, codec, messages(codec, body)))
+    for turn in turns:
+        if turn.usage is not None and turn.usage.output is not None:
+            return _told(turn.usage, asked.dialect.counting)
+    return made.tokens("".join(map(_words, turns)))
+
+
+def _told(usage: Usage, counting: Counting) -> int:
+    beside = 0 if counting.reasoning_is_output else usage.reasoning or 0
+    return (usage.output or 0) + beside
+
+
+def _words(turn: Turn) -> str:
+    said: list[str] = []
+    for part in turn.parts:
+        match part:
+            case Text(text=words) | Reasoning(text=words) | Refusal(text=words):
+                said.append(words)
+            case ToolCall(arguments=words):
+                said.append(words)
+            case _:
+                pass
+    return "".join(said)
