@@ -45,6 +45,8 @@ class Trial:
     """Requests that no cassette answered: the fault led the command to ask something else."""
     output: str
     """The last of what the command printed."""
+    is_unseen: bool = False
+    """Whether the fault keeps requests from us: what is refused stands in no journal."""
 
     @property
     def requests(self) -> int:
@@ -64,11 +66,6 @@ class Trial:
         if self.fault != BASELINE and not self.struck and not self.is_unseen:
             return Outcome.NOT_STRUCK
         return Outcome.PASSED if self.code == 0 else Outcome.FAILED
-
-    @property
-    def is_unseen(self) -> bool:
-        """Whether the fault keeps requests from us: what is refused stands in no journal."""
-        return self.fault.startswith("refuse")
 
     @property
     def judged(self) -> Verdict:

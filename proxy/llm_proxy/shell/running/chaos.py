@@ -61,7 +61,8 @@ async def _trial(settings: Settings, command: Command, rule: Rule | None) -> Tri
         run = read_run(orjson.dumps(proxy.journal.document()), "the journal")
         fault = BASELINE if rule is None else rule.text
         misses = proxy.journal.counts.missed
-        return Trial(fault, code, seconds, hung, run, misses, _tail(output))
+        is_unseen = rule is not None and rule.kind.scope == "listener"
+        return Trial(fault, code, seconds, hung, run, misses, _tail(output), is_unseen)
 
 
 async def _run(
