@@ -70,6 +70,8 @@ class Moment:
     """What has gone out of the message that is under way."""
     taken: tuple[bytes, ...] = ()
     """The next messages, as many as the fault takes; fewer where the body ends."""
+    dues: tuple[float, ...] = ()
+    """When each of them was due in full, in ms."""
     size: int = 0
     """Bytes of the body that have gone out."""
 
@@ -83,6 +85,9 @@ class Struck:
     """ms by which the actions, and all that follows them, are late."""
     over: bool = False
     """Whether the answer ends with this; cleanly, unless the last action says otherwise."""
+    timed: bool = False
+    """Whether the actions wait for times of their own; else they go out when all that was taken
+    had been due."""
 
 
 class Bending(Protocol):
@@ -110,7 +115,11 @@ class Strike:
 
     strike: Callable[[Moment], Struck]
     takes: int = 0
-    """How many messages it takes out of the stream: whole ones."""
+    """How many messages it takes out of the stream: whole ones.  One that takes everything takes
+    it from the first message on, unless a place is given."""
+    check: Callable[[Moment], None] | None = None
+    """Raises `CannotInject` at the head where the fault has no meaning in such an answer, before
+    anything is held back for it."""
     resizes: bool = False
     """Whether a body may have another length than was declared, and be right all the same."""
     before_head: bool = False

@@ -66,10 +66,6 @@ class Body:
         self.released = self.fed
         return gone
 
-    def take(self, end: int) -> float | None:
-        """Take out what is held up to that byte; gives when the last of it was due, if at all."""
-        return latest(self.release(end))
-
     def whole(self) -> int:
         """How many messages have gone out whole."""
         return sum(end <= self.released for end in self.ends)
@@ -87,9 +83,3 @@ class Body:
             self.messages.append(message)
             self.ends.append(at)
             del self._open[: len(message)]
-
-
-def latest(actions: list[Action]) -> float | None:
-    """The due time of the last wait among them; None where there is none."""
-    dues = [action.due for action in actions if isinstance(action, Wait)]
-    return dues[-1] if dues else None

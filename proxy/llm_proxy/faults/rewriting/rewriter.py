@@ -38,6 +38,8 @@ class Rewriter:
         self._body = Body("whole")
         self._seeking: Seeking | None = None
         self._taking = False
+        self._out: list[Action] = []
+        """What was taken out, as it came."""
         self._bending: Bending | None = None
         self.over = False
         """Whether the answer has ended by it."""
@@ -125,6 +127,8 @@ class Rewriter:
             if isinstance(work, Bend) and self._rule.place is None:
                 return self._bend(action)
             takes, usual = (work.takes, work.usual) if isinstance(work, Strike) else (0, None)
+            if isinstance(work, Strike) and work.check is not None:
+                work.check(self._moment(0))
             place: Place = fixed(self._rule.place or usual, self._codec, total, takes)
         except CannotInject as why:
             self._skip(str(why))
@@ -187,10 +191,13 @@ class Rewriter:
         whole, size, begun = body.whole(), body.released, body.begun()
         taken = tuple(body.messages[whole : whole + takes])
         before = tuple(body.messages[:whole])
-        if taken:
-            due = body.take(body.ends[whole + len(taken) - 1])
-            self._at = self._at if due is None else due
-        return Moment(self._met, self._at, self._head, self._codec, before, begun, taken, size)
+        dues: list[float] = []
+        for end in body.ends[whole : whole + len(taken)]:
+            self._out += self._let_go(body.release(end))
+            dues.append(self._at)
+        return Moment(
+            self._met, self._at, self._head, self._codec, before, begun, taken, tuple(dues), size
+        )
 
     def _struck(self, takes: int) -> list[Action]:
         work = self._work
@@ -199,14 +206,15 @@ class Rewriter:
             return self._all("there was no message behind it")
         before = self._at
         moment = self._moment(takes)
-        late: list[Action] = [Wait(moment.at)] if moment.at > before else []
         try:
             struck = work.strike(moment)
         except CannotInject as why:
             self._skip(str(why))
-            return [*late, *map(Send, moment.taken), *self._body.everything()]
+            return [*self._out, *self._body.everything()]
         self._note(moment)
         self._taking = False
+        is_late = moment.at > before and not struck.timed
+        late: list[Action] = [Wait(moment.at)] if is_late else []
         return [*late, *self._carried_out(struck, moment)]
 
     def _carried_out(self, struck: Struck, moment: Moment) -> list[Action]:
@@ -260,7 +268,7 @@ class Rewriter:
             self._rule.text,
             kind.name,
             self._work.effect or kind.effect,
-            round(moment.at, 3),
+            round(moment.dues[0] if moment.dues else moment.at, 3),
             len(moment.before) if placed else None,
             moment.size if placed else None,
         )

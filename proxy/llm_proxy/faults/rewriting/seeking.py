@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from llm_proxy.faults.kind import STREAMS, CannotInject
+from llm_proxy.faults.kind import EVERYTHING, STREAMS, CannotInject
 from llm_proxy.faults.place import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime, Place
 from llm_proxy.faults.rewriting.body import Body
 
@@ -78,9 +78,12 @@ def fixed(place: Place | None, codec: str, total: int | None, takes: int) -> Pla
     """The place as it can be looked for in a body of this framing and length.
 
     A fault that was given none strikes after the first message; in a body without messages at
-    half of it, or takes it as a whole.  Raises `CannotInject` where a place has no meaning there.
+    half of it, or takes it as a whole.  One that takes everything begins before the first message.
+    Raises `CannotInject` where a place has no meaning there.
     """
     match place:
+        case None if takes == EVERYTHING:
+            return AfterEvents(0)
         case None if takes:
             return AfterEvents(1 if codec in STREAMS else 0)
         case None if codec in STREAMS:
