@@ -89,6 +89,12 @@ class Dialect(Protocol):
         False for what cannot be read, and for a body that is no stream.
         """
 
+    def keep_alive(self, codec: str) -> bytes:
+        """The message by which a stream of this framing shows that it lives, and says nothing.
+
+        Empty where the provider has none, or a client of its own would stumble over it.
+        """
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The JSON body of an error in this dialect's own shape."""
 

@@ -29,6 +29,10 @@ class Unspoken:
         """None does: nothing is said."""
         return False
 
+    def keep_alive(self, codec: str) -> bytes:
+        """None is known."""
+        return b""
+
     def typical(self, model: str, *, stream: bool) -> Request:
         """None is.  Raises `CannotSay`."""
         self._refuse()

@@ -18,6 +18,8 @@ from typing import Final
 CONTENT_TYPE: Final = "text/event-stream"
 DONE: Final = b"[DONE]"
 """What the last event of many streams says."""
+KEEP_ALIVE: Final = b": keep-alive\n\n"
+"""A comment, which clients pass over: what servers send lest somebody take silence for the end."""
 
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
 _BOM: Final = b"\xef\xbb\xbf"

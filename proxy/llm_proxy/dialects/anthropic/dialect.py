@@ -39,6 +39,8 @@ _VERSION: Final = "anthropic-version"
 _MOST: Final = 4096
 """Tokens that a typical request allows."""
 
+_PING: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
+
 _BASE: Final = r"(?:.*/v1|.*/anthropic|)"
 _PATH: Final = re.compile(_BASE + r"/(?:messages(?:/count_tokens)?|complete)")
 _ANYWHERE: Final = re.compile(r".*/messages(?:/count_tokens)?")
@@ -127,6 +129,10 @@ class Anthropic:
     def adds(self, codec: str, message: bytes) -> bool:
         """Whether it is a delta, and no seal."""
         return codec == "sse" and adds(_document(message))
+
+    def keep_alive(self, codec: str) -> bytes:
+        """The event `ping`, which may stand anywhere in a stream."""
+        return _PING if codec == "sse" else b""
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose type and message the SDKs read."""

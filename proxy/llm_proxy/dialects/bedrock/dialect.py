@@ -140,6 +140,10 @@ class Bedrock:
         own = event == frames.CHUNK
         return native.adds(_unwrapped(said)) if own else converse.adds(event, said)
 
+    def keep_alive(self, codec: str) -> bytes:
+        """None: frames have no comments."""
+        return b""
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """AWS names the kind in a header, else in the body, where its SDKs look too."""
         return orjson.dumps({"message": message, "__type": kind})

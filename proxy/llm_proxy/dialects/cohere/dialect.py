@@ -160,6 +160,10 @@ class Cohere:
         """Whether it is a delta, of either version."""
         return codec in _STREAMED and _adds(_event(message))
 
+    def keep_alive(self, codec: str) -> bytes:
+        """A comment, as gateways send it."""
+        return sse.KEEP_ALIVE if codec == "sse" else b""
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message every client prints."""
         return orjson.dumps({"message": message, "error_type": kind})

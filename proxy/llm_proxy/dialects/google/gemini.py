@@ -123,6 +123,10 @@ class Gemini:
         """Whether a candidate has a part that is more than a seal."""
         return adds(codec, message)
 
+    def keep_alive(self, codec: str) -> bytes:
+        """None: Google's own clients crash on comments."""
+        return b""
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """Google's shape, whose message and status every client prints."""
         return api.error_body(status, kind, message)

@@ -99,6 +99,10 @@ class GeminiInteractions:
         """Whether it is a delta, and no seal."""
         return codec == "sse" and interaction.adds(api.event(message))
 
+    def keep_alive(self, codec: str) -> bytes:
+        """A comment, as gateways send it."""
+        return sse.KEEP_ALIVE if codec == "sse" else b""
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """Google's shape."""
         return api.error_body(status, kind, message)

@@ -101,6 +101,10 @@ class Ollama:
         """Whether a line says something."""
         return codec == "ndjson" and lines.adds(reading.document(message))
 
+    def keep_alive(self, codec: str) -> bytes:
+        """None: a blank line crashes Ollama's own client."""
+        return b""
+
     def error(self, status: int, kind: str, message: str) -> bytes:
         """Ollama's errors are a message and nothing else."""
         return orjson.dumps(errors.shape(message))

@@ -24,6 +24,7 @@ from llm_proxy.dialects.openai.chat_words import OF_MESSAGE, ChatAsked, chat_ask
 from llm_proxy.dialects.openai.family import member
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head, Headers, Request
+from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Metadata, Part, Turn
 
 _PATH: Final = "/chat/completions"
@@ -72,6 +73,10 @@ class OpenAIChat:
             chat_message.adds(_message(choice, streamed=True))
             for choice in reading.objects(api.said(message).get("choices"))
         )
+
+    def keep_alive(self, codec: str) -> bytes:
+        """A comment, as gateways send it."""
+        return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""

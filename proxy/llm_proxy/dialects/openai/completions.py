@@ -22,6 +22,7 @@ from llm_proxy.dialects.openai.completions_speech import CompletionSpeech, vocab
 from llm_proxy.dialects.openai.family import member
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head, Headers, Request
+from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Metadata, Part, Text, Turn
 
 _PATH: Final = "/completions"
@@ -75,6 +76,10 @@ class OpenAICompletions:
         said = api.said(message)
         texts = [it.get("text") for it in reading.objects(said.get("choices"))]
         return any(map(reading.text, (*texts, said.get("value"))))
+
+    def keep_alive(self, codec: str) -> bytes:
+        """A comment, as gateways send it."""
+        return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""

@@ -27,6 +27,7 @@ from llm_proxy.dialects.openai import (
 from llm_proxy.dialects.openai.responses_speech import ResponsesSpeech
 from llm_proxy.dialects.openai.responses_words import Asked, asked, vocabulary
 from llm_proxy.exchange import Head, Headers, Request
+from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Turn
 
 _PATHS: Final = {
@@ -86,6 +87,10 @@ class OpenAIResponses:
     def adds(self, codec: str, message: bytes) -> bool:
         """Whether it is a delta, or an image in the making."""
         return codec == "sse" and reading.text(api.said(message).get("type")).endswith(_ADDS)
+
+    def keep_alive(self, codec: str) -> bytes:
+        """A comment, as gateways send it."""
+        return sse.KEEP_ALIVE if codec == "sse" else b""
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""

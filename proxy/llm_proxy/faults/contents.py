@@ -1,0 +1,37 @@
+"""What the messages of a stream hold, whatever frames them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from llm_proxy.dialects import reading
+from llm_proxy.dialects.reading import Fields
+from llm_proxy.framing import eventstream, sse
+
+_NAMES: Final = ("type", "event_type")
+_HEADERS: Final = (":event-type", ":exception-type")
+
+
+def document(codec: str, message: bytes) -> Fields:
+    """The fields of the JSON object that a message holds; none where it holds none."""
+    match codec:
+        case "sse":
+            return reading.document(sse.read_event(message).data or b"")
+        case "json-array":
+            return reading.document(message.lstrip(b"\xef\xbb\xbf[, \t\r\n"))
+        case eventstream.NAME:
+            frame = eventstream.read_frame(message)
+            return reading.document(frame.payload if frame is not None else b"")
+        case _:
+            return reading.document(message)
+
+
+def names(codec: str, message: bytes) -> frozenset[str]:
+    """What a message is called by its framing, and by itself."""
+    found = {reading.text(document(codec, message).get(name)) for name in _NAMES}
+    if codec == "sse":
+        found.add(sse.read_event(message).event)
+    frame = eventstream.read_frame(message) if codec == eventstream.NAME else None
+    if frame is not None:
+        found |= {frame.header(name) for name in _HEADERS}
+    return frozenset(found - {""})

@@ -1,0 +1,166 @@
+"""What an answer says instead, told by its own dialect.
+
+told anew  the whole answer is another one; it takes its time as the real one did
+ending     what was said so far stays, and the answer ends in another way
+
+    told so far   event 1  event 2  event 3  event 4  [DONE]
+    an ending                       finish   [DONE]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from llm_proxy.actions import Action, Burst, Send, Wait
+from llm_proxy.dialects import plain, speech
+from llm_proxy.dialects.base import Response
+from llm_proxy.errors import CannotSay
+from llm_proxy.faults.kind import CannotInject, Moment
+from llm_proxy.faults import contents
+from llm_proxy.framing import sse
+from llm_proxy.turns import Turn
+
+_NUMBER: Final = "sequence_number"
+"""What a stream that counts its messages calls the number of one."""
+_INDEX: Final = "index"
+"""How the names of fields end that number the parts of an answer."""
+_NOTHING: Final = Turn(())
+
+
+def fitted(moment: Moment, turn: Turn) -> Turn:
+    """The turn as this answer's dialect can tell it.
+
+    Raises `CannotInject` for an answer that is none to a request for a turn, or cannot tell it.
+    """
+    asked, head = moment.met.asked, moment.head
+    if head is None:
+        raise CannotInject("the answer had not begun")
+    if not plain.succeeded(head):
+        raise CannotInject("the answer is an error already")
+    if asked.request.method == "POST" and asked.dialect.conversation(asked.request) is None:
+        raise CannotInject("the request asks for no turn")
+    try:
+        return asked.dialect.fit(asked.request, (turn,), asked.delivery).turns[0]
+    except CannotSay as why:
+        raise CannotInject(str(why)) from None
+
+
+def said(moment: Moment, messages: Sequence[bytes]) -> tuple[Turn, ...]:
+    """What these messages of the answer say."""
+    assert moment.head is not None  # noqa: S101 # it is checked before
+    return moment.met.asked.dialect.turns(Response(moment.head, moment.codec, messages))
+
+
+def whole(moment: Moment) -> tuple[Turn, ...]:
+    """What the answer says that was taken whole.  Raises `CannotInject` where it says nothing."""
+    turns = said(moment, (*moment.before, *moment.taken))
+    if not turns:
+        raise CannotInject("the answer says nothing that can be read")
+    if any(it.failure for it in turns):
+        raise CannotInject("the answer has failed already")
+    return turns
+
+
+def anew(moment: Moment, turns: Sequence[Turn]) -> Burst:
+    """The answer that says this in place of what was taken.
+
+    Message k goes out when the k-th that was taken was due, and what remains with the last.
+    """
+    actions: list[Action] = []
+    due = -1.0
+    for number, message in enumerate(_spoken(moment, turns).messages):
+        at = moment.dues[min(number, len(moment.dues) - 1)] if moment.dues else due
+        if at > due:
+            actions.append(Wait(at))
+            due = at
+        actions.append(Send(message))
+    return tuple(actions)
+
+
+def ending(moment: Moment, ends: Callable[[Turn], Turn]) -> Burst:
+    """What remains to be told of a stream that ends in another way.
+
+    `ends` gives each turn, as it was told so far, its end.  Raises `CannotInject` where the
+    answer has told why it ends, or its dialect has no words for that end.
+    """
+    if moment.begun:
+        raise CannotInject("a message was under way")
+    so_far = said(moment, moment.before) or (_NOTHING,)
+    if any(it.finish or it.failure for it in so_far):
+        raise CannotInject("the answer had told why it ends")
+    turns = tuple(map(ends, so_far))
+    spoken = _spoken(moment, turns)
+    if not moment.before:
+        return tuple(map(Send, spoken.messages))
+    tail = _tail(moment, spoken)
+    if tail is None:  # the last words and the end are one message
+        tail = _tail(moment, _spoken(moment, [replace(it, parts=()) for it in turns]))
+    return tuple(map(Send, _continued(moment, tail or ())))
+
+
+def _spoken(moment: Moment, turns: Sequence[Turn]) -> Response:
+    asked = moment.met.asked
+    try:
+        response = asked.dialect.speak(asked.request, turns, asked.delivery)
+    except CannotSay as why:
+        raise CannotInject(str(why)) from None
+    if response.codec != moment.codec:
+        raise CannotInject("the answer does not come in the form that was asked for")
+    return response
+
+
+def _tail(moment: Moment, spoken: Response) -> list[bytes] | None:
+    """The end of a telling: what comes behind its last words; an error alone, where it fails.
+
+    What closes a part that is closed already is left out.  None where nothing tells the end.
+    """
+    dialect, codec = moment.met.asked.dialect, moment.codec
+    adds = [dialect.adds(codec, it) for it in spoken.messages]
+    alone = [dialect.turns(Response(spoken.head, codec, (it,))) for it in spoken.messages]
+    ends = [number for number, turns in enumerate(alone) if any(map(_is_end, turns))]
+    if not ends:
+        return None
+    begin = ends[0]
+    fails = any(turn.failure for turn in alone[begin])
+    if any(adds) and not fails:
+        begin = min(begin, len(adds) - adds[::-1].index(True))
+    told = {_closes(codec, it) for it in moment.before} - {()}
+    tail = [
+        number
+        for number, message in enumerate(spoken.messages)
+        if number >= begin and not adds[number] and _closes(codec, message) not in told
+    ]
+    return [spoken.messages[it] for it in tail] if set(tail) & set(ends) else None
+
+
+def _is_end(turn: Turn) -> bool:
+    return turn.finish is not None or turn.failure is not None
+
+
+def _closes(codec: str, message: bytes) -> tuple[object, ...]:
+    """What a message says of which part of the answer; nothing where it is of none."""
+    fields = contents.document(codec, message).items()
+    parts = [(name, value) for name, value in fields if name.lower().endswith(_INDEX)]
+    return (contents.names(codec, message), *map(str, sorted(parts))) if parts else ()
+
+
+def _continued(moment: Moment, messages: Sequence[bytes]) -> list[bytes]:
+    """The messages as they stand behind those that have gone out: numbered on, in one array."""
+    if moment.codec == "json-array":
+        return [b"," + it.lstrip(b"[, \r\n") if n == 0 else it for n, it in enumerate(messages)]
+    if moment.codec != "sse":
+        return list(messages)
+    numbers = (contents.document("sse", it).get(_NUMBER) for it in reversed(moment.before))
+    last = next((it for it in numbers if isinstance(it, int)), None)
+    if last is None:
+        return list(messages)
+    return [_numbered(it, number) for number, it in enumerate(messages, last + 1)]
+
+
+def _numbered(event: bytes, number: int) -> bytes:
+    said = dict(contents.document("sse", event))
+    if _NUMBER not in said:
+        return event
+    return sse.event(speech.written({**said, _NUMBER: number}), sse.read_event(event).event)
