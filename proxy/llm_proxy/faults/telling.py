@@ -17,8 +17,8 @@ from llm_proxy.actions import Action, Burst, Send, Wait
 from llm_proxy.dialects import plain, speech
 from llm_proxy.dialects.base import Response
 from llm_proxy.errors import CannotSay
-from llm_proxy.faults.kind import CannotInject, Moment
 from llm_proxy.faults import contents
+from llm_proxy.faults.kind import CannotInject, Moment
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn
 

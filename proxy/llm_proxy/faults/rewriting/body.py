@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from llm_proxy import framing
-from llm_proxy.actions import Action, Send, Wait
+from llm_proxy.actions import Action, Send
 
 
 class Body:

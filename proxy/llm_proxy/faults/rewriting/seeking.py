@@ -82,10 +82,8 @@ def fixed(place: Place | None, codec: str, total: int | None, takes: int) -> Pla
     Raises `CannotInject` where a place has no meaning there.
     """
     match place:
-        case None if takes == EVERYTHING:
-            return AfterEvents(0)
         case None if takes:
-            return AfterEvents(1 if codec in STREAMS else 0)
+            return AfterEvents(1 if codec in STREAMS and takes != EVERYTHING else 0)
         case None if codec in STREAMS:
             return AfterEvents(1)
         case None:

@@ -1,0 +1,35 @@
+"""`content-filter`: the provider's filter ends the answer.
+
+    event 1  event 2  finish: content_filter  [DONE]
+    ├────────┼────────┼───────────────────────┼─────┤
+
+What was said so far stays; then comes the provider's own word for it (`content_filter`, `SAFETY`,
+Anthropic's `refusal`), and the stream ends as it ever does.  A whole body tells the first half of
+its text.  Clients that don't look at the reason take the half for the whole.  Usage is counted
+anew: a token for four characters.  It has no meaning where the provider has no such word: Ollama.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_proxy.faults.cutting_short import ended
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import AT_MESSAGES, Kind, Work
+from llm_proxy.faults.place import Place
+from llm_proxy.turns import Finish
+
+
+@dataclass(frozen=True, slots=True)
+class ContentFilter:
+    """An answer that the filter ends."""
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The end, at its place."""
+        return ended(Finish.CONTENT_FILTER)
+
+
+KIND = Kind(
+    "content-filter", Effect.ALTERED, "the provider's filter ends the answer", ContentFilter,
+    places=AT_MESSAGES, example="content-filter,after=4",
+)  # fmt: skip

@@ -1,0 +1,62 @@
+"""`duplicate`: a message comes more than once.
+
+    event 1  event 2  event 2  event 3  …
+    ├────────┼────────┼────────┼────────┼──
+
+The copies are the same to the byte, numbers and identifiers too; each can be read.  Most clients
+take a word that comes twice for two words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_proxy import quantities
+from llm_proxy.actions import Send
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import (
+    AT_MESSAGES,
+    STREAMS,
+    Argument,
+    CannotInject,
+    Kind,
+    Moment,
+    Strike,
+    Struck,
+    Work,
+)
+from llm_proxy.faults.place import Place
+from llm_proxy.framing.rearranging import rearranged
+
+_MOST = 10_000
+"""Copies of a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """So many copies beside the message itself."""
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` where nothing would happen, or far too much."""
+        if not 1 <= self.count <= _MOST:
+            raise ValueError(f"count must be from 1 to {_MOST}")
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The copies, behind their place."""
+        return Strike(self._strike, takes=1, resizes=True)
+
+    def _strike(self, moment: Moment) -> Struck:
+        try:
+            told = rearranged(moment.codec, moment.taken, [0] * (1 + self.count))
+        except ValueError as why:
+            raise CannotInject(str(why)) from None
+        return Struck(tuple(map(Send, told)))
+
+
+KIND = Kind(
+    "duplicate", Effect.ALTERED, "a message comes more than once", Duplicate,
+    {"count": Argument(quantities.count, "how many copies", "1")},
+    places=AT_MESSAGES, bodies=STREAMS, example="duplicate,after=2",
+)  # fmt: skip

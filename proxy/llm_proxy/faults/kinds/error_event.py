@@ -1,0 +1,52 @@
+"""`error-event`: the provider says amid its answer that it failed.
+
+    HTTP/1.1 200 OK  event 1  event 2  event: error …
+    ├────────────────┼────────┼────────┼─────────────┤
+
+The status was one of success already, so nobody asks again by itself.  The error has the provider's
+own shape (`{"error": …}`, Anthropic's event `error`, `response.failed`, an exception of an event
+stream), and then the stream ends as that provider ends it.  It has no meaning in a whole body: a
+provider says it with an HTTP error there, which is `status`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from llm_proxy.faults import telling
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import AT_MESSAGES, STREAMS, Argument, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.place import Place
+from llm_proxy.turns import Failure, Turn
+
+_MESSAGE = "The server had an error while processing your request."
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent:
+    """An error of the provider's."""
+
+    message: str = _MESSAGE
+    type: str = ""
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The error, at its place."""
+        return Strike(self._strike, resizes=True)
+
+    def _strike(self, moment: Moment) -> Struck:
+        failed = Turn((), failure=Failure(self.message, type=self.type))
+        telling.fitted(moment, failed)
+        return Struck(telling.ending(moment, self._failed), over=True)
+
+    def _failed(self, so_far: Turn) -> Turn:
+        return replace(so_far, failure=Failure(self.message, type=self.type))
+
+
+KIND = Kind(
+    "error-event", Effect.FAILED, "the provider's own error amid its answer", ErrorEvent,
+    {
+        "message": Argument(str, "what the error says", _MESSAGE),
+        "type": Argument(str, "the error's type; the provider's own if left out"),
+    },
+    places=AT_MESSAGES | {"ms"}, bodies=STREAMS, example="error-event,after=3",
+)  # fmt: skip

@@ -1,0 +1,35 @@
+"""`finish-length`: the answer is as long as it may be, and ends there.
+
+    event 1  event 2  finish: length  [DONE]
+    ├────────┼────────┼───────────────┼─────┤
+
+What was said so far stays; then comes the provider's own word for it (`length`, `max_tokens`,
+`MAX_TOKENS`, `response.incomplete`), and the stream ends as it ever does: amid a sentence, or amid
+the arguments of a call.  A whole body tells the first half of its text.  Clients that don't look at
+the reason take the half for the whole.  Usage is counted anew: a token for four characters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_proxy.faults.cutting_short import ended
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import AT_MESSAGES, Kind, Work
+from llm_proxy.faults.place import Place
+from llm_proxy.turns import Finish
+
+
+@dataclass(frozen=True, slots=True)
+class FinishLength:
+    """An answer that is cut at its longest length."""
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The end, at its place."""
+        return ended(Finish.LENGTH)
+
+
+KIND = Kind(
+    "finish-length", Effect.ALTERED, "the answer ends at its longest length", FinishLength,
+    places=AT_MESSAGES, example="finish-length,after=4",
+)  # fmt: skip

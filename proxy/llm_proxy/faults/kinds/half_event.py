@@ -1,0 +1,38 @@
+"""`half-event`: the body ends cleanly in the middle of a message.
+
+    head  event 1  eve  0␍␊␍␊
+    ├─────┼────────┼───┤
+
+Half of the next message's bytes go out, wherever that is: within its JSON, or a character.  HTTP is
+in order.  Most clients drop such a piece and raise nothing; some try to read it.  It has no meaning
+in a whole body, which `truncate` cuts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llm_proxy.actions import Send
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import AT_MESSAGES, STREAMS, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.place import Place
+
+
+@dataclass(frozen=True, slots=True)
+class HalfEvent:
+    """An end within a message."""
+
+    def work(self, _place: Place | None, /) -> Work:
+        """The end, amid the message behind its place."""
+        return Strike(_strike, takes=1, resizes=True)
+
+
+def _strike(moment: Moment) -> Struck:
+    message = moment.taken[0]
+    return Struck((Send(message[: max(len(message) // 2, 1)]),), over=True)
+
+
+KIND = Kind(
+    "half-event", Effect.TRUNCATED, "a clean end in the middle of a message", HalfEvent,
+    places=AT_MESSAGES, bodies=STREAMS, example="half-event,after=2",
+)  # fmt: skip
