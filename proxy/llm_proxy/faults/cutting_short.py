@@ -12,7 +12,7 @@ from llm_proxy.faults import telling
 from llm_proxy.faults.kind import CannotInject, Moment, Strike, Struck
 from llm_proxy.turns import Finish, Part, Reasoning, Text, Turn, Usage
 
-_PLAIN: Final = (Finish.STOP, Finish.TOOL_CALLS)
+_PLAIN: Final = (Finish.STOP, Finish.STOP_SEQUENCE, Finish.TOOL_CALLS)
 """What an answer that is whole finishes with."""
 
 

@@ -26,21 +26,18 @@ _NUMBER: Final = "sequence_number"
 """What a stream that counts its messages calls the number of one."""
 _INDEX: Final = "index"
 """How the names of fields end that number the parts of an answer."""
-_NOTHING: Final = Turn(())
 
 
 def fitted(moment: Moment, turn: Turn) -> Turn:
     """The turn as this answer's dialect can tell it.
 
-    Raises `CannotInject` for an answer that is none to a request for a turn, or cannot tell it.
+    Raises `CannotInject` for an answer that is an error, and for words that the dialect lacks.
     """
     asked, head = moment.met.asked, moment.head
     if head is None:
         raise CannotInject("the answer had not begun")
     if not plain.succeeded(head):
         raise CannotInject("the answer is an error already")
-    if asked.request.method == "POST" and asked.dialect.conversation(asked.request) is None:
-        raise CannotInject("the request asks for no turn")
     try:
         return asked.dialect.fit(asked.request, (turn,), asked.delivery).turns[0]
     except CannotSay as why:
@@ -87,7 +84,7 @@ def ending(moment: Moment, ends: Callable[[Turn], Turn]) -> Burst:
     """
     if moment.begun:
         raise CannotInject("a message was under way")
-    so_far = said(moment, moment.before) or (_NOTHING,)
+    so_far = said(moment, moment.before) or _nothing(moment)
     if any(it.finish or it.failure for it in so_far):
         raise CannotInject("the answer had told why it ends")
     turns = tuple(map(ends, so_far))
@@ -98,6 +95,14 @@ def ending(moment: Moment, ends: Callable[[Turn], Turn]) -> Burst:
     if tail is None:  # the last words and the end are one message
         tail = _tail(moment, _spoken(moment, [replace(it, parts=()) for it in turns]))
     return tuple(map(Send, _continued(moment, tail or ())))
+
+
+def _nothing(moment: Moment) -> tuple[Turn, ...]:
+    """What a stream says that has said nothing by now."""
+    asked = moment.met.asked
+    if asked.dialect.conversation(asked.request) is None:
+        raise CannotInject("the answer says nothing that can be read")
+    return (Turn(()),)
 
 
 def _spoken(moment: Moment, turns: Sequence[Turn]) -> Response:
