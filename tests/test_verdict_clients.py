@@ -163,12 +163,26 @@ async def test_with_default_settings_no_sdk_shows_that_it_noticed_a_truncated_st
     }
 
 
-async def test_a_silence_that_was_ended_for_it_is_told_with_its_length(tmp_path: Path) -> None:
-    [lost, waited] = (
-        await all_judged(tmp_path, "stall,after=1", clients={"ollama": ollama_streams}, silence=0.3)
-    )["ollama"]
-    assert lost.startswith("gave-up, note: a stream was lost, and nobody asked again: silence")
+@pytest.mark.parametrize(
+    ("rule", "lost"),
+    [
+        ("stall,after=1", "gave-up, note: a stream was lost, and nobody asked again: silence"),
+        ("hang", f"{GAVE_UP}no answer"),
+    ],
+)
+async def test_a_silence_that_was_ended_for_it_is_told_with_its_length(
+    tmp_path: Path, rule: str, lost: str
+) -> None:
+    clients = {"ollama": ollama_streams}
+    found = (await all_judged(tmp_path, rule, clients=clients, silence=0.3))["ollama"]
+    [gave_up, waited] = sorted(found)
+    assert gave_up.startswith(lost)
     assert waited.startswith("no-read-timeout, note: waited 3")
+
+
+async def test_a_page_in_place_of_the_answer_goes_unnoticed_by_some(tmp_path: Path) -> None:
+    noticed = await all_judged(tmp_path, "html,code=200,nth=1")
+    assert [it.partition(":")[0] for it in noticed["openai"]] == ["truncated-accepted, warning"]
 
 
 # Clients that were made badly

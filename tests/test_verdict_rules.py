@@ -44,6 +44,10 @@ WELL: Final[Told] = {
         [entry(1, 0, fault(Effect.MALFORMED, 100), ms=101.0, ending="client_gone")],
         "",
     ),
+    "a byte order mark, and read on": (
+        [entry(1, 0, fault(Effect.MALFORMED, fault="bom"), ms=900.0)],
+        "",
+    ),
     "malformed, and all sent at once": ([entry(1, 0, fault(Effect.MALFORMED, 9))], ""),
     "malformed, read on, and asked again": (
         [entry(1, 0, fault(Effect.MALFORMED, 9), ms=800.0), entry(2, 1200)],

@@ -11,7 +11,7 @@ from typing import Final
 
 from llm_proxy.display import duration
 from llm_proxy.faults.injected import Effect
-from llm_proxy.verdict.attempts import SENT, Attempt
+from llm_proxy.verdict.attempts import SENT, Attempt, Fault
 from llm_proxy.verdict.chains import Chain
 from llm_proxy.verdict.finding import Finding, Level, Rule
 from llm_proxy.verdict.taking import evidence_of_taking, taken
@@ -21,14 +21,23 @@ _TIME_TO_LEAVE: Final = 200.0
 """Ms between what cannot be read and the end, in which a client that minds would have left; where
 all was sent sooner, nothing can be told."""
 
+_READABLE: Final = frozenset(("bom",))
+"""Faults that some clients stumble over and others rightly do not: server-sent events may begin
+with a byte order mark."""
+
+
+def _malformed(attempt: Attempt) -> Fault | None:
+    met = (it for it in attempt.struck if it.effect == Effect.MALFORMED)
+    return next((it for it in met if it.fault not in _READABLE), None)
+
 
 def _is_malformed(attempt: Attempt) -> bool:
-    return attempt.met(Effect.MALFORMED) is not None
+    return _malformed(attempt) is not None
 
 
 def _stayed_for(attempt: Attempt) -> float:
     """How long the client read on, in ms."""
-    fault = attempt.met(Effect.MALFORMED)
+    fault = _malformed(attempt)
     return 0.0 if fault is None else attempt.ms - fault.at_ms
 
 
