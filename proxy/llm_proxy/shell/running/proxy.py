@@ -108,8 +108,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
             stack.push_async_callback(recorder.close)
             upstream = await stack.enter_async_context(await _live(mode, settings))
         chosen = await _mode(mode, settings, _Sources(upstream, recorder, simulate))
-        injector = Injector(settings.faults, conditions(settings))
-        injecting = Injecting(injector, hears_headers=settings.fault_header)
+        injecting = _injecting(settings, journal)
         server = _server(chosen, settings, journal, _Beside(simulate, injecting))
         listener = server.listener(
             access_log=None,
@@ -148,6 +147,13 @@ def _server(mode: Mode, settings: Settings, journal: Journal, beside: _Beside) -
     guards = Guards(settings.allow_hosts, settings.allow_origins)
     admission = Admission(guards, ServerLimits(settings.max_body))
     return Server(mode, admission, journal, control, injecting)
+
+
+def _injecting(settings: Settings, journal: Journal) -> Injecting:
+    """What injects the faults of the run, of which the journal tells."""
+    injector = Injector(settings.faults, conditions(settings))
+    journal.tell_rules(lambda: [it.told() for it in injector.standing])
+    return Injecting(injector, hears_headers=settings.fault_header)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ The counts go on for as long as the run does; what they count is kept up to a li
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -152,6 +152,7 @@ class Journal:
         self._failures: deque[str] = deque(maxlen=_KEPT)
         self._misses: deque[str] = deque(maxlen=_KEPT)
         self._unsuccessful: deque[Unsuccessful] = deque(maxlen=_KEPT)
+        self._rules: Callable[[], Sequence[Mapping[str, Any]]] = list
 
     @property
     def requests(self) -> int:
@@ -182,7 +183,11 @@ class Journal:
         """The journal as `GET /_proxy/journal` gives it, and as `--journal` writes it."""
         # Those that are not over change under the hands of a thread that writes them.
         entries = [it if it.status else replace(it) for it in self.entries]
-        return {"requests": self.requests, "entries": entries}
+        return {"requests": self.requests, "entries": entries, "faults": self._rules()}
+
+    def tell_rules(self, rules: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+        """Ask there for the faults of the run: each rule, and how often it struck."""
+        self._rules = rules
 
     def open(self, session: str, method: str, path: str) -> Entry:
         """The entry of a request that has just arrived."""
