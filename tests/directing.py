@@ -36,16 +36,16 @@ class Directed:
     name: str = "directed"
 
     async def answer(self, call: Call) -> Answer:
-        """As directed; only what is not empty adds to an answer."""
+        """As directed; only what is not empty says something."""
         asked = Asked(call.dialect, call.plain, replace(DELIVERY, provider=call.provider))
-        burst = actions(self.direct(call), asked, _adds, self.pace, self.limits)
+        burst = actions(self.direct(call), asked, _says, self.pace, self.limits)
         return Answer(burst, "directed")
 
     def reset(self, session: str) -> None:
         """Nothing counts here."""
 
 
-def _adds(_codec: str, message: bytes) -> bool:
+def _says(_codec: str, message: bytes) -> bool:
     return b'"content":"' in message and b'"content":""' not in message
 
 

@@ -169,7 +169,7 @@ def test_every_slot_of_a_synthesis_is_planned_100_ms_after_the_one_before() -> N
     assert conversation is not None
     say = synthesise(conversation, delivery, "choices").say
 
-    burst = actions(say, Asked(dialect, request, delivery), dialect.adds, Recorded(), Limits())
+    burst = actions(say, Asked(dialect, request, delivery), dialect.says, Recorded(), Limits())
 
     assert [it.due for it in burst if isinstance(it, Wait)] == [
         SLOT * slot for slot in range(1, SLOTS + 1)

@@ -19,7 +19,7 @@ from llm_proxy.framing import sse
 from llm_proxy.pacing import Instant, Pace, Recorded
 from llm_proxy.scenario.directions import Exhausted, Fail, Say, Timing
 from llm_proxy.scenario.performing.failures import Limits
-from llm_proxy.scenario.performing.outgoing import Adds, actions
+from llm_proxy.scenario.performing.outgoing import Says, actions
 from llm_proxy.shell.server.journal import Unsuccessful
 from llm_proxy.turns import Media, Text, ToolCall, Turn
 from raw import ask
@@ -45,10 +45,10 @@ def performed(
     what: Say | Fail | Exhausted,
     manner: Manner = CHAT,
     pace: Pace = Recorded(),  # noqa: B008 # a frozen value
-    adds: Adds = content,
+    says: Says = content,
 ) -> Burst:
     asked = Asked(manner.dialect, manner.request, manner.delivery)
-    return actions(what, asked, adds, pace, Limits())
+    return actions(what, asked, says, pace, Limits())
 
 
 def told(burst: Burst) -> list[float | str]:
@@ -95,7 +95,7 @@ def test_what_opens_a_later_part_goes_with_the_piece_before_it() -> None:
     turn = Turn((Text("one"), ToolCall("call-1", "look", '{"a":1}')))
     hundred = Timing(gap=lambda _: 100.0)
 
-    burst = performed(Say((turn,), pieces, hundred), MANNER["anthropic stream"], adds=_delta)
+    burst = performed(Say((turn,), pieces, hundred), MANNER["anthropic stream"], says=_delta)
 
     kinds = [it.due if isinstance(it, Wait) else _kind(it) for it in burst[1:]]
     assert [it for it in kinds if it != "ping"] == [
@@ -146,7 +146,7 @@ def test_an_answer_that_says_nothing_waits_but_for_the_thinking() -> None:
 @pytest.mark.parametrize("name", ["openai-chat whole", "anthropic whole", "ollama chat whole"])
 def test_a_whole_answer_waits_but_for_the_thinking(name: str) -> None:
     burst = performed(
-        Say(SAID, pieces, TEN_MORE_EACH_TIME), MANNER[name], adds=lambda _codec, _message: True
+        Say(SAID, pieces, TEN_MORE_EACH_TIME), MANNER[name], says=lambda _codec, _message: True
     )
 
     assert isinstance(burst[0], Wait)
@@ -160,7 +160,7 @@ def test_what_goes_out_is_what_the_dialect_speaks_cut_as_directed(manner: Manner
     delivery = replace(manner.delivery, cut=pieces)
     spoken = manner.dialect.speak(manner.request, say.turns, delivery)
 
-    burst = performed(say, manner, adds=lambda _codec, _message: True)
+    burst = performed(say, manner, says=lambda _codec, _message: True)
 
     assert [it for it in burst if isinstance(it, Begin)] == [Begin(spoken.head)]
     assert sends(burst) == list(spoken.messages)

@@ -76,11 +76,11 @@ def test_acme_reads_what_it_is_asked() -> None:
     assert acme().conversation(replace(request, body=b"no JSON")) is None
 
 
-def test_what_acme_tells_in_three_pieces_three_lines_add() -> None:
+def test_what_acme_tells_in_three_pieces_three_lines_say() -> None:
     response = acme().speak(asked(stream=True), (Turn((Text("Good morning, Rome"),)),), DELIVERY)
 
-    assert [acme().adds("ndjson", it) for it in response.messages] == [True, True, True, False]
-    assert not acme().adds("whole", response.messages[0])
+    assert [acme().says("ndjson", it) for it in response.messages] == [4, 9, 5, 0]
+    assert acme().says("whole", response.messages[0]) == 0
 
 
 def test_acme_refuses_a_call_and_leaves_out_reasoning() -> None:

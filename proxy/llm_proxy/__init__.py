@@ -27,11 +27,11 @@ logic       bytes and values in, bytes and values out
     `outcomes`   what an ending means
     `integrity`  whether a cassette lies where its key and session say
     `rolls`      chance that repeats
-    `pacing`     when the bytes of a replay go out
+    `timeline`   when each message of a recording came
+    `pacing`     when the bytes of an answer go out, and in which pieces
     `faults`     what can go wrong on the way to a client
     `verdict`    what a journal says of the clients, after each fault
     `run_report` a run in figures
-    `timeline`   when each message of a recording came
     `questions`  what a request asks, for people to know it by
     `retelling`  a recorded answer in another dialect
     `scenario`   scripted conversations: documents read, chosen, checked, directed, performed

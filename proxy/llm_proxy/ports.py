@@ -9,6 +9,7 @@ from llm_proxy.actions import Burst
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.pacing import Pace
 from llm_proxy.routing import Call
 from llm_proxy.scenario.playing.script import Script
 
@@ -74,6 +75,17 @@ class Takes(Protocol):
 
     async def miss(self, call: Call, ordinal: int) -> Miss:
         """Why the request of that ordinal is not answered: what is nearest, what differs."""
+
+
+class Paces(Protocol):
+    """The paces that are set, as they are by now."""
+
+    @property
+    def seed(self) -> int:
+        """What every roll of chance is hashed from."""
+
+    def of(self, session: str) -> Pace:
+        """The pace of a session's answers, where neither request nor scenario has its own."""
 
 
 class Scripts(Protocol):

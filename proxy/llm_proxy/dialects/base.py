@@ -83,10 +83,11 @@ class Dialect(Protocol):
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """What was said: one turn a choice.  Never raises; what it cannot read it leaves out."""
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether this message of a stream adds to what was said: what a pace is kept by.
+    def says(self, codec: str, message: bytes) -> int:
+        """How many characters this message of a stream adds to what was said: a pace's measure.
 
-        False for what cannot be read, and for a body that is no stream.
+        A call, a sound and an image count as one at least.  0 for what stands beside the words,
+        for what cannot be read, and for a body that is no stream.
         """
 
     def keep_alive(self, codec: str) -> bytes:

@@ -9,7 +9,7 @@ from llm_proxy.dialects import reading
 from llm_proxy.dialects.nearness import vector
 from llm_proxy.turns import Json
 
-__all__ = ["texts", "tokens", "vector"]
+__all__ = ["texts", "tokens", "tokens_of", "vector"]
 
 _CHARACTERS: Final = 4
 """Of a text to a token, as a rule of thumb goes."""
@@ -19,7 +19,12 @@ _DEEPEST: Final = 100
 
 def tokens(text: str) -> int:
     """About how many tokens a text has: a quarter of its characters, rounded up."""
-    return -(-len(text) // _CHARACTERS)
+    return tokens_of(len(text))
+
+
+def tokens_of(characters: int) -> int:
+    """About how many tokens so many characters make."""
+    return -(-characters // _CHARACTERS)
 
 
 def texts(

@@ -25,9 +25,9 @@ class Unspoken:
         """None: no turn is asked for."""
         return None
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """None does: nothing is said."""
-        return False
+    def says(self, codec: str, message: bytes) -> int:
+        """Nothing."""
+        return 0
 
     def keep_alive(self, codec: str) -> bytes:
         """None is known."""

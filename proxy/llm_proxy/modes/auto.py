@@ -10,8 +10,9 @@ from contextlib import suppress
 
 from llm_proxy.errors import NotSimulated
 from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode, played
-from llm_proxy.pacing import Pace
-from llm_proxy.ports import Recorder, Takes, Upstream
+from llm_proxy.pacing.choosing import asked_pace
+from llm_proxy.pacing.timing import chance
+from llm_proxy.ports import Paces, Recorder, Takes, Upstream
 from llm_proxy.routing import Call
 from llm_proxy.takes import OnMiss, Ordinals
 
@@ -26,23 +27,25 @@ class Auto:
         takes: Takes,
         upstream: Upstream,
         recorder: Recorder,
-        pace: Pace,
+        paces: Paces,
         on_miss: OnMiss | Mode,
     ) -> None:
         """A mode in the place of `on_miss` answers what is not on disk."""
         self._takes = takes
         self._upstream = upstream
         self._recorder = recorder
-        self._pace = pace
+        self._paces = paces
         self._on_miss: OnMiss | Mode = on_miss
         self._ordinals = Ordinals()
 
     async def answer(self, call: Call) -> Answer:
-        """Take n, or the provider's answer."""
+        """Take n, or the provider's answer, which comes as it comes."""
+        pace = asked_pace(call) or self._paces.of(call.session)
         ordinal = self._ordinals.next(call.session, call.key)
         takes = await self._takes.of(call.session, call.key)
         if ordinal <= len(takes):
-            return await played(takes[ordinal - 1], self._pace)
+            rolls = chance(self._paces.seed, call.session, call.key, ordinal)
+            return await played(takes[ordinal - 1], pace, rolls)
         match self._on_miss:
             case "record":
                 source = self._upstream.stream(call, lambda: self._recorder.start(call, ordinal))

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from llm_proxy.actions import Source
-from llm_proxy.pacing import Pace, play
+from llm_proxy.pacing import Pace
+from llm_proxy.pacing.playing import play
+from llm_proxy.pacing.timing import Chance
 from llm_proxy.ports import Take
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Direction
@@ -25,6 +27,8 @@ class Answer:
     direction: Direction | None = None
     """What a simulated answer follows."""
     simulated: bool = False
+    pace: str = ""
+    """How it goes out, as the grammar of paces spells it; empty where no pace holds."""
 
     @property
     def live(self) -> bool:
@@ -50,6 +54,6 @@ class Mode(Protocol):
         """Begin this session again: its next request of any key is the first."""
 
 
-async def played(take: Take, pace: Pace) -> Answer:
+async def played(take: Take, pace: Pace, chance: Chance) -> Answer:
     """The answer that plays a take.  Raises `CassetteError` when it cannot be trusted."""
-    return Answer(play(await take.cassette(), pace), take.file)
+    return Answer(play(await take.cassette(), pace, chance), take.file, pace=str(pace))

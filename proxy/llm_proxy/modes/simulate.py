@@ -21,8 +21,8 @@ from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.openai.family import FAMILY
 from llm_proxy.errors import NotSimulated, RespondFailed, printable
 from llm_proxy.modes.base import Answer
-from llm_proxy.pacing import Pace
-from llm_proxy.ports import Scripts
+from llm_proxy.pacing.choosing import asked_pace
+from llm_proxy.ports import Paces, Scripts
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Direction, Say
 from llm_proxy.scenario.documents import loading
@@ -74,7 +74,7 @@ class Simulation:
     seed: int
     created: Callable[[], int]
     """The time that answers name, in s since 1970."""
-    pace: Pace
+    paces: Paces
     limits: Limits
     aside: Aside
     """Runs a function that may take its time, while others are answered."""
@@ -123,6 +123,7 @@ class Simulate:
         Raises `NotSimulated` for what nobody could answer, `CannotSay` for what the dialect has
         no words for, `ScriptExhausted` and `RespondFailed`.
         """
+        asked_pace(call)  # before anything counts
         script = await self._scripts.current()
         run = self._simulation.aside if len(call.plain.body) > _LARGE else _at_once
         await run(lambda: call.key)
@@ -182,9 +183,11 @@ class Simulate:
             body, dialect = call.plain.body, call.dialect.name
             given = Given(stage.cue.conversation, turns, told, body, dialect)
         asked = Asked(call.dialect, call.plain, delivery)
-        how, adds = self._simulation, call.dialect.adds
-        burst = outgoing.actions(what, asked, adds, how.pace, how.limits)
-        return Answer(burst, direction.source, direction, simulated=True), given
+        said = what.pace if isinstance(what, Say) else None
+        pace = asked_pace(call) or said or self._simulation.paces.of(call.session)
+        burst = outgoing.actions(what, asked, call.dialect.says, pace, self._simulation.limits)
+        spelled = str(pace) if isinstance(what, Say) else ""
+        return Answer(burst, direction.source, direction, simulated=True, pace=spelled), given
 
     def _directed(
         self, call: Call, script: Script, stage: _Stage, turn: MockCalled | int | None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from llm_proxy.faults.rule import Rule
+from llm_proxy.pacing import Pace
 from llm_proxy.turns import Json, Turn
 
 Cut = Callable[[str], Iterable[str]]
@@ -45,6 +46,8 @@ class Say:
     turns: tuple[Turn, ...]
     cut: Cut = whole
     timing: Timing = Timing()
+    pace: Pace | None = None
+    """The pace that its author wants; None where any will do."""
     successive: bool = False
     """Whether several turns are told one after the other and finish once, as choices of one
     answer; a dialect without choices tells them as one."""

@@ -52,6 +52,18 @@ COMPACTION: Final = "compaction"
 UPLOAD: Final = "container_upload"
 
 
+def says(delta: Fields) -> int:
+    """How many characters a delta adds to what was said; a piece of a call counts as one at least.
+
+    Seals and citations add none.
+    """
+    kind = reading.words(delta.get("type"))
+    if kind in _GROWS:
+        of, name = _GROWS[kind]
+        return max(len(reading.text(delta.get(name))), int(of == CALL))
+    return max(len(reading.text(delta.get("content"))), 1) if kind == "compaction_delta" else 0
+
+
 class Block:
     """One content block, as its deltas come."""
 

@@ -23,7 +23,7 @@ from llm_proxy.dialects import fitting, plain, reading, speech
 from llm_proxy.dialects.anthropic import conversation, errors, side_answers
 from llm_proxy.dialects.anthropic import speech as spoken
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
-from llm_proxy.dialects.anthropic.message import Messages, adds, failure, kind, stop_reason
+from llm_proxy.dialects.anthropic.message import Messages, failure, kind, says, stop_reason
 from llm_proxy.dialects.anthropic.speech import Asked
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
@@ -126,9 +126,9 @@ class Anthropic:
             messages.take(document)
         return messages.turns()
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether it is a delta, and no seal."""
-        return codec == "sse" and adds(_document(message))
+    def says(self, codec: str, message: bytes) -> int:
+        """What a delta says."""
+        return says(_document(message)) if codec == "sse" else 0
 
     def keep_alive(self, codec: str) -> bytes:
         """The event `ping`, which may stand anywhere in a stream."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.dialects import plain, reading
-from llm_proxy.dialects.anthropic import usage
+from llm_proxy.dialects.anthropic import blocks, usage
 from llm_proxy.dialects.anthropic.blocks import Block, is_call, part
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
 from llm_proxy.dialects.reading import Fields
@@ -58,7 +58,6 @@ _HAVE_WORDS: Final = (
 )  # fmt: skip
 """Fields of messages and completions that need no place beside the turn; `log_id` is the id."""
 
-_SEAL: Final = "signature_delta"
 _SILENT: Final = (Text(""), Reasoning())
 
 
@@ -81,15 +80,15 @@ def stop_reason(document: Fields) -> str:
     return reading.words(says.get("stop_reason"))
 
 
-def adds(document: Fields) -> bool:
-    """Whether an event adds to what was said: a delta does, but for a seal."""
+def says(document: Fields) -> int:
+    """How many characters an event adds to what was said: deltas do, but for seals, citations."""
     match kind(document):
         case "content_block_delta":
-            return reading.fields(document.get("delta")).get("type") != _SEAL
+            return blocks.says(reading.fields(document.get("delta")))
         case "completion":
-            return bool(reading.text(document.get("completion")))
+            return len(reading.text(document.get("completion")))
         case _:
-            return False
+            return 0
 
 
 def failure(document: Fields) -> Failure:

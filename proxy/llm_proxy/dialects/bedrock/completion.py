@@ -88,9 +88,9 @@ class Completions:
         )
 
 
-def adds(event: Fields) -> bool:
-    """Whether an event of a stream adds to what was said."""
-    return any(chat_message.adds(_message(choice)) for choice in _choices(event) or ())
+def says(event: Fields) -> int:
+    """How many characters an event of a stream adds to what was said."""
+    return sum(chat_message.says(_message(choice)) for choice in _choices(event) or ())
 
 
 def _choices(document: Fields) -> list[Fields] | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import adding, reading
+from llm_proxy.dialects import reading, saying
 from llm_proxy.dialects.bedrock import usage
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
@@ -150,9 +150,9 @@ class Converse:
                     self._fragments.add(part, index)
 
 
-def adds(event: str, said: Fields) -> bool:
-    """Whether an event adds to what was said: a delta does, but for seals and citations."""
-    return event == DELTA and any(map(adding.adds, parts(reading.fields(said.get("delta")))))
+def says(event: str, said: Fields) -> int:
+    """How many characters an event adds to what was said: deltas do, but for seals, citations."""
+    return sum(map(saying.says, parts(reading.fields(said.get("delta"))))) if event == DELTA else 0
 
 
 def routed(about: Fields) -> str:

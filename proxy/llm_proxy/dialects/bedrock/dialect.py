@@ -131,14 +131,14 @@ class Bedrock:
             return turns or (Turn((), failure=failed),)
         return turns
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether a frame holds a delta, of Converse or of the model's own."""
+    def says(self, codec: str, message: bytes) -> int:
+        """What a delta says, of Converse or of the model's own."""
         frame = read_frame(message) if codec == frames.CODEC else None
         if frame is None:
-            return False
+            return 0
         event, said = frame.header(frames.EVENT_TYPE), reading.document(frame.payload)
         own = event == frames.CHUNK
-        return native.adds(_unwrapped(said)) if own else converse.adds(event, said)
+        return native.says(_unwrapped(said)) if own else converse.says(event, said)
 
     def keep_alive(self, codec: str) -> bytes:
         """None: frames have no comments."""

@@ -119,14 +119,14 @@ class Answer:
         return replace(turn, usage=turn.usage or counted, metadata=(*own, *beside.items()))
 
 
-def adds(said: Fields) -> bool:
-    """Whether one event of a model's own adds to what was said."""
+def says(said: Fields) -> int:
+    """How many characters one event of a model's own adds to what was said."""
     said = _typed(said)
     if kind(said) in _ANTHROPIC:
-        return message.adds(said)
+        return message.says(said)
     if DELTA in said:
-        return converse.adds(DELTA, reading.fields(said.get(DELTA)))
-    return completion.adds(said)
+        return converse.says(DELTA, reading.fields(said.get(DELTA)))
+    return completion.says(said)
 
 
 def _typed(said: Fields) -> Fields:

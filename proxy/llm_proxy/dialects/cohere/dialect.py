@@ -156,9 +156,9 @@ class Cohere:
             return (message.turn(documents),)
         return ()
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether it is a delta, of either version."""
-        return codec in _STREAMED and _adds(_event(message))
+    def says(self, codec: str, message: bytes) -> int:
+        """What a delta says, of either version."""
+        return _says(_event(message)) if codec in _STREAMED else 0
 
     def keep_alive(self, codec: str) -> bytes:
         """A comment, as gateways send it."""
@@ -246,8 +246,8 @@ def _judge_event(event: Fields) -> Judgement | None:
     return None
 
 
-def _adds(event: Fields) -> bool:
-    return message.adds(event) or events.adds(event)
+def _says(event: Fields) -> int:
+    return message.says(event) or events.says(event)
 
 
 def _documents(response: Response) -> Iterator[Fields]:

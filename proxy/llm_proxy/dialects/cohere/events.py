@@ -39,15 +39,20 @@ def turns(documents: Iterable[Fields]) -> tuple[Turn, ...]:
     return answer.turns()
 
 
-def adds(event: Fields) -> bool:
-    """Whether an event adds to what was said; old servers have no types."""
+def says(event: Fields) -> int:
+    """How many characters an event adds to what was said; old servers have no types.
+
+    A piece of a call counts as one at least.
+    """
     match event.get("event_type"):
         case "tool-calls-chunk":
-            return True
-        case None | "text-generation":
-            return event.get("is_finished") is False and bool(reading.text(event.get("text")))
+            call = reading.fields(event.get("tool_call_delta"))
+            texts = (event.get("text"), call.get("text"), call.get("name"), call.get("parameters"))
+            return max(sum(len(reading.text(it)) for it in texts), 1)
+        case None | "text-generation" if event.get("is_finished") is False:
+            return len(reading.text(event.get("text")))
         case _:
-            return False
+            return 0
 
 
 class _Answer:

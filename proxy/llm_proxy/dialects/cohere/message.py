@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
-from llm_proxy.dialects import adding, reading
+from llm_proxy.dialects import reading, saying
 from llm_proxy.dialects.cohere import terms
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
@@ -45,12 +45,12 @@ def turn(documents: Iterable[Fields]) -> Turn:
     return message.turn()
 
 
-def adds(event: Fields) -> bool:
-    """Whether an event adds to what was said: what opens a part of the message does not."""
+def says(event: Fields) -> int:
+    """How many characters an event adds to what was said: what opens a part adds none."""
     if not reading.words(event.get("type")).endswith(_DELTA):
-        return False
+        return 0
     said = reading.fields(reading.fields(event.get("delta")).get("message"))
-    return any(adding.adds(fragment) for _, fragment in fragments(said, 0))
+    return sum(saying.says(fragment) for _, fragment in fragments(said, 0))
 
 
 class _Message:

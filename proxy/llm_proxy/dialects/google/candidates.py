@@ -7,8 +7,8 @@ from typing import Final
 
 from llm_proxy.dialects import plain, reading
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.google import api
-from llm_proxy.dialects.google.content import GROUNDING, KNOWN, SUPPORT, Content
+from llm_proxy.dialects.google import api, content
+from llm_proxy.dialects.google.content import GROUNDING, SUPPORT, Content
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.framing.sse import is_done, read_event
 from llm_proxy.turns import Failure, Finish, Json, Part, Turn, Usage
@@ -68,7 +68,6 @@ OF_TURN: Final = (*OF_ANSWER, *OF_CANDIDATE, GROUNDING, _FILTERED)
 
 
 _STREAMED: Final = ("sse", "json-array")
-_ALL_BUT_TEXT: Final = frozenset(KNOWN[1:])
 
 
 def documents(response: Response) -> Iterator[Fields]:
@@ -76,10 +75,10 @@ def documents(response: Response) -> Iterator[Fields]:
     yield from map(_unwrapped, _said(response))
 
 
-def adds(codec: str, message: bytes) -> bool:
-    """Whether a message of a stream has a part that is more than a seal."""
-    return any(
-        reading.text(part.get("text")) or not _ALL_BUT_TEXT.isdisjoint(part)
+def says(codec: str, message: bytes) -> int:
+    """How many characters a message of a stream adds to what was said: a seal adds none."""
+    return sum(
+        content.says(part)
         for _, candidate in candidates(_unwrapped(_of_message(codec, message)))
         for part in reading.objects(reading.fields(candidate.get("content")).get("parts"))
     )

@@ -47,6 +47,25 @@ _OF_SOURCE: Final = ("uri", "title", "text")
 _OF_CITATION: Final = ("uri", "title", "startIndex", "endIndex")
 
 
+_ALL_BUT_TEXT: Final = frozenset(KNOWN[1:])
+
+
+def says(part: Fields) -> int:
+    """How many characters a part adds to what was said; whatever is no text is one at least.
+
+    A seal adds none.
+    """
+    if text := reading.text(part.get("text")):
+        return len(text)
+    call = reading.fields(part.get("functionCall"))
+    code = reading.fields(part.get("executableCode"))
+    name, arguments = reading.words(call.get("name")), call.get("args")
+    spelled = (
+        name + (reading.compact(arguments) if arguments else "") + reading.words(code.get("code"))
+    )
+    return max(len(spelled), int(not _ALL_BUT_TEXT.isdisjoint(part)))
+
+
 class Content:
     """The parts of one candidate, as its chunks come."""
 

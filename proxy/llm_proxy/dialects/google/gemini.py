@@ -23,12 +23,12 @@ from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.dialects.google import api, conversation, errors, side_answers
 from llm_proxy.dialects.google.candidates import (
     Answer,
-    adds,
     block_reason,
     candidates,
     documents,
     is_finished,
     is_readable,
+    says,
 )
 from llm_proxy.dialects.google.gemini_speech import GeminiSpeech
 from llm_proxy.dialects.google.gemini_words import Asked, Form, vocabulary
@@ -119,9 +119,9 @@ class Gemini:
             answer.take(document)
         return answer.turns()
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether a candidate has a part that is more than a seal."""
-        return adds(codec, message)
+    def says(self, codec: str, message: bytes) -> int:
+        """What the parts of its candidates say."""
+        return says(codec, message)
 
     def keep_alive(self, codec: str) -> bytes:
         """None: Google's own clients crash on comments."""

@@ -36,14 +36,21 @@ METADATA: Final = ("agent", "previous_interaction_id", "service_tier", "environm
 
 
 _DELTAS: Final = ("step.delta", "content.delta")
-_ADDS_NOTHING: Final = ("thought_signature", "text_annotation", "text_annotation_delta")
+_SAYS_NOTHING: Final = ("thought_signature", "text_annotation", "text_annotation_delta")
 """The types of deltas that tell what stands beside the words."""
 
 
-def adds(event: Fields) -> bool:
-    """Whether an event adds to what was said: a delta does, but for seals and annotations."""
-    kind = reading.fields(event.get("delta")).get("type")
-    return event.get("event_type") in _DELTAS and kind not in _ADDS_NOTHING
+def says(event: Fields) -> int:
+    """How many characters an event adds to what was said; a delta counts as one at least.
+
+    Seals and annotations add none.
+    """
+    delta = reading.fields(event.get("delta"))
+    if event.get("event_type") not in _DELTAS or delta.get("type") in _SAYS_NOTHING:
+        return 0
+    within = reading.fields(delta.get("content"))  # of a thought's summary
+    texts = (delta.get("text"), delta.get("arguments"), within.get("text"))
+    return max(sum(len(reading.text(it)) for it in texts), 1)
 
 
 class Interaction:

@@ -95,9 +95,9 @@ class GeminiInteractions:
             said.take(event)
         return said.turns()
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether it is a delta, and no seal."""
-        return codec == "sse" and interaction.adds(api.event(message))
+    def says(self, codec: str, message: bytes) -> int:
+        """What a delta says."""
+        return interaction.says(api.event(message)) if codec == "sse" else 0
 
     def keep_alive(self, codec: str) -> bytes:
         """A comment, as gateways send it."""

@@ -97,9 +97,9 @@ class Ollama:
         said = [line for line in map(reading.document, spelled) if not _TELLING.isdisjoint(line)]
         return (lines.turn(said),) if said else ()
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether a line says something."""
-        return codec == "ndjson" and lines.adds(reading.document(message))
+    def says(self, codec: str, message: bytes) -> int:
+        """What a line says."""
+        return lines.says(reading.document(message)) if codec == "ndjson" else 0
 
     def keep_alive(self, codec: str) -> bytes:
         """None: a blank line crashes Ollama's own client."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import adding, plain, reading
+from llm_proxy.dialects import plain, reading, saying
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.turns import Failure, Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
@@ -54,11 +54,11 @@ def turn(lines: Sequence[Fields]) -> Turn:
     )
 
 
-def adds(line: Fields) -> bool:
-    """Whether a line adds to what was said."""
+def says(line: Fields) -> int:
+    """How many characters a line adds to what was said."""
     fragments = Fragments()
     _take(line, fragments)
-    return any(map(adding.adds, fragments.parts()))
+    return sum(map(saying.says, fragments.parts()))
 
 
 def _take(line: Fields, fragments: Fragments) -> None:

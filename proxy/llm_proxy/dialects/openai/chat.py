@@ -67,12 +67,12 @@ class OpenAIChat:
         """One turn a choice; an error without choices is a turn of its own."""
         return choices.turns(response, _Content)
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether a choice's delta says something."""
-        return codec == "sse" and any(
-            chat_message.adds(_message(choice, streamed=True))
-            for choice in reading.objects(api.said(message).get("choices"))
-        )
+    def says(self, codec: str, message: bytes) -> int:
+        """What the deltas of its choices say."""
+        if codec != "sse":
+            return 0
+        choices = reading.objects(api.said(message).get("choices"))
+        return sum(chat_message.says(_message(choice, streamed=True)) for choice in choices)
 
     def keep_alive(self, codec: str) -> bytes:
         """A comment, as gateways send it."""

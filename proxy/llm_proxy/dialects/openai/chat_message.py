@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from llm_proxy.dialects import adding, data_urls, reading
+from llm_proxy.dialects import data_urls, reading, saying
 from llm_proxy.dialects.fragments import Fragments
 from llm_proxy.dialects.reading import Fields
 from llm_proxy.turns import (
@@ -65,10 +65,10 @@ class Message:
         return index, known
 
 
-def adds(delta: Fields) -> bool:
-    """Whether a delta adds to what was said: the opening of a call does."""
-    said = any(adding.adds(fragment) for _, fragment in fragments(delta))
-    return said or bool(reading.objects(delta.get("tool_calls")))
+def says(delta: Fields) -> int:
+    """How many characters a delta adds to what was said: the opening of a call does too."""
+    calls = map(tool_call, reading.objects(delta.get("tool_calls")))
+    return sum(map(saying.says, (*(it for _, it in fragments(delta)), *calls)))
 
 
 def fragments(delta: Fields) -> Keyed:

@@ -69,13 +69,13 @@ class OpenAICompletions:
         """One turn a choice: of several prompts, n choices each, in the order of their index."""
         return choices.turns(response, _Content) or _of_values(response)
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether a choice says something."""
+    def says(self, codec: str, message: bytes) -> int:
+        """What its choices say."""
         if codec != "sse":
-            return False
+            return 0
         said = api.said(message)
         texts = [it.get("text") for it in reading.objects(said.get("choices"))]
-        return any(map(reading.text, (*texts, said.get("value"))))
+        return sum(len(reading.text(it)) for it in (*texts, said.get("value")))
 
     def keep_alive(self, codec: str) -> bytes:
         """A comment, as gateways send it."""

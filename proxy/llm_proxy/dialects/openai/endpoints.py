@@ -19,6 +19,7 @@ from llm_proxy.dialects import forms, plain, reading
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.openai import api, errors, side_answers, transcripts
+from llm_proxy.dialects.reading import Fields
 from llm_proxy.dialects.unspoken import Unspoken
 from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.framing.sse import read_event
@@ -45,7 +46,7 @@ _ENDS: Final = frozenset(
 )
 _GOES_ON: Final = (".delta", ".segment", ".partial_image")
 """How the types of events end that are followed by others."""
-_ADDS: Final = (".delta", ".partial_image")
+_SAYS: Final = (".delta", ".partial_image")
 """And of those, the ones that add to what was said."""
 
 
@@ -120,9 +121,11 @@ class OpenAIEndpoint(Unspoken):
             return (Turn((), failure=plain.http_failure(response)),)
         return self.read(response)
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether it is a delta, or an image in the making."""
-        return codec == "sse" and _kind(message).endswith(_ADDS)
+    def says(self, codec: str, message: bytes) -> int:
+        """What a delta says; one of sound, or an image in the making, counts as a character."""
+        if codec != "sse" or not _kind(message).endswith(_SAYS):
+            return 0
+        return max(len(_delta(api.said(message))), 1)
 
     def error(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""
@@ -164,6 +167,14 @@ def _judge_stream(response: Response) -> Judgement:
 def _kind(message: bytes) -> str:
     """The type of an event, which may stand in its name alone."""
     return reading.words(api.said(message).get("type")) or read_event(message).event
+
+
+def _delta(said: Fields) -> str:
+    """The words of a transcription's delta, or of one of an assistant's messages."""
+    delta = said.get("delta")
+    blocks = reading.objects(reading.fields(delta).get("content"))
+    texts = (reading.text(reading.fields(it.get("text")).get("value")) for it in blocks)
+    return reading.text(delta) or reading.text(said.get("text")) or "".join(texts)
 
 
 def _judge_typed(response: Response) -> Judgement:

@@ -38,8 +38,10 @@ _PATHS: Final = {
 """The ends of the paths, by method."""
 _MAKES: Final = re.compile(r"/responses(?:/compact)?\Z")
 """The ends of the paths on which a turn is made."""
-_ADDS: Final = (".delta", ".partial_image")
+_SAYS: Final = (".delta", ".partial_image")
 """How the types of events end that add to what was said."""
+_CODED: Final = ".audio.delta"
+"""And of those, the ones whose delta is no text."""
 _NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
@@ -84,9 +86,14 @@ class OpenAIResponses:
         """One turn, or none where nothing of a response can be read."""
         return response_object.turns(response)
 
-    def adds(self, codec: str, message: bytes) -> bool:
-        """Whether it is a delta, or an image in the making."""
-        return codec == "sse" and reading.text(api.said(message).get("type")).endswith(_ADDS)
+    def says(self, codec: str, message: bytes) -> int:
+        """What a delta says; one of sound, or an image in the making, counts as a character."""
+        if codec != "sse":
+            return 0
+        said = api.said(message)
+        kind = reading.text(said.get("type"))
+        delta = "" if kind.endswith(_CODED) else reading.text(said.get("delta"))
+        return max(len(delta), 1) if kind.endswith(_SAYS) else 0
 
     def keep_alive(self, codec: str) -> bytes:
         """A comment, as gateways send it."""

@@ -41,6 +41,7 @@ Arguments = Annotated[
 ]
 CallId = Annotated[str, _is("The id of the call; `call-1`, `call-2`, … by its place if left out.")]
 ToolName = Annotated[str, _is("The name of the tool, sent as it is.")]
+Paced = Annotated[str, _is("A pace, such as 50tps; else that of what holds this, or of the run.")]
 Before = Annotated[str, _is("Text before all else.")]
 
 
@@ -205,6 +206,7 @@ class Step(Said, frozen=True, kw_only=True):
         Mapping[str, Any], _is("Fields of the error object; `status` is the HTTP status.")
     ] = {}
     chunks: Annotated[Chunks | None, _is("How this answer streams; else as the scenario's.")] = None
+    pace: Paced = ""
 
 
 class Condition(Said, frozen=True, kw_only=True):
@@ -286,6 +288,7 @@ class Scenario(Said, frozen=True, kw_only=True):
         bool, _is("Whether {{ JSONPath }} in its texts stands for the request's.")
     ] = False
     chunks: Annotated[Chunks | None, _is("How answers stream; else in whole texts.")] = None
+    pace: Paced = ""
 
 
 class Document(Said, frozen=True, kw_only=True):

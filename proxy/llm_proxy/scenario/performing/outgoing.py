@@ -1,8 +1,8 @@
 """Directions become actions: what goes out, and when.
 
-An answer that is streamed goes out in slots.  Each piece of what is said has one, and what the
-wire tells beside it (an opening, the end of a part) goes with the piece before it.  The last piece
-has a whole slot too before the stream is closed.
+At its own pace an answer that is streamed goes out in slots.  Each piece of what is said has one,
+and what the wire tells beside it (an opening, the end of a part) goes with the piece before it.
+The last piece has a whole slot too before the stream is closed.
 """
 
 from __future__ import annotations
@@ -10,22 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from llm_proxy.actions import Action, Begin, Burst, Send, Wait
+from llm_proxy.actions import Begin, Burst, Send
+from llm_proxy.dialects import made
 from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.delivery import Delivery, pieces
 from llm_proxy.errors import ScriptExhausted
-from llm_proxy.pacing import Instant, Pace, due
-from llm_proxy.scenario.directions import Exhausted, Fail, Say, Timing
+from llm_proxy.pacing import Instant, Modelled, Pace, Rate, Recorded, timing, tokens
+from llm_proxy.pacing.arranging import arranged
+from llm_proxy.pacing.timing import Times, Told
+from llm_proxy.scenario.directions import Exhausted, Fail, Say
 from llm_proxy.scenario.performing import failures
 from llm_proxy.scenario.performing.failures import Limits
 
-Adds = Callable[[str, bytes], bool]
-"""Whether a message of this codec adds to what was said."""
+Says = Callable[[str, bytes], int]
+"""How many characters a message of this codec adds to what was said."""
 
 
 def actions(
-    what: Say | Fail | Exhausted, asked: Asked, adds: Adds, pace: Pace, limits: Limits
+    what: Say | Fail | Exhausted, asked: Asked, says: Says, pace: Pace, limits: Limits
 ) -> Burst:
     """The actions that answer a request so.
 
@@ -33,7 +36,11 @@ def actions(
     """
     match what:
         case Say():
-            return _timed(_told(what, asked), what.timing, adds, pace)
+            if pace.chunks == "token":
+                what = replace(what, cut=pieces)
+            response = _told(what, asked)
+            times = _times(what, response, asked, says, pace)
+            return arranged(response.head, tuple(response.messages), times, pace)
         case Fail():
             return failures.failed(what, asked, limits)
         case Exhausted(message):
@@ -54,35 +61,43 @@ def _told(say: Say, asked: Asked) -> Response:
     return asked.dialect.speak(asked.request, say.turns, delivered(say, asked.delivery))
 
 
-def _timed(response: Response, timing: Timing, adds: Adds, pace: Pace) -> Burst:
-    """The response at its own times, as this pace has them; a whole one waits but once."""
-    is_at_once = response.codec == "whole" or isinstance(pace, Instant)
-    gap = None if is_at_once else timing.gap
-    slots = (0.0,) * (len(response.messages) + 1)
-    if gap is not None:
-        slots = _slots([adds(response.codec, it) for it in response.messages], gap)
-    steps: list[Burst] = [(Begin(response.head),), *((Send(it),) for it in response.messages), ()]
-    burst: list[Action] = []
-    waited = 0.0
-    for step, at in zip(steps, (0.0, *slots), strict=True):
-        moment = due(pace, timing.thinking + at)
-        if moment > waited:
-            burst.append(Wait(moment))
-            waited = moment
-        burst += step
-    return tuple(burst)
+def _times(say: Say, response: Response, asked: Asked, says: Says, pace: Pace) -> Times:
+    """When everything is due: at the answer's own times, as far as this pace leaves them."""
+    is_document = response.codec == "whole"
+    messages = tuple(response.messages)
+    match pace:
+        case Rate() | Modelled():
+            counted = tuple(says(response.codec, it) for it in messages)
+            said = tokens.characters(say.turns) if is_document else sum(counted)
+            count = made.tokens_of(said)
+            told = Told(messages, counted, count, lambda: _prompt(asked), is_document)
+            return timing.times(pace, told, timing.chance(asked.delivery.seed))
+        case Instant():
+            return Times(0.0, (0.0,) * len(messages), 0.0)
+        case Recorded(speed):
+            slots = (0.0,) * (len(messages) + 1)
+            if say.timing.gap is not None and not is_document:
+                slots = _slots([says(response.codec, it) for it in messages], say.timing.gap)
+            before = say.timing.thinking
+            *moments, end = ((before + it) / speed for it in slots)
+            return Times(before / speed, tuple(moments), end)
 
 
-def _slots(adding: Sequence[bool], gap: Callable[[int], float]) -> tuple[float, ...]:
+def _prompt(asked: Asked) -> int:
+    """The tokens of the request."""
+    return tokens.asked((), asked.dialect.conversation(asked.request))
+
+
+def _slots(says: Sequence[int], gap: Callable[[int], float]) -> tuple[float, ...]:
     """When the slot of each message begins, and that of the body's end, in ms after the head."""
-    pieces = sum(adding)
+    count = sum(map(bool, says))
     slots: list[float] = []
     at, told, over = 0.0, 0, False
-    for adds in (*adding, False):
-        closes = told == pieces and not over
-        if told and (adds or closes):
+    for said in (*says, 0):
+        closes = told == count and not over
+        if told and (said or closes):
             at += gap(told)
         slots.append(at)
-        told += adds
+        told += bool(said)
         over = over or closes
     return tuple(slots)

@@ -7,11 +7,12 @@ that fails decides, and uses up no failure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
+from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.directions import SIMULATED, Direction, Fail, FailureStatus, Say, Timing
 from llm_proxy.scenario.documents.document import Chunks, Response, Scenario, Step
 from llm_proxy.scenario.making import templates
@@ -85,8 +86,10 @@ def answer(checked: Checked, number: int | None) -> Direction:
         note = f"{failures}: {failure.status}, {failure.message}"
         return Direction(failure, checked.source, notes=(*notes, note))
     response, warnings = _filled(checked.scenario, step, checked.cue)
+    say = _say(step.chunks or checked.scenario.chunks, response, checked.cue)
+    pace = step.pace.strip() or checked.scenario.pace.strip()
     return Direction(
-        _say(step.chunks or checked.scenario.chunks, response, checked.cue),
+        replace(say, pace=parse_pace(pace) if pace else None),
         checked.source,
         checked.mismatch,
         (*warnings, *filter(None, (checked.mismatch,))),

@@ -26,11 +26,13 @@ from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
 from llm_proxy.shell.running.advice import check_folders, goes_live, records
 from llm_proxy.shell.running.doors import BACKLOG, Doors
 from llm_proxy.shell.running.faulting import check_live, conditions
+from llm_proxy.shell.running.paces import Paces
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import simulates, simulator
 from llm_proxy.shell.server.control import Control
 from llm_proxy.shell.server.control.faults import Faults
 from llm_proxy.shell.server.control.judged import Judged
+from llm_proxy.shell.server.control.pace import Pacing
 from llm_proxy.shell.server.control.sessions import Sessions
 from llm_proxy.shell.server.control.told import Told
 from llm_proxy.shell.server.guards import Guards
@@ -100,16 +102,18 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
     async with AsyncExitStack() as stack:
         if records(mode, settings):
             await asyncio.to_thread(check_folders, settings)
-        simulate = await simulator(mode, settings) if simulates(mode, settings) else None
+        paces = Paces(settings.pace, settings.seed)
+        simulate = await simulator(mode, settings, paces) if simulates(mode, settings) else None
         recorder: Recorder | None = None
         upstream: LiveUpstream | None = None
         if mode in {"record", "auto"}:
             recorder = await _recorder(mode, settings, journal)
             stack.push_async_callback(recorder.close)
             upstream = await stack.enter_async_context(await _live(mode, settings))
-        chosen = await _mode(mode, settings, _Sources(upstream, recorder, simulate))
+        sources = _Sources(paces, upstream, recorder, simulate)
+        chosen = await _mode(mode, settings, sources)
         injecting = _injecting(settings, journal)
-        server = _server(chosen, settings, journal, _Beside(simulate, injecting))
+        server = _server(chosen, settings, journal, sources, injecting)
         listener = server.listener(
             access_log=None,
             keepalive_timeout=_KEEPALIVE,
@@ -130,25 +134,6 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         yield RunningProxy(url, server, journal, upstream, recorder, doors.stop)
 
 
-@dataclass(frozen=True, slots=True)
-class _Beside:
-    """What a server has beside its mode."""
-
-    simulate: Simulate | None
-    injecting: Injecting
-
-
-def _server(mode: Mode, settings: Settings, journal: Journal, beside: _Beside) -> Server:
-    """The server of this mode, with its pages."""
-    simulate, injecting = beside.simulate, beside.injecting
-    choose = None if simulate is None else simulate.choose
-    sessions = Sessions(mode, choose, (injecting.reset,))
-    control = Control((Told(mode, journal), Judged(journal), sessions, Faults(injecting)))
-    guards = Guards(settings.allow_hosts, settings.allow_origins)
-    admission = Admission(guards, ServerLimits(settings.max_body))
-    return Server(mode, admission, journal, control, injecting)
-
-
 def _injecting(settings: Settings, journal: Journal) -> Injecting:
     """What injects the faults of the run, of which the journal tells."""
     injector = Injector(settings.faults, conditions(settings))
@@ -160,9 +145,29 @@ def _injecting(settings: Settings, journal: Journal) -> Injecting:
 class _Sources:
     """What a mode may answer with, beside what is on disk; None for what it never does."""
 
+    paces: Paces
     upstream: LiveUpstream | None
     recorder: Recorder | None
     simulate: Simulate | None
+
+
+def _server(
+    mode: Mode, settings: Settings, journal: Journal, sources: _Sources, injecting: Injecting
+) -> Server:
+    """The server of this mode, with its pages."""
+    choose = None if sources.simulate is None else sources.simulate.choose
+    control = Control(
+        (
+            Told(mode, journal),
+            Judged(journal),
+            Sessions(mode, choose, (injecting.reset, sources.paces.reset)),
+            Faults(injecting),
+            Pacing(sources.paces, mode.name),
+        )
+    )
+    guards = Guards(settings.allow_hosts, settings.allow_origins)
+    admission = Admission(guards, ServerLimits(settings.max_body))
+    return Server(mode, admission, journal, control, injecting)
 
 
 async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
@@ -176,10 +181,10 @@ async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
             takes = await _takes(settings)
             otherwise = settings.on_miss
             on_miss = sources.simulate or ("fail" if otherwise == "scenario" else otherwise)
-            return Auto(takes, upstream, keeper, settings.pace, on_miss)
+            return Auto(takes, upstream, keeper, sources.paces, on_miss)
         case _:
             takes = await _takes(settings)
-            return Replay(takes, settings.pace, settings.after_last, sources.simulate)
+            return Replay(takes, sources.paces, settings.after_last, sources.simulate)
 
 
 async def _takes(settings: Settings) -> TakesOnDisk:

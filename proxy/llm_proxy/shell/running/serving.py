@@ -55,6 +55,8 @@ async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> 
             for warning in doubtful:
                 log.warning("%s", warning)
             log.info("%s on %s, %s", mode, proxy.url, _sources(mode, settings))
+            if settings.pace.is_chance and mode != "record":
+                log.info("pace %s, with seed %d", settings.pace, settings.seed)
             environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
             if command and (said := on_dummy_keys(mode, settings, os.environ)):
                 log.info("%s", said)

@@ -20,6 +20,7 @@ from llm_proxy.scenario.documents.document import Mock
 from llm_proxy.scenario.documents.loading import Loaded
 from llm_proxy.scenario.performing.failures import Limits
 from llm_proxy.scenario.playing.script import Script, Scripted
+from llm_proxy.shell.running.paces import Paces
 from llm_proxy.shell.running.settings import Clock, Settings
 from llm_proxy.shell.scenarios.library import ScenarioLibrary
 
@@ -35,7 +36,7 @@ def simulates(mode: str, settings: Settings) -> bool:
     return mode == "simulate" or (is_other and settings.on_miss == "scenario")
 
 
-async def simulator(mode: str, settings: Settings) -> Simulate:
+async def simulator(mode: str, settings: Settings, paces: Paces) -> Simulate:
     """The mode that answers from scenarios, or that helps this one out.
 
     Raises `UsageError` for files with mistakes, a mock that is none, and a function that is not
@@ -49,7 +50,7 @@ async def simulator(mode: str, settings: Settings) -> Simulate:
     simulation = Simulation(
         seed=settings.seed,
         created=clock(it.clock),
-        pace=settings.pace,
+        paces=paces,
         limits=Limits(it.silence * 1000),
         synthesises=it.on_unknown == "synthesis",
         aside=aside,

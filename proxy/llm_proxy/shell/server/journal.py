@@ -79,6 +79,10 @@ class Entry:
     """From the request read in full to the last byte."""
     late_mean_ms: float = 0.0
     late_worst_ms: float = 0.0
+    timed_writes: int = 0
+    """Writes that had a due time: those that the lateness is of."""
+    pace: str = ""
+    """The pace of the answer, as the grammar spells it; empty where it had none."""
     ending: str = ""
     """`sent`, `cut` (broken off as the source said) or `client_gone`."""
     note: str = ""

@@ -148,6 +148,7 @@ class Server:
             entry.ms = round(call.elapsed(), 3)
             entry.late_mean_ms = round(lateness.mean, 3)
             entry.late_worst_ms = round(lateness.worst, 3)
+            entry.timed_writes = lateness.waits
 
     def _entry(self, request: web.BaseRequest) -> Entry:
         """The journal's entry of a request; one for our own pages is not kept."""
@@ -190,6 +191,7 @@ class Server:
         """The mode's answer, and what strikes it, with what its scenario adds to that."""
         answer = await self._mode.answer(call)
         entry.origin = answer.origin
+        entry.pace = answer.pace
         self._count(answer, call, entry)
         injection = self._injecting.script(call, answer, injection)
         instead = injection.instead() if injection is not None and not answer.live else None

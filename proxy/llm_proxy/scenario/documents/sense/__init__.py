@@ -16,6 +16,7 @@ from llm_proxy.scenario.documents.sense import (
     answers,
     failures,
     ids,
+    paces,
     patterns,
     spans,
     templates,
@@ -26,8 +27,8 @@ Rule = Callable[[Any], Iterator[Finding]]
 
 RULES: Final[Mapping[type, tuple[Rule, ...]]] = MappingProxyType(
     {
-        document.Scenario: (ids.blanks, templates.of_answers),
-        document.Step: (failures.unknown_status, failures.never_played),
+        document.Scenario: (ids.blanks, paces.of_answers, templates.of_answers),
+        document.Step: (failures.unknown_status, failures.never_played, paces.of_answers),
         document.Match: (patterns.of_texts, patterns.of_paths),
         document.Condition: (patterns.of_values,),
         document.ToolCalls: (answers.calls_of_one_id,),

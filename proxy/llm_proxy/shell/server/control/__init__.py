@@ -5,6 +5,9 @@ GET  /_proxy/journal                   what was asked and answered in this run
 GET  /_proxy/verdict                   what the journal says of the clients, after each fault
 GET  /_proxy/misses                    what was not answered, and why
 GET  /_proxy/unsuccessful              sessions that were not as their scenarios expect, and why
+GET  /_proxy/pace                      at which pace answers go out
+PUT  /_proxy/pace                      set it: {"pace": "50tps"}, and for one session {"session": …}
+DELETE /_proxy/pace                    go back to the pace that the run was started with
 POST /_proxy/sessions/NAME/reset       begin a session again
 PUT  /_proxy/sessions/NAME/scenario    have a scenario answer a session: {"scenario": "ID"}
 DELETE /_proxy/sessions/NAME/scenario  take that back, as {"scenario": ""} does

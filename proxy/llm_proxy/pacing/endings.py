@@ -1,0 +1,17 @@
+"""How an ending is passed on to a client."""
+
+from __future__ import annotations
+
+from llm_proxy.actions import Abort
+from llm_proxy.exchange import Ending
+
+
+def ending_action(ending: Ending) -> Abort | None:
+    """What ends an answer as it was recorded; None for the clean end."""
+    match ending:
+        case Ending.CLEAN:
+            return None
+        case Ending.FIN | Ending.CLIENT_GONE | Ending.RECORDER_ERROR | Ending.KILLED:
+            return Abort("fin")
+        case Ending.RST | Ending.STALLED | Ending.MALFORMED:
+            return Abort("rst")
