@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pytest
 
@@ -13,9 +14,8 @@ from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Head, Read, Request
-from llm_proxy.modes import Answer, Auto, Mode, Record, Replay
-from llm_proxy.modes.base import played
-from llm_proxy.pacing import Instant, Recorded
+from llm_proxy.modes import Answer, Auto, Mode, Player, Record, Replay
+from llm_proxy.pacing import Instant, Pace, Recorded
 from llm_proxy.pacing.playing import play
 from llm_proxy.pacing.timing import chance
 from llm_proxy.ports import Recording
@@ -23,6 +23,8 @@ from llm_proxy.routing import Call, route
 from llm_proxy.shell.running.paces import Paces
 from llm_proxy.takes import AfterLast, OnMiss
 from tapes import HEAD, cassette
+
+T = TypeVar("T")
 
 
 def call(path: str = "/v1/x", session: str = "s") -> Call:
@@ -86,6 +88,14 @@ class Tickets:
         self.resets.append(session)
 
 
+async def aside(function: Callable[[], T]) -> T:
+    return function()
+
+
+def player(pace: Pace) -> Player:
+    return Player(Paces(pace), aside)
+
+
 LIVE: tuple[Action, ...] = (Begin(HEAD), Send(b"live"))
 
 
@@ -126,13 +136,13 @@ async def origins(mode: Mode, *calls: Call) -> list[str]:
 
 
 async def test_a_cassette_is_played_in_one_burst() -> None:
-    answer = await played(Shelved("it"), Instant(), chance(0))
+    answer = await player(Instant()).play(Shelved("it"), call(), 1, Instant())
     expected = play(cassette(b"data: 1\n\n"), Instant(), chance(0))
     assert answer.source == expected
 
 
 async def test_replay_plays_at_its_pace() -> None:
-    mode = Replay(Shelves(s=1), Paces(Recorded(2)), "repeat")
+    mode = Replay(Shelves(s=1), player(Recorded(2)), "repeat")
     assert await performed(await mode.answer(call())) == play(
         cassette(b"data: 1\n\n"), Recorded(2), chance(0)
     )
@@ -149,18 +159,18 @@ async def test_replay_plays_at_its_pace() -> None:
 async def test_replay_plays_one_take_after_the_other(
     after_last: AfterLast, expected: list[str]
 ) -> None:
-    mode = Replay(Shelves(s=2), Paces(Instant()), after_last)
+    mode = Replay(Shelves(s=2), player(Instant()), after_last)
     assert await origins(mode, *[call()] * 4) == expected
 
 
 async def test_replay_counts_sessions_and_keys_apart() -> None:
-    mode = Replay(Shelves(s=2, t=2), Paces(Instant()), "fail")
+    mode = Replay(Shelves(s=2, t=2), player(Instant()), "fail")
     asked = [call(), call(session="t"), call("/v1/other"), call(), call(session="t"), call()]
     assert await origins(mode, *asked) == ["s-1", "t-1", "miss", "s-2", "t-2", "miss"]
 
 
 async def test_replay_begins_a_session_again() -> None:
-    mode = Replay(Shelves(s=2, t=2), Paces(Instant()), "fail")
+    mode = Replay(Shelves(s=2, t=2), player(Instant()), "fail")
     await origins(mode, call(), call(session="t"))
     mode.reset("s")
     assert await origins(mode, call(), call(session="t")) == ["s-1", "t-2"]
@@ -168,7 +178,7 @@ async def test_replay_begins_a_session_again() -> None:
 
 async def test_replay_says_why_it_has_no_answer() -> None:
     with pytest.raises(Miss, match="request 1 for POST /v1/x"):
-        await Replay(Shelves(), Paces(Instant()), "repeat").answer(call())
+        await Replay(Shelves(), player(Instant()), "repeat").answer(call())
 
 
 async def test_record_passes_everything_on_and_takes_it_down() -> None:
@@ -185,7 +195,8 @@ async def test_record_passes_everything_on_and_takes_it_down() -> None:
 
 def auto(on_miss: OnMiss, **takes: int) -> tuple[Auto, Provider, Tickets]:
     upstream, recorder = Provider(), Tickets()
-    return Auto(Shelves(**takes), upstream, recorder, Paces(Instant()), on_miss), upstream, recorder
+    mode = Auto(Shelves(**takes), upstream, recorder, player(Instant()), on_miss)
+    return mode, upstream, recorder
 
 
 async def test_auto_plays_what_is_there_and_records_the_rest_behind_it() -> None:
@@ -218,7 +229,7 @@ async def test_auto_may_fail_where_nothing_is_recorded() -> None:
 def test_a_mode_is_called_as_on_the_command_line() -> None:
     modes: list[Mode] = [
         Record(Provider(), Tickets()),
-        Replay(Shelves(), Paces(Instant()), "repeat"),
+        Replay(Shelves(), player(Instant()), "repeat"),
         auto("record")[0],
     ]
     assert [mode.name for mode in modes] == ["record", "replay", "auto"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 from llm_proxy.actions import Burst
 from llm_proxy.cassette import Cassette
@@ -12,6 +12,8 @@ from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.pacing import Pace
 from llm_proxy.routing import Call
 from llm_proxy.scenario.playing.script import Script
+
+T = TypeVar("T")
 
 
 class Recording(Protocol):
@@ -86,6 +88,13 @@ class Paces(Protocol):
 
     def of(self, session: str) -> Pace:
         """The pace of a session's answers, where neither request nor scenario has its own."""
+
+
+class Aside(Protocol):
+    """Runs a function where it keeps nobody waiting."""
+
+    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
+        """What the function gives."""
 
 
 class Scripts(Protocol):

@@ -9,10 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from llm_proxy.errors import NotSimulated
-from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode, played
-from llm_proxy.pacing.choosing import asked_pace
-from llm_proxy.pacing.timing import chance
-from llm_proxy.ports import Paces, Recorder, Takes, Upstream
+from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode, Player
+from llm_proxy.ports import Recorder, Takes, Upstream
 from llm_proxy.routing import Call
 from llm_proxy.takes import OnMiss, Ordinals
 
@@ -27,25 +25,24 @@ class Auto:
         takes: Takes,
         upstream: Upstream,
         recorder: Recorder,
-        paces: Paces,
+        player: Player,
         on_miss: OnMiss | Mode,
     ) -> None:
         """A mode in the place of `on_miss` answers what is not on disk."""
         self._takes = takes
         self._upstream = upstream
         self._recorder = recorder
-        self._paces = paces
+        self._player = player
         self._on_miss: OnMiss | Mode = on_miss
         self._ordinals = Ordinals()
 
     async def answer(self, call: Call) -> Answer:
         """Take n, or the provider's answer, which comes as it comes."""
-        pace = asked_pace(call) or self._paces.of(call.session)
+        pace = self._player.pace(call)
         ordinal = self._ordinals.next(call.session, call.key)
         takes = await self._takes.of(call.session, call.key)
         if ordinal <= len(takes):
-            rolls = chance(self._paces.seed, call.session, call.key, ordinal)
-            return await played(takes[ordinal - 1], pace, rolls)
+            return await self._player.play(takes[ordinal - 1], call, ordinal, pace)
         match self._on_miss:
             case "record":
                 source = self._upstream.stream(call, lambda: self._recorder.start(call, ordinal))

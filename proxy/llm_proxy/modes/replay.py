@@ -5,10 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from llm_proxy.errors import NotSimulated
-from llm_proxy.modes.base import Answer, Mode, played
-from llm_proxy.pacing.choosing import asked_pace
-from llm_proxy.pacing.timing import chance
-from llm_proxy.ports import Paces, Takes
+from llm_proxy.modes.base import Answer, Mode, Player
+from llm_proxy.ports import Takes
 from llm_proxy.routing import Call
 from llm_proxy.takes import AfterLast, Ordinals, pick
 
@@ -19,25 +17,24 @@ class Replay:
     name = "replay"
 
     def __init__(
-        self, takes: Takes, paces: Paces, after_last: AfterLast, simulate: Mode | None = None
+        self, takes: Takes, player: Player, after_last: AfterLast, simulate: Mode | None = None
     ) -> None:
         """`simulate` answers what is not on disk; without it, that is a miss."""
         self._simulate = simulate
         self._takes = takes
-        self._paces = paces
+        self._player = player
         self._after_last: AfterLast = after_last
         self._ordinals = Ordinals()
 
     async def answer(self, call: Call) -> Answer:
         """The next take of this call's key."""
-        pace = asked_pace(call) or self._paces.of(call.session)
+        pace = self._player.pace(call)
         ordinal = self._ordinals.next(call.session, call.key)
         takes = await self._takes.of(call.session, call.key)
         take = pick(takes, ordinal, self._after_last)
         if take is None:
             return await self._missed(call, ordinal)
-        rolls = chance(self._paces.seed, call.session, call.key, ordinal)
-        return await played(take, pace, rolls)
+        return await self._player.play(take, call, ordinal, pace)
 
     async def _missed(self, call: Call, ordinal: int) -> Answer:
         if self._simulate is not None:

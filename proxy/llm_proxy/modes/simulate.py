@@ -7,10 +7,10 @@ before it: the answer that it continues, how often it failed, how many replies a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NoReturn, Protocol, TypeVar
+from typing import Final, NoReturn, TypeVar
 from urllib.parse import unquote
 
 import orjson
@@ -22,7 +22,7 @@ from llm_proxy.dialects.openai.family import FAMILY
 from llm_proxy.errors import NotSimulated, RespondFailed, printable
 from llm_proxy.modes.base import Answer
 from llm_proxy.pacing.choosing import asked_pace
-from llm_proxy.ports import Paces, Scripts
+from llm_proxy.ports import Aside, Paces, Scripts
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Direction, Say
 from llm_proxy.scenario.documents import loading
@@ -46,13 +46,6 @@ T = TypeVar("T")
 Respond = Callable[[Cue], object]
 """The operator's function.  It gives a text, a partial answer as of document 004, or an awaitable
 of one of them."""
-
-
-class Aside(Protocol):
-    """Runs a function where it keeps nobody waiting."""
-
-    def __call__(self, function: Callable[[], T], /) -> Awaitable[T]:
-        """What the function gives."""
 
 
 _LARGE: Final = 16 * 1024

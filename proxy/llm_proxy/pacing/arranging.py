@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.exchange import Head
 from llm_proxy.pacing.pace import Pace
-from llm_proxy.pacing.rechunking import Piece, rechunked
+from llm_proxy.pacing.rechunking import rechunked
 from llm_proxy.pacing.timing import Times, capped
 
 
@@ -15,14 +15,14 @@ def arranged(head: Head, pieces: Sequence[bytes], times: Times, pace: Pace) -> B
     """The actions that send these pieces at these times, as far as `pace` leaves them so."""
     if pace.max_gap is not None:
         times = capped(times, pace.max_gap)
-    timed = tuple(map(Piece, times.pieces, pieces))
-    steps: list[tuple[float, Action]] = [(times.head, Begin(head))]
-    steps += [(it.at, Send(it.data)) for it in rechunked(timed, pace.chunks)]
-    actions: list[Action] = []
-    waited = 0.0
-    for at, step in steps:
+    waited = max(times.head, 0.0)
+    actions: list[Action] = [Wait(waited)] if waited else []
+    actions.append(Begin(head))
+    for at, data in rechunked(zip(times.pieces, pieces, strict=True), pace.chunks):
         if at > waited:
             actions.append(Wait(at))
             waited = at
-        actions.append(step)
-    return (*actions, Wait(times.end)) if times.end > waited else tuple(actions)
+        actions.append(Send(data))
+    if times.end > waited:
+        actions.append(Wait(times.end))
+    return tuple(actions)

@@ -13,7 +13,8 @@ from typing import Final
 LONGEST: Final = 86_400_000.0
 """ms: no span is longer than a day, and none that is drawn either."""
 _LEAST: Final = 2.0**-54
-"""Of the shares for which the normal distributions have a time: less than any roll but 0."""
+"""Of the shares for which the normal distributions have a time: less than any roll but 0, and
+half of what the largest roll lacks of 1."""
 _DECIMALS: Final = 6
 
 
@@ -104,7 +105,7 @@ def _standard(share: float) -> float:
     """The quantile of the normal distribution around 0 with deviation 1."""
     from statistics import NormalDist  # noqa: PLC0415 # few paces need it, and it takes 10 ms
 
-    return NormalDist().inv_cdf(max(share, _LEAST))
+    return NormalDist().inv_cdf(min(max(share, _LEAST), 1 - 2 * _LEAST))
 
 
 def is_chance(distribution: Distribution) -> bool:

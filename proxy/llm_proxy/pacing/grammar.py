@@ -65,7 +65,10 @@ def parse_pace(text: str) -> Pace:
     try:
         if len(text) > _LONGEST:
             _refuse(f"it has more than {_LONGEST} characters")
-        for term in _COMMA.split(_BLANKS.sub("", text.lower())):
+        written = _COMMA.split(_BLANKS.sub("", text.lower()))
+        if len(written) > 1 and "" in written:
+            _refuse("it has a comma too many")
+        for term in written:
             _take(term, terms)
         return _made(terms)
     except _Wrong as wrong:
@@ -181,7 +184,7 @@ def _nearest(name: str, names: Iterable[str]) -> str:
 
 
 def _shown(text: str) -> str:
-    return printable(text, _SHOWN) or "nothing"
+    return printable(text, _SHOWN) or "''"
 
 
 def _refuse(why: str) -> NoReturn:

@@ -19,6 +19,8 @@ from llm_proxy.timeline import arrivals
 
 _SECONDS: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _COUNTDOWNS: Final = frozenset(("retry-after", "retry-after-ms"))
+_LARGE: Final = 8 * 1024
+"""Bytes of a body that is read in a few ms."""
 _AS_READ: Final = (None, "recorded")
 """Chunks that leave a recording the pieces in which it arrived."""
 
@@ -35,6 +37,12 @@ def play(cassette: Cassette, pace: Pace, chance: Chance) -> Burst:
         return (Begin(head), *[Send(read.data) for read in cassette.reads], *last)
     pieces, times = _timed(cassette, pace, chance)
     return (*arranged(head, pieces, times, pace), *last)
+
+
+def is_slow(cassette: Cassette, pace: Pace) -> bool:
+    """Whether making its actions may take longer than others should wait."""
+    is_read = isinstance(pace, Rate | Modelled) or pace.chunks not in _AS_READ
+    return is_read and cassette.end.size > _LARGE
 
 
 def due(pace: Recorded | Instant, at: float) -> float:

@@ -5,42 +5,45 @@ A new piece is due when the last of its bytes is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from llm_proxy.pacing.pace import Chunks
 
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Bytes that go out together."""
-
-    at: float
-    """ms since the request was read in full."""
-    data: bytes
+Piece = tuple[float, bytes]
+"""When it is due, in ms since the request was read in full; and bytes that go out together."""
 
 
-def rechunked(pieces: Sequence[Piece], chunks: Chunks | None) -> Sequence[Piece]:
+def rechunked(pieces: Iterable[Piece], chunks: Chunks | None) -> Iterable[Piece]:
     """The pieces, of so many bytes each, or all in one; other words leave them as they are."""
     match chunks:
         case int(size):
-            return tuple(_cut(pieces, size))
+            return _cut(pieces, size)
         case "coalesced":
-            whole = b"".join(it.data for it in pieces)
-            return (Piece(pieces[-1].at, whole),) if whole else ()
+            return _joined(pieces)
         case _:
             return pieces
 
 
-def _cut(pieces: Sequence[Piece], size: int) -> Iterator[Piece]:
+def _cut(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
     """Pieces of `size` bytes, wherever that cuts; the last one has what is left."""
     left = bytearray()
-    at = 0.0
-    for piece in pieces:
-        left += piece.data
-        at = piece.at
-        whole = len(left) // size * size
-        yield from (Piece(at, bytes(left[here : here + size])) for here in range(0, whole, size))
-        del left[:whole]
+    last = 0.0
+    for at, data in pieces:
+        left += data
+        last = at
+        if whole := len(left) // size * size:
+            full = bytes(left[:whole])
+            yield from ((at, full[here : here + size]) for here in range(0, whole, size))
+            del left[:whole]
     if left:
-        yield Piece(at, bytes(left))
+        yield last, bytes(left)
+
+
+def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """All of them as one; none where there is nothing."""
+    moments, data = [0.0], bytearray()
+    for at, piece in pieces:
+        moments.append(at)
+        data += piece
+    if data:
+        yield moments[-1], bytes(data)

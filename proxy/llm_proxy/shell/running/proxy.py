@@ -18,7 +18,7 @@ from aiohttp import web
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.injector import Injector
-from llm_proxy.modes import Auto, Mode, Record, Replay, Simulate
+from llm_proxy.modes import Auto, Mode, Player, Record, Replay, Simulate
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
 from llm_proxy.shell.recording.filing import Filed
@@ -28,7 +28,7 @@ from llm_proxy.shell.running.doors import BACKLOG, Doors
 from llm_proxy.shell.running.faulting import check_live, conditions
 from llm_proxy.shell.running.paces import Paces
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.simulating import simulates, simulator
+from llm_proxy.shell.running.simulating import aside, simulates, simulator
 from llm_proxy.shell.server.control import Control
 from llm_proxy.shell.server.control.faults import Faults
 from llm_proxy.shell.server.control.judged import Judged
@@ -100,17 +100,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
     sys.setswitchinterval(_SWITCH)
     journal = Journal()
     async with AsyncExitStack() as stack:
-        if records(mode, settings):
-            await asyncio.to_thread(check_folders, settings)
-        paces = Paces(settings.pace, settings.seed)
-        simulate = await simulator(mode, settings, paces) if simulates(mode, settings) else None
-        recorder: Recorder | None = None
-        upstream: LiveUpstream | None = None
-        if mode in {"record", "auto"}:
-            recorder = await _recorder(mode, settings, journal)
-            stack.push_async_callback(recorder.close)
-            upstream = await stack.enter_async_context(await _live(mode, settings))
-        sources = _Sources(paces, upstream, recorder, simulate)
+        sources = await _sources(mode, settings, journal, stack)
         chosen = await _mode(mode, settings, sources)
         injecting = _injecting(settings, journal)
         server = _server(chosen, settings, journal, sources, injecting)
@@ -131,7 +121,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         doors = Doors(runner, injecting)
         stack.push_async_callback(doors.stop)
         await doors.follow()
-        yield RunningProxy(url, server, journal, upstream, recorder, doors.stop)
+        yield RunningProxy(url, server, journal, sources.upstream, sources.recorder, doors.stop)
 
 
 def _injecting(settings: Settings, journal: Journal) -> Injecting:
@@ -170,8 +160,26 @@ def _server(
     return Server(mode, admission, journal, control, injecting)
 
 
+async def _sources(
+    mode: ModeName, settings: Settings, journal: Journal, stack: AsyncExitStack
+) -> _Sources:
+    """What answers in this mode; the stack sees recordings into the library, and lets go of it."""
+    if records(mode, settings):
+        await asyncio.to_thread(check_folders, settings)
+    paces = Paces(settings.pace, settings.seed)
+    simulate = await simulator(mode, settings, paces) if simulates(mode, settings) else None
+    recorder: Recorder | None = None
+    upstream: LiveUpstream | None = None
+    if mode in {"record", "auto"}:
+        recorder = await _recorder(mode, settings, journal)
+        stack.push_async_callback(recorder.close)
+        upstream = await stack.enter_async_context(await _live(mode, settings))
+    return _Sources(paces, upstream, recorder, simulate)
+
+
 async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
     """The mode of that name."""
+    player = Player(sources.paces, aside)
     match name, sources:
         case "simulate", _Sources(simulate=Simulate() as simulate):
             return simulate
@@ -181,10 +189,10 @@ async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
             takes = await _takes(settings)
             otherwise = settings.on_miss
             on_miss = sources.simulate or ("fail" if otherwise == "scenario" else otherwise)
-            return Auto(takes, upstream, keeper, sources.paces, on_miss)
+            return Auto(takes, upstream, keeper, player, on_miss)
         case _:
             takes = await _takes(settings)
-            return Replay(takes, sources.paces, settings.after_last, sources.simulate)
+            return Replay(takes, player, settings.after_last, sources.simulate)
 
 
 async def _takes(settings: Settings) -> TakesOnDisk:

@@ -1,0 +1,223 @@
+"""How a pace is written, and what is said of what is none."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.errors import UsageError
+from llm_proxy.pacing import Instant, Modelled, Pace, Rate, Recorded, parse_pace
+from llm_proxy.pacing.distributions import Distribution, Fixed, Lognormal, Normal, Uniform
+from llm_proxy.pacing.profiles import PROFILES
+
+GPT: Final = PROFILES["gpt-4o"]
+
+GOOD: Final[dict[str, Pace]] = {
+    "recorded": Recorded(),
+    " Recorded ": Recorded(),
+    "instant": Instant(),
+    "INSTANT": Instant(),
+    "1x": Recorded(1.0),
+    "4x": Recorded(4.0),
+    "4 X": Recorded(4.0),
+    "0.5x": Recorded(0.5),
+    ".25x": Recorded(0.25),
+    "1000.0x": Recorded(1000.0),
+    "50tps": Rate(50.0),
+    "0.5 tps": Rate(0.5),
+    "50tps,ttft=300ms": Rate(50.0, Fixed(300.0)),
+    "50tps,ttft=1..2s,prefill=0.5ms": Rate(50.0, Uniform(1000.0, 2000.0), Fixed(0.5)),
+    "profile:gpt-4o": Modelled(profile=GPT),
+    "Profile: GPT-4o": Modelled(profile=GPT),
+    "profile:gemma3:1b": Modelled(profile=PROFILES["gemma3:1b"]),
+    "profile:gpt-4o,ttft=2s": Modelled(Fixed(2000.0), profile=GPT),
+    "ttft=300ms": Modelled(Fixed(300.0)),
+    "ttft=0.3s": Modelled(Fixed(300.0)),
+    "ttft=1m": Modelled(Fixed(60_000.0)),
+    "ttft=0ms": Modelled(Fixed(0.0)),
+    "prefill=.5ms": Modelled(prefill=Fixed(0.5)),
+    "ttft=300ms,gap=30..80ms": Modelled(Fixed(300.0), gap=Uniform(30.0, 80.0)),
+    " TTFT = 300 ms , gap = 30 .. 80 ms ": Modelled(Fixed(300.0), gap=Uniform(30.0, 80.0)),
+    "gap=0.5s..800ms": Modelled(gap=Uniform(500.0, 800.0)),
+    "gap=30ms..0.08s": Modelled(gap=Uniform(30.0, 80.0)),
+    "gap=uniform(30ms,80ms)": Modelled(gap=Uniform(30.0, 80.0)),
+    "gap=normal(50ms, 10ms),ttft=1s": Modelled(Fixed(1000.0), gap=Normal(50.0, 10.0)),
+    "gap=lognormal(40ms,0.5)": Modelled(gap=Lognormal(40.0, 0.5)),
+    "max-gap=2s": Recorded(max_gap=2000.0),
+    "4x,max-gap=2s": Recorded(4.0, max_gap=2000.0),
+    "max-gap=2s,4x": Recorded(4.0, max_gap=2000.0),
+    "50tps,max-gap=100ms": Rate(50.0, max_gap=100.0),
+    "chunks=7": Recorded(chunks=7),
+    "recorded,chunks=event": Recorded(chunks="event"),
+    "instant,chunks=7": Instant(chunks=7),
+    "50tps,chunks=recorded": Rate(50.0, chunks="recorded"),
+    "gap=1ms,chunks=token": Modelled(gap=Fixed(1.0), chunks="token"),
+    "recorded,chunks=coalesced": Recorded(chunks="coalesced"),
+}  # fmt: skip
+
+USE: Final = (
+    "use recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, profile:NAME, or "
+    "ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
+)
+TIMES: Final = (
+    "this is no time; write 300ms, 0.3s, 30..80ms, uniform(30ms,80ms), normal(50ms,10ms), "
+    "lognormal(40ms,0.5)"
+)
+SIGMA: Final = (
+    "the second number of a lognormal is its sigma, from 0 to 5, without a unit; write "
+    "lognormal(40ms,0.5)"
+)
+CHUNKS: Final = "use recorded, event, token, coalesced, or a number of bytes above 0"
+
+BAD: Final[dict[str, str]] = {
+    "": USE,
+    " ": USE,
+    "50tps,": "it has a comma too many",
+    ",gap=1ms": "it has a comma too many",
+    **{
+        it: f"{it} is none of its terms; {USE}"
+        for it in ("fast", "x", "4", "-1x", "1.x", "1e3x", "infx", "nanx", "x4", "٤x", "1 2x")
+    },
+    "profile": f"profile is none of its terms; {USE}",
+    "0x": "0x is a speed of nothing; write one above 0",
+    "0.00000001x": "0.00000001x is a speed of nothing; write one above 0",
+    "0tps": "0tps is a rate of nothing; write one above 0",
+    "profile:gpt-9": (
+        "there is no profile gpt-9; there are gpt-4o, claude-sonnet-4-6, gemma3:1b, llama3"
+    ),
+    "profile:": (
+        "there is no profile ''; there are gpt-4o, claude-sonnet-4-6, gemma3:1b, llama3"
+    ),
+    "recorded,4x": "it says recorded and 4x, and one of them must do",
+    "50tps,instant": "it says 50tps and instant, and one of them must do",
+    "gap=1ms,gap=2ms": "it says gap twice",
+    "chunks=7,4x,chunks=8": "it says chunks twice",
+    "gab=1ms": "there is no gab; did you mean gap?",
+    "maxgap=1s": "there is no maxgap; did you mean max-gap?",
+    "speed=4": "there is no speed; there are ttft, prefill, gap, max-gap, chunks",
+    "=4": "there is no ''; there are ttft, prefill, gap, max-gap, chunks",
+    "instant,gap=30ms": "instant waits for nothing, so gap says nothing: leave one of them out",
+    "instant,max-gap=2s": (
+        "instant waits for nothing, so max-gap says nothing: leave one of them out"
+    ),
+    "4x,ttft=1s,gap=2ms": (
+        "4x keeps the recorded times, and ttft, gap gives others: leave one of them out"
+    ),
+    "50tps,gap=30ms": "50tps and gap both say how fast tokens come: leave one of them out",
+    "gap=": f"gap='': {TIMES}",
+    "gap=soon": f"gap=soon: {TIMES}",
+    "gap=-5ms": f"gap=-5ms: {TIMES}",
+    "gap=1h": f"gap=1h: {TIMES}",
+    "gap=30ms80ms": f"gap=30ms80ms: {TIMES}",
+    "gap=..80ms": f"gap=..80ms: {TIMES}",
+    "gap=30": "gap=30: the unit is missing; write 30ms, or 30s",
+    "gap=30..80": "gap=30..80: the unit is missing; write 30ms, or 30s",
+    "gap=80..30ms": "gap=80..30ms: the first is more than the second; write 30ms..80ms",
+    "gap=uniform(2s,1s)": "gap=uniform(2s,1s): the first is more than the second; write 1s..2s",
+    "ttft=1441m": "ttft=1441m: this is longer than a day, which is the most",
+    "gap=pareto(1ms,2ms)": (
+        "gap=pareto(1ms,2ms): there is no such distribution; there are uniform(30ms,80ms), "
+        "normal(50ms,10ms), lognormal(40ms,0.5)"
+    ),
+    "gap=normal(1ms)": f"gap=normal(1ms): {TIMES}",
+    "gap=normal(1ms,2)": "gap=normal(1ms,2): the unit is missing; write 2ms, or 2s",
+    "gap=lognormal(40ms,5ms)": f"gap=lognormal(40ms,5ms): {SIGMA}",
+    "gap=lognormal(40ms,5.1)": f"gap=lognormal(40ms,5.1): {SIGMA}",
+    "max-gap=1..2s": f"max-gap=1..2s: {TIMES}",
+    "max-gap=0s": "max-gap=0s: no silence at all is instant; write a time, such as 2s",
+    "chunks=0": f"chunks=0: {CHUNKS}",
+    "chunks=events": f"chunks=events: {CHUNKS}",
+    "chunks=99999999999": f"chunks=99999999999: {CHUNKS}",
+    "chunks=1.5": f"chunks=1.5: {CHUNKS}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_a_pace_is_read(text: str) -> None:
+    assert parse_pace(text) == GOOD[text]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_what_is_no_pace_is_refused_with_what_would_be(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_pace(text)
+
+    assert str(refused.value) == f"{text!r} is no pace: {BAD[text]}"
+
+
+def test_what_is_too_long_is_not_shown_in_full() -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_pace("gap=1ms," * 200)
+
+    assert len(str(refused.value)) < 200
+    assert "it has more than 1000 characters" in str(refused.value)
+
+
+def test_what_cannot_be_shown_is_spelled_out() -> None:
+    with pytest.raises(UsageError, match=r"x1b\[31m"):
+        parse_pace("\x1b[31m")
+
+
+MS: Final = st.integers(0, 86_400_000_000).map(lambda it: it / 1000)
+ABOVE_0: Final = st.integers(1, 999_999_999).map(lambda it: it / 1000)
+SPANS: Final[st.SearchStrategy[Distribution]] = st.one_of(
+    MS.map(Fixed),
+    st.tuples(MS, MS).map(lambda it: Uniform(min(it), max(it))),
+    st.builds(Normal, MS, MS),
+    st.builds(Lognormal, MS, st.integers(0, 5_000_000).map(lambda it: it / 1e6)),
+)
+OTHERS: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "max_gap": st.none() | ABOVE_0.map(lambda it: min(it, 86_400_000.0)),
+    "chunks": st.sampled_from([None, "recorded", "event", "token", "coalesced", 1, 4096]),
+}
+SOME: Final = st.none() | SPANS
+PACES: Final[st.SearchStrategy[Pace]] = st.one_of(
+    st.builds(Instant, chunks=OTHERS["chunks"]),
+    st.builds(Recorded, ABOVE_0, **OTHERS),
+    st.builds(Rate, ABOVE_0, SPANS, SPANS, **OTHERS),
+    st.builds(Modelled, SPANS, SOME, SOME, **OTHERS),
+    st.builds(Modelled, SOME, SOME, SOME, profile=st.sampled_from([*PROFILES.values()]), **OTHERS),
+)
+
+
+@settings(max_examples=200)
+@given(PACES)
+def test_a_pace_is_spelled_as_it_is_read(pace: Pace) -> None:
+    assert parse_pace(str(pace)) == pace
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("Max-Gap = 2000 ms, 1x", "recorded,max-gap=2s"),
+        ("0.50x", "0.5x"),
+        ("gap=uniform(30ms,80ms),ttft=0.3s", "ttft=300ms,gap=30..80ms"),
+        ("profile:gpt-4o,gap=lognormal(1m,.50)", "profile:gpt-4o,gap=lognormal(60s,0.5)"),
+    ],
+)
+def test_a_pace_has_one_spelling(text: str, spelled: str) -> None:
+    assert str(parse_pace(text)) == spelled
+
+
+@pytest.mark.parametrize(
+    ("text", "is_chance"),
+    [
+        ("recorded", False),
+        ("4x,max-gap=2s", False),
+        ("instant", False),
+        ("50tps", False),
+        ("50tps,ttft=1..2s", True),
+        ("ttft=1s,gap=2ms", False),
+        ("gap=2..2ms", False),
+        ("gap=normal(1ms,0ms)", False),
+        ("gap=normal(1ms,1ms)", True),
+        ("prefill=lognormal(1ms,1)", True),
+        ("profile:gpt-4o", True),
+        ("profile:gpt-4o,ttft=1s,gap=1ms", False),
+    ],
+)
+def test_a_pace_says_whether_chance_has_a_part_in_it(text: str, is_chance: bool) -> None:
+    assert parse_pace(text).is_chance is is_chance
