@@ -504,7 +504,7 @@ MISTAKES = {
     "port too large": Mistake(
         ("replay", "--port", "65536"), ("--port: '65536'", "from 0 to 65535")
     ),
-    "no pace": Mistake(("replay", "--pace", "fast"), ("'fast'", "recorded, instant, or a speed")),
+    "no pace": Mistake(("replay", "--pace", "fast"), ("'fast'", "recorded, instant, a speed")),
     "no speed at all": Mistake(("replay", "--pace", "0x"), ("'0x' is no pace",)),
     "upstream without a name": Mistake(
         ("record", "--upstream", "http://a"), ("--upstream", "write NAME=URL")

@@ -12,7 +12,10 @@ from llm_proxy.cli import cli
 from llm_proxy.cli.mistakes import sentence
 from llm_proxy.errors import UsageError
 
-NO_PACE = "'3y' is no pace: use recorded, instant, or a speed such as 4x or 0.5x"
+NO_PACE = (
+    "'3y' is no pace: use recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, "
+    "profile:NAME, or ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
+)
 PORT = "is not a whole number from 0 to 65535"
 
 

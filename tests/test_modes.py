@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TypeVar
 
 import pytest
 
@@ -14,17 +13,15 @@ from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Head, Read, Request
-from llm_proxy.modes import Answer, Auto, Mode, Player, Record, Replay
-from llm_proxy.pacing import Instant, Pace, Recorded
+from llm_proxy.modes import Answer, Auto, Mode, Record, Replay
+from llm_proxy.pacing import Instant, Recorded
 from llm_proxy.pacing.playing import play
 from llm_proxy.pacing.timing import chance
 from llm_proxy.ports import Recording
 from llm_proxy.routing import Call, route
-from llm_proxy.shell.running.paces import Paces
 from llm_proxy.takes import AfterLast, OnMiss
+from paced import player
 from tapes import HEAD, cassette
-
-T = TypeVar("T")
 
 
 def call(path: str = "/v1/x", session: str = "s") -> Call:
@@ -86,14 +83,6 @@ class Tickets:
 
     def reset(self, session: str) -> None:
         self.resets.append(session)
-
-
-async def aside(function: Callable[[], T]) -> T:
-    return function()
-
-
-def player(pace: Pace) -> Player:
-    return Player(Paces(pace), aside)
 
 
 LIVE: tuple[Action, ...] = (Begin(HEAD), Send(b"live"))

@@ -21,7 +21,7 @@ from llm_proxy.pacing.distributions import (
 )
 from llm_proxy.pacing.profiles import PROFILES
 from llm_proxy.pacing.timing import chance
-from test_pacing_grammar import SPANS
+from paced import SPANS
 
 ROLLS: Final = [chance(0, "default", "key", 1)("gap", number) for number in range(2000)]
 

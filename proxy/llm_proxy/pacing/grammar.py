@@ -47,6 +47,10 @@ class _Wrong(Exception):
     """What is wrong, without the pace that it is wrong in."""
 
 
+class _Unknown(Exception):
+    """A term that is none."""
+
+
 @dataclass(slots=True)
 class _Terms:
     """The terms of a pace, as far as they were read."""
@@ -71,8 +75,13 @@ def parse_pace(text: str) -> Pace:
         for term in written:
             _take(term, terms)
         return _made(terms)
+    except _Unknown as unknown:
+        term = str(unknown)
+        why = f"{_shown(term)} is none of its terms; " if "," in text else ""
+        why += f"use {_TIMES}, or {_OTHERS}"
     except _Wrong as wrong:
-        raise UsageError(f"{printable(text, _SHOWN)!r} is no pace: {wrong}") from None
+        why = str(wrong)
+    raise UsageError(f"{printable(text, _SHOWN)!r} is no pace: {why}")
 
 
 def _take(term: str, terms: _Terms) -> None:
@@ -108,8 +117,7 @@ def _when(term: str) -> Recorded | Instant | Rate | Modelled:
         if name not in PROFILES:
             _refuse(f"there is no profile {_shown(name)}; there are {', '.join(PROFILES)}")
         return Modelled(profile=PROFILES[name])
-    said = "use" if not term else f"{_shown(term)} is none of its terms; use"
-    raise _Wrong(f"{said} {_TIMES}, or {_OTHERS}")
+    raise _Unknown(term)
 
 
 def _value(name: str, value: str) -> Any:

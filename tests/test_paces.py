@@ -1,0 +1,321 @@
+"""Which pace holds for which answer, and that chance repeats whatever order requests come in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.actions import Burst, Send, Wait
+from llm_proxy.cassette import Cassette, read_cassette
+from llm_proxy.errors import Miss, RequestRefused
+from llm_proxy.exchange import Read
+from llm_proxy.modes import Replay
+from llm_proxy.pacing import Instant, Recorded, parse_pace
+from llm_proxy.pacing.choosing import asked_pace
+from llm_proxy.pacing.playing import play
+from llm_proxy.pacing.timing import chance
+from llm_proxy.routing import Call
+from llm_proxy.scenario.documents.loading import load
+from llm_proxy.shell.running.paces import Paces
+from paced import player
+from playing import playing, script
+from playing import says as scripted
+from proxying import proxy
+from raw import Raw, ask, post
+from shelf import DONE, Answer, call, chat, event, key_of, put, says
+from stub import chunked, upstream
+from tapes import FILE, written
+
+JITTER: Final = "ttft=1..9ms,gap=lognormal(3ms,1),max-gap=20ms"
+TOLD: Final = (*map(event, ("one", " two", " three")), DONE)
+
+
+# Chance
+
+
+def asked(name: str, session: str) -> bytes:
+    return chat(name, path=f"/@{session}/v1/chat/completions")
+
+
+CASSETTE: Final = read_cassette(FILE, written([Read(0.0, it) for it in TOLD], head_at=0.0))
+
+
+class Always:
+    """Takes of every key, all of them the same; it is one of them too."""
+
+    file = FILE
+
+    async def of(self, session: str, key: str) -> Sequence[Always]:
+        return [self]
+
+    async def cassette(self) -> Cassette:
+        return CASSETTE
+
+    async def miss(self, call: Call, ordinal: int) -> Miss:
+        raise NotImplementedError
+
+
+async def bursts(order: Sequence[tuple[str, str]], *, at_once: bool = False) -> dict[Any, Burst]:
+    """The actions that answer these requests of a key and a session, by those and the ordinal."""
+    mode = Replay(Always(), player(parse_pace(JITTER)), "repeat")
+
+    async def answered(number: int, name: str, session: str) -> tuple[Any, Burst]:
+        answer = await mode.answer(call(asked(name, session)))
+        assert isinstance(answer.source, tuple)
+        return (name, session, number), answer.source
+
+    ordinals = [order[: at + 1].count(it) for at, it in enumerate(order)]
+    numbered = [*zip(ordinals, order, strict=True)]
+    if at_once:
+        return dict(await asyncio.gather(*(answered(number, *it) for number, it in numbered)))
+    return dict([await answered(number, *it) for number, it in numbered])
+
+
+REQUESTS: Final = [(name, session) for name in ("x", "y") for session in ("a", "b")] * 3
+
+
+@settings(max_examples=10)
+@given(st.permutations(REQUESTS), st.booleans())
+def test_the_same_requests_in_any_order_have_the_same_bytes_and_times(
+    order: list[tuple[str, str]], at_once: bool
+) -> None:
+    one = asyncio.run(bursts(REQUESTS))
+    other = asyncio.run(bursts(order, at_once=at_once))
+
+    assert one == other
+    assert len(set(one.values())) == len(REQUESTS)  # and no two have the same times
+
+
+def imported(*pieces: bytes) -> Answer:
+    """Pieces that came all at once, as those of a recording without times."""
+    return Answer(tuple((0.0, it) for it in pieces))
+
+
+def planned(request: bytes, ordinal: int, pace: str) -> Burst:
+    """What replay does for the request, as values."""
+    of = call(request)
+    rolls = chance(0, of.session, key_of(request), ordinal)
+    return play(CASSETTE, parse_pace(pace), rolls)
+
+
+def due(burst: Burst) -> list[float]:
+    """When each piece of a body is due."""
+    moments = accumulate((it.due if isinstance(it, Wait) else 0.0 for it in burst), max)
+    return [at for at, it in zip(moments, burst, strict=True) if isinstance(it, Send)]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+async def test_over_http_no_piece_is_early_in_whatever_order_they_are_asked(
+    tmp_path: Path, backwards: bool
+) -> None:
+    requests = [asked(name, session) for name in "xyz" for session in "ab"]
+    for request in requests:
+        put(tmp_path, request, imported(*TOLD))
+    order = requests[::-1] if backwards else requests
+    async with proxy("replay", tmp_path, pace=parse_pace(JITTER)) as it:
+        got = await asyncio.gather(*(ask(it.url, request) for request in order))
+        entries = list(it.journal.entries)
+
+    for request, raw in zip(order, got, strict=True):
+        moments = due(planned(request, 1, JITTER))
+        assert raw.chunks == [*TOLD]
+        assert all(at >= when - 0.5 for at, when in zip(raw.times, moments, strict=True))
+    assert {it.pace for it in entries} == {JITTER}
+    assert all(it.timed_writes == 3 for it in entries)  # the head's, and two more
+
+
+# Which one holds
+
+
+@pytest.mark.parametrize(
+    ("header", "turn", "scenario", "session", "everybody", "holds"),
+    [
+        ("9tps", "8tps", "7tps", "6tps", "5tps", "9tps"),
+        ("", "8tps", "7tps", "6tps", "5tps", "8tps"),
+        ("", "", "7tps", "6tps", "5tps", "7tps"),
+        ("", "", "", "6tps", "5tps", "6tps"),
+        ("", "", "", "", "5tps", "5tps"),
+        ("", "", "", "", "", "instant"),
+    ],
+    ids=["header", "turn", "scenario", "session", "everybody", "start"],
+)
+async def test_the_nearest_pace_holds(
+    tmp_path: Path,
+    header: str,
+    turn: str,
+    scenario: str,
+    session: str,
+    everybody: str,
+    holds: str,
+) -> None:
+    document = script(scripted("Hi.", pace=turn), pace=scenario)
+    async with playing(tmp_path, document, pace=Instant()) as stage:
+        for name, pace in (("default", session), ("other", "4tps"), ("", everybody)):
+            if pace:
+                said = json.dumps({"pace": pace, "session": name}).encode()
+                await stage.page("pace", said, "PUT")
+        heard = await stage.ask(header=f"x-llm-proxy-pace: {header}")
+
+    assert heard.turn.text == "Hi."
+    assert [it.pace for it in stage.entries] == [holds]
+
+
+async def test_a_scenario_is_told_at_its_own_pace(tmp_path: Path) -> None:
+    document = script(scripted("One two.", pace="ttft=30ms,chunks=token"))
+    async with playing(tmp_path, document, pace=Recorded()) as stage:
+        heard = await stage.ask()
+        assert heard.raw.head_at >= 30.0
+        assert stage.last.chunks == 6  # the opening, two words, the finish, the usage, the end
+
+
+async def test_a_request_can_ask_for_another_pace_of_a_recording(tmp_path: Path) -> None:
+    put(tmp_path, chat(), imported(*TOLD))
+    async with proxy("replay", tmp_path) as it:
+        slow = await ask(it.url, chat("hi", "x-llm-proxy-pace: ttft=10ms,gap=10ms"))
+        cut = await ask(it.url, chat("hi", "x-llm-proxy-pace: instant,chunks=7"))
+        paces = [entry.pace for entry in it.journal.entries]
+
+    body = b"".join(TOLD)
+    assert slow.chunks == [*TOLD]
+    assert [at >= when for at, when in zip(slow.times, (10, 20, 30, 30), strict=True)] == [True] * 4
+    assert cut.chunks == [body[at : at + 7] for at in range(0, len(body), 7)]
+    assert paces == ["ttft=10ms,gap=10ms", "instant,chunks=7"]
+
+
+@pytest.mark.parametrize("mode", ["replay", "auto", "simulate"])
+async def test_a_header_that_is_no_pace_is_refused_and_counts_for_nothing(
+    tmp_path: Path, mode: Any
+) -> None:
+    put(tmp_path, chat(), says("first"), says("second"))
+    async with proxy(mode, tmp_path, pace=Instant()) as it:
+        refused = await ask(it.url, chat("hi", "x-llm-proxy-pace: 50"))
+        answered = await ask(it.url, chat())
+
+    sentence = json.loads(refused.body)["error"]["message"]
+    assert (refused.status, refused.header("x-should-retry")) == (400, "false")
+    assert sentence.startswith("x-llm-proxy-pace: '50' is no pace: use recorded, instant,")
+    assert answered.status == 200
+    if mode != "simulate":
+        assert b"first" in answered.body
+
+
+def test_a_request_without_the_header_asks_for_no_pace() -> None:
+    assert asked_pace(call(chat())) is None
+    assert asked_pace(call(chat("hi", "X-LLM-Proxy-Pace: 4X"))) == Recorded(4.0)
+    with pytest.raises(RequestRefused, match="it has a comma too many"):
+        asked_pace(call(chat("hi", "x-llm-proxy-pace: 4x,")))
+
+
+async def test_live_answers_have_no_pace(tmp_path: Path) -> None:
+    slow = chat("hi", "x-llm-proxy-pace: ttft=9s")
+    async with upstream(chunked([*TOLD])) as live, proxy("auto", tmp_path, live.url) as it:
+        raw = await ask(it.url, slow, within=5)
+        entries = list(it.journal.entries)
+
+    assert raw.body == b"".join(TOLD)
+    assert [entry.pace for entry in entries] == [""]
+
+
+# The page
+
+
+async def page(url: str, method: str = "GET", **said: Any) -> tuple[int, Any]:
+    raw: Raw = await ask(url, post("/_proxy/pace", json.dumps(said).encode(), method=method))
+    return raw.status, json.loads(raw.body)
+
+
+async def test_the_pace_can_be_set_and_taken_back_while_the_proxy_runs(tmp_path: Path) -> None:
+    start = {"pace": "4x", "started_with": "4x", "sessions": {}, "seed": 3}
+    async with proxy("replay", tmp_path, pace=Recorded(4.0), seed=3) as it:
+        assert await page(it.url) == (200, start)
+        assert await page(it.url, "PUT", pace=" 50 TPS ") == (200, start | {"pace": "50tps"})
+        own = {"pace": "50tps", "sessions": {"a": "instant"}}
+        assert await page(it.url, "PUT", pace="instant", session="a") == (200, start | own)
+        assert await page(it.url, "DELETE") == (200, start | {"sessions": {"a": "instant"}})
+        assert await page(it.url, "DELETE", session="a") == (200, start)
+
+
+async def test_a_session_that_begins_again_has_no_pace_of_its_own(tmp_path: Path) -> None:
+    async with proxy("replay", tmp_path) as it:
+        for name in "ab":
+            await page(it.url, "PUT", pace="instant", session=name)
+        await ask(it.url, post("/_proxy/sessions/a/reset", b""))
+        _, told = await page(it.url)
+
+    assert told["sessions"] == {"b": "instant"}
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ({"pace": "50"}, "'50' is no pace: use recorded, instant, a speed such as 4x or 0.5x, "),
+        ({}, 'say a pace: {"pace": "50tps"}; docs/pacing.md has them all'),
+        ({"pace": 4}, 'say a pace: {"pace": "50tps"}; docs/pacing.md has them all'),
+        ({"pace": "4x", "session": "a/b"}, "'a/b' is no session name: use letters, digits, dot, "),
+        ({"pace": "4x", "session": 5}, "'5' is no session name: use letters, digits, dot, "),
+    ],
+    ids=["no pace", "nothing", "a number", "no session", "a number for a session"],
+)
+async def test_what_cannot_be_set_is_refused_in_words(
+    tmp_path: Path, said: dict[str, Any], error: str
+) -> None:
+    async with proxy("replay", tmp_path) as it:
+        status, told = await page(it.url, "PUT", **said)
+        _, after = await page(it.url)
+
+    assert (status, told["error"][: len(error)]) == (400, error)
+    assert (after["pace"], after["sessions"]) == ("recorded", {})
+
+
+async def test_a_recording_run_has_no_pace_to_set(tmp_path: Path) -> None:
+    async with proxy("record", tmp_path) as it:
+        status, told = await page(it.url, "PUT", pace="instant")
+        seen = await page(it.url)
+
+    assert (status, told["error"]) == (
+        409, "record passes answers on as they come, at no pace of ours",
+    )  # fmt: skip
+    assert seen[0] == 200
+
+
+def test_the_pace_of_a_session_comes_before_that_of_all() -> None:
+    it = Paces(Recorded(), seed=1)
+    it.set(Recorded(2.0))
+    it.set(Instant(), "a")
+
+    assert (it.of("a"), it.of("b"), it.pace, it.started) == (
+        Instant(), Recorded(2.0), Recorded(2.0), Recorded(),
+    )  # fmt: skip
+    it.set(None)
+    it.set(None, "a")
+    assert (it.of("a"), it.of("b")) == (Recorded(), Recorded())
+
+
+# Scenarios
+
+
+def test_a_pace_that_is_none_is_a_mistake_of_the_file_with_its_place() -> None:
+    document = (
+        "id: a\ndescription: A.\npace: fast\nturns:\n"
+        "  - turn: 1\n    pace: instant,gap=1ms\n    response: {kind: text, assistant_text: Hi.}\n"
+    )
+
+    found = [str(it) for it in load("a.yaml", document.encode()).mistakes]
+
+    use = (
+        "use recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, profile:NAME, "
+        "or ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
+    )
+    why = "instant waits for nothing, so gap says nothing: leave one of them out"
+    assert found == [
+        f"a.yaml:3:7: $.pace: 'fast' is no pace: {use}",
+        f"a.yaml:6:11: $.turns[0].pace: 'instant,gap=1ms' is no pace: {why}",
+    ]
