@@ -302,20 +302,25 @@ def test_the_pace_of_a_session_comes_before_that_of_all() -> None:
 # Scenarios
 
 
-def test_a_pace_that_is_none_is_a_mistake_of_the_file_with_its_place() -> None:
+@pytest.mark.parametrize(
+    ("scenario", "turn", "place"),
+    [
+        ("4x,gap=1ms", "4x", "3:1: $.pace"),
+        ("4x", "4x,gap=1ms", "6:5: $.turns[0].pace"),
+    ],
+    ids=["of a scenario", "of a turn"],
+)
+def test_a_pace_that_is_none_is_a_mistake_of_the_file_with_its_place(
+    scenario: str, turn: str, place: str
+) -> None:
     document = (
-        "id: a\ndescription: A.\npace: fast\nturns:\n"
-        "  - turn: 1\n    pace: instant,gap=1ms\n    response: {kind: text, assistant_text: Hi.}\n"
+        f"id: a\ndescription: A.\npace: {scenario}\nturns:\n"
+        f"  - turn: 1\n    pace: {turn}\n    response: {{kind: text, assistant_text: Hi.}}\n"
     )
 
-    found = [str(it) for it in load("a.yaml", document.encode()).mistakes]
+    [found] = load("a.yaml", document.encode()).mistakes
 
-    use = (
-        "use recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, profile:NAME, "
-        "or ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
+    assert str(found) == (
+        f"a.yaml:{place}: '4x,gap=1ms' is no pace: 4x keeps the recorded times, and gap gives "
+        "others: leave one of them out"
     )
-    why = "instant waits for nothing, so gap says nothing: leave one of them out"
-    assert found == [
-        f"a.yaml:3:7: $.pace: 'fast' is no pace: {use}",
-        f"a.yaml:6:11: $.turns[0].pace: 'instant,gap=1ms' is no pace: {why}",
-    ]
