@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -17,11 +18,11 @@ from llm_proxy.actions import Burst, Send, Wait
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.errors import Miss, RequestRefused
 from llm_proxy.exchange import Read
-from llm_proxy.modes import Replay
-from llm_proxy.pacing import Instant, Recorded, parse_pace
+from llm_proxy.modes import Player, Replay
+from llm_proxy.pacing import Instant, Recorded, parse_pace, telling
 from llm_proxy.pacing.choosing import asked_pace
 from llm_proxy.pacing.playing import play
-from llm_proxy.pacing.timing import chance
+from llm_proxy.pacing.timing import Told, chance
 from llm_proxy.routing import Call
 from llm_proxy.scenario.documents.loading import load
 from llm_proxy.shell.running.paces import Paces
@@ -33,6 +34,8 @@ from raw import Raw, ask, post
 from shelf import DONE, Answer, call, chat, event, key_of, put, says
 from stub import chunked, upstream
 from tapes import FILE, written
+
+T = TypeVar("T")
 
 JITTER: Final = "ttft=1..9ms,gap=lognormal(3ms,1),max-gap=20ms"
 TOLD: Final = (*map(event, ("one", " two", " three")), DONE)
@@ -51,13 +54,15 @@ CASSETTE: Final = read_cassette(FILE, written([Read(0.0, it) for it in TOLD], he
 class Always:
     """Takes of every key, all of them the same; it is one of them too."""
 
-    file = FILE
+    def __init__(self, cassette: Cassette = CASSETTE) -> None:
+        self._cassette = cassette
+        self.file = cassette.file
 
     async def of(self, session: str, key: str) -> Sequence[Always]:
         return [self]
 
     async def cassette(self) -> Cassette:
-        return CASSETTE
+        return self._cassette
 
     async def miss(self, call: Call, ordinal: int) -> Miss:
         raise NotImplementedError
@@ -324,3 +329,50 @@ def test_a_pace_that_is_none_is_a_mistake_of_the_file_with_its_place(
         f"a.yaml:{place}: '4x,gap=1ms' is no pace: 4x keeps the recorded times, and gap gives "
         "others: leave one of them out"
     )
+
+
+# What is read to pace a recording
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+async def test_what_is_read_of_a_recording_is_kept_for_as_long_as_it_is_the_same(
+    is_new: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def reading(cassette: Cassette, chunks: Any) -> Told:
+        read.append(str(chunks))
+        return telling.told(cassette, chunks)
+
+    monkeypatch.setattr("llm_proxy.modes.player.told", reading)
+    it, of = player(Instant()), call(chat())
+    for pace in ("50tps", "9tps", "gap=1ms,chunks=recorded", "gap=2ms", "recorded", "instant"):
+        take = Always(replace(CASSETTE) if is_new else CASSETTE)
+        answer = await it.play(take, of, 1, parse_pace(pace))
+        assert answer.source == play(CASSETTE, parse_pace(pace), chance(0, "default", of.key, 1))
+
+    assert read == (["None", "None", "recorded", "None"] if is_new else ["None", "recorded"])
+
+
+async def test_a_long_recording_is_read_aside_and_a_short_one_is_not() -> None:
+    long = read_cassette(FILE, written([Read(20.0, b"".join(TOLD[:3] * 100))]))
+    aside: list[object] = []
+
+    async def seen(function: Callable[[], T]) -> T:
+        aside.append(function)
+        return function()
+
+    it, of = Player(Paces(Instant()), seen), call(chat())
+    for cassette, pace in ((long, "50tps"), (long, "9tps"), (long, "4x"), (CASSETTE, "50tps")):
+        await it.play(Always(cassette), of, 1, parse_pace(pace))
+
+    assert len(aside) == 1
+
+
+async def test_no_more_is_kept_than_of_a_few_recordings() -> None:
+    it, of = player(parse_pace("gap=1ms")), call(chat())
+    for number in range(100):
+        take = Always(replace(CASSETTE, file=f"{number}.jsonl"))
+        await it.play(take, of, 1, it.pace(of))
+
+    assert [file for file, _ in it._kept] == [f"{number}.jsonl" for number in range(68, 100)]

@@ -186,14 +186,14 @@ def test_a_recording_of_another_framing_is_paced_by_its_messages() -> None:
 def test_the_tokens_of_an_answer_are_those_that_were_counted(
     last: tuple[bytes, ...], tokens: int
 ) -> None:
-    assert told(recorded(OPEN, ONE, TWO, *last, DONE), None).tokens == tokens
+    assert told(recorded(OPEN, ONE, TWO, *last, DONE), None).tokens() == tokens
 
 
 def test_reasoning_that_is_seen_counts() -> None:
     thought = choice(reasoning_content="Hm.")
     counted = usage(20, completion_tokens_details={"reasoning_tokens": 12})
 
-    assert told(recorded(OPEN, thought, ONE, STOP, counted), None).tokens == 20
+    assert told(recorded(OPEN, thought, ONE, STOP, counted), None).tokens() == 20
 
 
 def test_the_tokens_of_a_request_are_those_that_were_counted_else_a_quarter_of_its_texts() -> None:

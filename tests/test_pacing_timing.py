@@ -21,7 +21,7 @@ CHANCE: Final = chance(0, "default", "key", 1)
 
 def told(*says: int, tokens: int, is_document: bool = False, prompt: int = 100) -> Told:
     pieces = tuple(b"%d" % number for number in range(len(says)))
-    return Told(pieces, says, tokens, lambda: prompt, is_document)
+    return Told(pieces, says, lambda: tokens, lambda: prompt, is_document)
 
 
 def paced(text: str, answer: Told, rolls: Chance = CHANCE) -> Times:

@@ -6,11 +6,6 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from llm_proxy.actions import Source
-from llm_proxy.pacing import Pace
-from llm_proxy.pacing.choosing import asked_pace
-from llm_proxy.pacing.playing import is_slow, play
-from llm_proxy.pacing.timing import chance
-from llm_proxy.ports import Aside, Paces, Take
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Direction
 
@@ -53,29 +48,3 @@ class Mode(Protocol):
 
     def reset(self, session: str) -> None:
         """Begin this session again: its next request of any key is the first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Player:
-    """Plays takes, each at the pace that holds for its request."""
-
-    paces: Paces
-    aside: Aside
-    """Runs a function that may take its time, while others are answered."""
-
-    def pace(self, call: Call) -> Pace:
-        """The request's own pace, else its session's.  Raises `RequestRefused`."""
-        return asked_pace(call) or self.paces.of(call.session)
-
-    async def play(self, take: Take, call: Call, ordinal: int, pace: Pace) -> Answer:
-        """The answer that plays a take; `ordinal` is the request's, of its session and key.
-
-        Raises `CassetteError` when the take cannot be trusted.
-        """
-        cassette = await take.cassette()
-        rolls = chance(self.paces.seed, call.session, call.key, ordinal)
-        if is_slow(cassette, pace):
-            source = await self.aside(lambda: play(cassette, pace, rolls))
-        else:
-            source = play(cassette, pace, rolls)
-        return Answer(source, take.file, pace=str(pace))

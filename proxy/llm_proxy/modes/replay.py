@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from llm_proxy.errors import NotSimulated
-from llm_proxy.modes.base import Answer, Mode, Player
+from llm_proxy.modes.base import Answer, Mode
+from llm_proxy.modes.player import Player
 from llm_proxy.ports import Takes
 from llm_proxy.routing import Call
 from llm_proxy.takes import AfterLast, Ordinals, pick

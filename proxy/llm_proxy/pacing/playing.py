@@ -14,7 +14,7 @@ from llm_proxy.pacing.arranging import arranged
 from llm_proxy.pacing.endings import ending_action
 from llm_proxy.pacing.pace import Instant, Modelled, Pace, Rate, Recorded
 from llm_proxy.pacing.telling import told
-from llm_proxy.pacing.timing import Chance, Times
+from llm_proxy.pacing.timing import Chance, Times, Told
 from llm_proxy.timeline import arrivals
 
 _SECONDS: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
@@ -25,24 +25,29 @@ _AS_READ: Final = (None, "recorded")
 """Chunks that leave a recording the pieces in which it arrived."""
 
 
-def play(cassette: Cassette, pace: Pace, chance: Chance) -> Burst:
+def play(cassette: Cassette, pace: Pace, chance: Chance, read: Told | None = None) -> Burst:
     """The actions that play a recording at this pace.
 
     Headers that say how long to wait are scaled with a speed, never beyond what was recorded.
+    `read` is what `told` reads of the recording, where somebody has kept it.
     """
     head = _head(cassette, pace)
     abort = ending_action(cassette.end.ending)
     last: Burst = () if abort is None else (abort,)
     if isinstance(pace, Instant) and pace.chunks in _AS_READ:  # thousands a second
         return (Begin(head), *[Send(read.data) for read in cassette.reads], *last)
-    pieces, times = _timed(cassette, pace, chance)
+    if isinstance(pace, Rate | Modelled):
+        it = read or told(cassette, pace.chunks)
+        pieces, times = it.pieces, timing.times(pace, it, chance)
+    else:
+        pieces, times = _as_recorded(cassette, pace)
     return (*arranged(head, pieces, times, pace), *last)
 
 
-def is_slow(cassette: Cassette, pace: Pace) -> bool:
+def is_slow(cassette: Cassette, pace: Pace, read: Told | None = None) -> bool:
     """Whether making its actions may take longer than others should wait."""
-    is_read = isinstance(pace, Rate | Modelled) or pace.chunks not in _AS_READ
-    return is_read and cassette.end.size > _LARGE
+    must_read = isinstance(pace, Rate | Modelled) and read is None
+    return (must_read or pace.chunks not in _AS_READ) and cassette.end.size > _LARGE
 
 
 def due(pace: Recorded | Instant, at: float) -> float:
@@ -54,21 +59,16 @@ def due(pace: Recorded | Instant, at: float) -> float:
             return 0.0
 
 
-def _timed(cassette: Cassette, pace: Pace, chance: Chance) -> tuple[tuple[bytes, ...], Times]:
-    """The pieces of a recording, and when they are due."""
-    match pace:
-        case Rate() | Modelled():
-            it = told(cassette, pace.chunks)
-            return it.pieces, timing.times(pace, it, chance)
-        case Recorded() | Instant():
-            if pace.chunks in ("event", "token"):
-                found = arrivals(cassette.messages, cassette.reads)
-                arrived = [(it.at, it.message) for it in found]
-            else:
-                arrived = [(it.at, it.data) for it in cassette.reads]
-            moments = tuple(due(pace, at) for at, _ in arrived)
-            head, end = due(pace, cassette.head_at), due(pace, cassette.end.at)
-            return tuple(data for _, data in arrived), Times(head, moments, end)
+def _as_recorded(cassette: Cassette, pace: Recorded | Instant) -> tuple[tuple[bytes, ...], Times]:
+    """The pieces of a recording, and when they are due at its own times."""
+    if pace.chunks in ("event", "token"):
+        found = arrivals(cassette.messages, cassette.reads)
+        arrived = [(it.at, it.message) for it in found]
+    else:
+        arrived = [(it.at, it.data) for it in cassette.reads]
+    moments = tuple(due(pace, at) for at, _ in arrived)
+    times = Times(due(pace, cassette.head_at), moments, due(pace, cassette.end.at))
+    return tuple(data for _, data in arrived), times
 
 
 def _head(cassette: Cassette, pace: Pace) -> Head:

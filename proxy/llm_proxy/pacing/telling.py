@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import accumulate
 
 from llm_proxy.cassette import Cassette
@@ -32,25 +33,30 @@ def _opaque(cassette: Cassette, chunks: Chunks | None) -> Told:
     count = len(pieces)
     if chunks == "recorded":
         pieces, says = reads, tuple(_by_read(reads, pieces, says))
-    return Told(pieces, tuple(says), count, lambda: 0)
+    return Told(pieces, tuple(says), lambda: count, lambda: 0)
 
 
 def _read(cassette: Cassette, dialect: Dialect, chunks: Chunks | None) -> Told:
     """What its dialect reads of it."""
     response = response_of(cassette)
-    turns = dialect.turns(response)
     pieces = tuple(response.messages)
     says = tuple(dialect.says(response.codec, it) for it in pieces)
     is_document = response.codec == "whole"
-    characters = tokens.characters(turns) if is_document else sum(says)
-    count = tokens.answered(turns, dialect.counting, characters)
+    said = None if is_document else sum(says)
+
+    @cache
+    def count() -> int:
+        turns = dialect.turns(response)
+        characters = tokens.characters(turns) if said is None else said
+        return tokens.answered(turns, dialect.counting, characters)
+
+    @cache
+    def prompt() -> int:
+        return tokens.asked(dialect.turns(response), dialect.conversation(asked(cassette)))
+
     if chunks == "recorded":
         reads = tuple(it.data for it in cassette.reads)
         pieces, says = reads, tuple(_by_read(reads, pieces, says))
-
-    def prompt() -> int:
-        return tokens.asked(turns, dialect.conversation(asked(cassette)))
-
     return Told(pieces, says, count, prompt, is_document)
 
 

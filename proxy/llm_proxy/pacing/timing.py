@@ -29,10 +29,10 @@ class Told:
     pieces: tuple[bytes, ...]
     says: tuple[int, ...]
     """How much each piece says: 0 for what is told beside the words."""
-    tokens: int
-    """Of all that is said."""
+    tokens: Callable[[], int]
+    """Of all that is said; asked for where it counts."""
     prompt: Callable[[], int]
-    """The tokens of the request."""
+    """The tokens of the request; the same."""
     is_document: bool = False
     """Whether it means nothing before it is whole, so that its pieces go out at one time."""
 
@@ -81,21 +81,21 @@ def _begun(ttft: Distribution, prefill: Distribution, told: Told, chance: Chance
 def _at_a_rate(each: float, told: Told) -> Iterator[float]:
     """The times after the head, of pieces whose tokens take `each` ms."""
     if told.is_document:
-        yield from [each * max(0, told.tokens - 1)] * len(told.pieces)
+        yield from [each * max(0, told.tokens() - 1)] * len(told.pieces)
         return
-    said, all_said = 0, sum(told.says) or 1
+    said, share = 0, told.tokens() / max(sum(told.says), 1)
     at = 0.0
     for says in told.says:
         said += says
         if says:
-            at = each * max(0.0, told.tokens * said / all_said - 1)
+            at = each * max(0.0, said * share - 1)
         yield at
 
 
 def _gaps(gap: Distribution, told: Told, chance: Chance) -> Iterator[float]:
     """The times after the head, of pieces with gaps between them."""
     if told.is_document:
-        yield from [_long(gap, told.tokens - 1, chance)] * len(told.pieces)
+        yield from [_long(gap, told.tokens() - 1, chance)] * len(told.pieces)
         return
     at, number = 0.0, 0
     for says in told.says:

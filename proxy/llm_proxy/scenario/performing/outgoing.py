@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.dialects import made
@@ -69,8 +70,8 @@ def _times(say: Say, response: Response, asked: Asked, says: Says, pace: Pace) -
         case Rate() | Modelled():
             counted = tuple(says(response.codec, it) for it in messages)
             said = tokens.characters(say.turns) if is_document else sum(counted)
-            count = made.tokens_of(said)
-            told = Told(messages, counted, count, lambda: _prompt(asked), is_document)
+            count, prompt = partial(made.tokens_of, said), partial(_prompt, asked)
+            told = Told(messages, counted, count, prompt, is_document)
             return timing.times(pace, told, timing.chance(asked.delivery.seed))
         case Instant():
             return Times(0.0, (0.0,) * len(messages), 0.0)
