@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, Protocol
 
 from llm_proxy.actions import Action, Burst
 from llm_proxy.dialects.asked import Asked
-from llm_proxy.exchange import Head
+from llm_proxy.exchange import Framing, Head
 from llm_proxy.faults.injected import Effect
 from llm_proxy.faults.place import Place
 
@@ -27,6 +27,11 @@ STREAMS: Final = frozenset({"sse", "ndjson", "eventstream", "json-array"})
 """The framings of bodies that come message by message."""
 BODIES: Final = STREAMS | {"whole"}
 """All framings."""
+
+ANYHOW: Final[frozenset[Framing]] = frozenset(("chunked", "close", "length", "none"))
+"""All ways in which HTTP delimits a body, and none."""
+WITH_BODY: Final = ANYHOW - {"none"}
+"""All ways in which HTTP delimits a body."""
 
 ANYWHERE: Final = frozenset({"after", "at", "bytes", "ms", "fraction"})
 """All places in a stream."""
@@ -207,6 +212,8 @@ class Kind:
     """The places that it can be given, by their words in the grammar."""
     bodies: frozenset[str] = BODIES
     """The framings that it has a meaning in."""
+    delimited: frozenset[Framing] = ANYHOW
+    """The ways in which HTTP delimits a body that it has a meaning in."""
     scope: Literal["request", "rule", "listener"] = "request"
     """What it befalls: any one request; those of a rule, of which it keeps account by itself, so
     that such a rule has no occasions and must stand; or the listener, for all clients alike."""

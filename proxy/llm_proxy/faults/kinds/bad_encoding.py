@@ -15,7 +15,7 @@ from typing import Final
 from llm_proxy.actions import Action, Begin, Burst
 from llm_proxy.exchange import Headers, header
 from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.kind import Bend, CannotInject, Kind, Moment, Work
+from llm_proxy.faults.kind import WITH_BODY, Bend, Kind, Work
 from llm_proxy.faults.place import Place
 
 _NAME: Final = "Content-Encoding"
@@ -27,13 +27,7 @@ class BadEncoding:
 
     def work(self, _place: Place | None, /) -> Work:
         """In the head."""
-        return Bend(_begin)
-
-
-def _begin(moment: Moment) -> _Claiming:
-    if moment.head is None or moment.head.framing == "none":
-        raise CannotInject("there is no body")
-    return _Claiming()
+        return Bend(lambda _: _Claiming())
 
 
 class _Claiming:
@@ -54,5 +48,5 @@ def _claimed(headers: Headers) -> Headers:
 
 KIND = Kind(
     "bad-encoding", Effect.MALFORMED, "the head says gzip, and the body is not packed", BadEncoding,
-    example="bad-encoding",
+    delimited=WITH_BODY, example="bad-encoding",
 )  # fmt: skip

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.exchange import Head
 from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.kind import BODIES, Bend, CannotInject, Kind, Moment, Work
+from llm_proxy.faults.kind import BODIES, WITH_BODY, Bend, Kind, Work
 from llm_proxy.faults.place import Place
 from llm_proxy.framing import eventstream
 
@@ -26,13 +26,7 @@ class Bom:
 
     def work(self, _place: Place | None, /) -> Work:
         """With the first bytes."""
-        return Bend(_begin)
-
-
-def _begin(moment: Moment) -> _Marking:
-    if moment.head is None or moment.head.framing == "none":
-        raise CannotInject("there is no body")
-    return _Marking()
+        return Bend(lambda _: _Marking())
 
 
 class _Marking:
@@ -55,5 +49,5 @@ class _Marking:
 
 KIND = Kind(
     "bom", Effect.MALFORMED, "a byte order mark in front of the body", Bom,
-    bodies=BODIES - {eventstream.NAME}, example="bom",
+    bodies=BODIES - {eventstream.NAME}, delimited=WITH_BODY, example="bom",
 )  # fmt: skip

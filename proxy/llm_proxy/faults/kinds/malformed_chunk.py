@@ -14,7 +14,7 @@ from typing import Final
 
 from llm_proxy.actions import Abort, SendRaw
 from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.kind import ANYWHERE, CannotInject, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.kind import ANYWHERE, Kind, Strike, Struck, Work
 from llm_proxy.faults.place import Place
 
 _CHUNK: Final = b"zz\r\n"
@@ -27,16 +27,10 @@ class MalformedChunk:
 
     def work(self, _place: Place | None, /) -> Work:
         """At its place."""
-        return Strike(_strike)
-
-
-def _strike(moment: Moment) -> Struck:
-    if moment.head is None or moment.head.framing != "chunked":
-        raise CannotInject("the body does not come in chunks")
-    return Struck((SendRaw(_CHUNK), Abort("fin")), over=True)
+        return Strike(lambda _: Struck((SendRaw(_CHUNK), Abort("fin")), over=True))
 
 
 KIND = Kind(
     "malformed-chunk", Effect.MALFORMED, "a chunk whose size is no number", MalformedChunk,
-    places=ANYWHERE, example="malformed-chunk,after=1",
+    places=ANYWHERE, delimited=frozenset(("chunked",)), example="malformed-chunk,after=1",
 )  # fmt: skip

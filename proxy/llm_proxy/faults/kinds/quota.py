@@ -95,7 +95,7 @@ class _Accounts:
         limits = self._limits
         if limits.requests is not None and account.requests >= limits.requests:
             return True
-        return limits.tokens is not None and sum(account.tokens) + cost > limits.tokens
+        return limits.tokens is not None and sum(account.tokens) + max(cost, 1) > limits.tokens
 
     def _left(self, account: _Account, now: float) -> Quota:
         limits = self._limits

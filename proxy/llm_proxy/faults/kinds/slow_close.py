@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from llm_proxy import quantities
 from llm_proxy.actions import Action, Burst, Wait
 from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.kind import Argument, Bend, CannotInject, Kind, Moment, Work
+from llm_proxy.faults.kind import Argument, Bend, Kind, Moment, Work
 from llm_proxy.faults.place import Place
 from llm_proxy.quantities import Spread
 
@@ -30,8 +30,6 @@ class SlowClose:
         return Bend(self._begin)
 
     def _begin(self, moment: Moment) -> _Closing:
-        if moment.head is None or moment.head.framing not in {"chunked", "close"}:
-            raise CannotInject("a body of a declared length ends with its last byte")
         return _Closing(self.by.at(moment.met.chance("by")), moment.at)
 
 
@@ -52,5 +50,5 @@ class _Closing:
 KIND = Kind(
     "slow-close", Effect.SLOWED, "all is sent, and its end comes late", SlowClose,
     {"by": Argument(quantities.spread, "how late: 300ms, or a range 100..300ms", needed=True)},
-    example="slow-close,by=50ms",
+    delimited=frozenset(("chunked", "close")), example="slow-close,by=50ms",
 )  # fmt: skip

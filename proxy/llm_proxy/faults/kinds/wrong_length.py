@@ -16,7 +16,7 @@ from llm_proxy import quantities
 from llm_proxy.actions import Abort, Action, Begin, Burst
 from llm_proxy.exchange import Head
 from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.kind import Argument, Bend, CannotInject, Kind, Moment, Work
+from llm_proxy.faults.kind import Argument, Bend, Kind, Work
 from llm_proxy.faults.place import Place
 
 
@@ -33,12 +33,7 @@ class WrongLength:
 
     def work(self, _place: Place | None, /) -> Work:
         """In the head, and at the end."""
-        return Bend(self._begin)
-
-    def _begin(self, moment: Moment) -> _Promising:
-        if moment.head is None or moment.head.framing != "length":
-            raise CannotInject("the head declares no length")
-        return _Promising(self.by)
+        return Bend(lambda _: _Promising(self.by))
 
 
 class _Promising:
@@ -59,5 +54,5 @@ class _Promising:
 KIND = Kind(
     "wrong-length", Effect.CUT, "fewer bytes come than the head declares", WrongLength,
     {"by": Argument(quantities.size, "how many bytes are missing", "100")},
-    example="wrong-length",
+    delimited=frozenset(("length",)), example="wrong-length",
 )  # fmt: skip

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from llm_proxy.actions import Abort, Action, Begin, Send, SendRaw, Wait
-from llm_proxy.exchange import Head
+from llm_proxy.exchange import Framing, Head
 from llm_proxy.faults.injected import Injected
 from llm_proxy.faults.kind import Bend, Bending, CannotInject, Met, Moment, Strike, Struck
 from llm_proxy.faults.place import AtTime, Place
@@ -17,6 +18,12 @@ from llm_proxy.faults.rule import Rule
 
 _STRICTLY: Final = 0.001
 """ms: what is due at the moment of a fault comes before it."""
+_DELIMITED: Final[Mapping[Framing, str]] = {
+    "chunked": "a body that comes in chunks",
+    "close": "a body that ends with the connection",
+    "length": "a body of a declared length",
+    "none": "an answer without a body",
+}
 
 
 class Rewriter:
@@ -123,7 +130,7 @@ class Rewriter:
         self._codec = asked.dialect.codec(asked.request, head)
         total = self._total if self._total is not None else head.length
         try:
-            self._check_codec()
+            self._check(head)
             if isinstance(work, Bend) and self._rule.place is None:
                 return self._bend(action)
             takes, usual = (work.takes, work.usual) if isinstance(work, Strike) else (0, None)
@@ -137,10 +144,15 @@ class Rewriter:
         self._seeking = Seeking(place, self._body, self._types)
         return [action, *self._advance()]
 
-    def _check_codec(self) -> None:
-        if self._codec not in self._rule.kind.bodies:
+    def _check(self, head: Head) -> None:
+        kind = self._rule.kind
+        what = ""
+        if head.framing not in kind.delimited:
+            what = _DELIMITED[head.framing]
+        elif self._codec not in kind.bodies:
             what = "a whole body" if self._codec == "whole" else f"a body of {self._codec}"
-            raise CannotInject(f"{self._rule.kind.name} has no meaning in {what}")
+        if what:
+            raise CannotInject(f"{kind.name} has no meaning in {what}")
 
     def _types(self, message: bytes) -> frozenset[str]:
         assert self._head is not None  # noqa: S101 # there is no message before the head
