@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, TypeGuard
+from typing import Final
 
 import orjson
 
 from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
 from llm_proxy.dialects import Response
+from llm_proxy.dialects.callers import WORDED, is_provided
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import header
@@ -37,10 +38,6 @@ from llm_proxy.understanding import dialect_of, turns_of
 
 _REFUSED: Final = 400
 """From this status on, an answer is an error."""
-_WORDED: Final = ("custom", "custom_tool_call")
-"""Calls of tools that take plain text, which stands abroad as the `input` of an object."""
-_CALLERS: Final = ("function", "function_call", "tool_use", "toolUse")
-"""Other calls that the client runs; most have no type beside them."""
 _DIGITS: Final = 10
 """Of a `Retry-After`: one of more digits is no time to wait."""
 _OF_ANY: Final = frozenset(
@@ -128,7 +125,7 @@ def _abroad(turn: Turn) -> Turn:
     Raises `CannotSay` where it waits for its caller to run nothing but a tool of that provider.
     """
     answered = {it.call_id for it in turn.parts if isinstance(it, ToolResult)}
-    kept = [it for it in turn.parts if not _is_provided(it) or it.id in answered]
+    kept = [it for it in turn.parts if not is_provided(it) or it.id in answered]
     calls = [it for it in turn.parts if isinstance(it, ToolCall) and it.id not in answered]
     if turn.finish is Finish.TOOL_CALLS and calls and not any(it in kept for it in calls):
         kinds = ", ".join(dict.fromkeys(str(dict(it.metadata)["type"]) for it in calls))
@@ -136,12 +133,6 @@ def _abroad(turn: Turn) -> Turn:
     parts = tuple(replace(_plain(part), metadata=()) for part in kept)
     failure = turn.failure and Failure(turn.failure.message)
     return replace(turn, parts=parts, finish_raw="", failure=failure, id="", metadata=())
-
-
-def _is_provided(part: Part) -> TypeGuard[ToolCall]:
-    """Whether it is a call that the provider runs itself: nobody else could."""
-    kind = dict(part.metadata).get("type")
-    return isinstance(part, ToolCall) and bool(kind) and kind not in (*_WORDED, *_CALLERS)
 
 
 def _recounted(usage: Usage, ours: Counting, theirs: Counting) -> Usage:
@@ -169,13 +160,16 @@ def _total(usage: Usage, counted: Counting) -> int | None:
 
 
 def _plain(part: Part) -> Part:
-    """A part in words that any dialect could have: unsealed, and a call with an object."""
+    """A part in words that any dialect could have: unsealed, and a call with an object.
+
+    What a tool took as plain text stands abroad as the `input` of an object.
+    """
     match part:
         case Reasoning():
             return Reasoning(part.text)
         case Text():
             return replace(part, citations=tuple(replace(it, metadata=()) for it in part.citations))
-        case ToolCall() if dict(part.metadata).get("type") in _WORDED:
+        case ToolCall() if dict(part.metadata).get("type") in WORDED:
             return replace(part, arguments=orjson.dumps({"input": part.arguments}).decode())
         case _:
             return part
@@ -186,7 +180,7 @@ def _left(turn: Turn) -> Iterator[str]:
     for part in turn.parts:
         if isinstance(part, Reasoning) and (part.signature or part.redacted):
             yield "the seal of its reasoning"
-        if _is_provided(part):
+        if is_provided(part):
             yield "what the provider's own tools did"
         if isinstance(part, ToolCall) and part.metadata:
             yield "the provider's own words on a tool call"

@@ -8,6 +8,7 @@ from typing import Final
 
 from llm_proxy.conversation import Tool
 from llm_proxy.dialects import reading
+from llm_proxy.dialects.callers import is_provided
 from llm_proxy.faults.kind import CannotInject
 from llm_proxy.turns import Json, Part, ToolCall, ToolResult
 
@@ -18,15 +19,18 @@ How = Callable[[ToolCall, Sequence[Tool]], ToolCall]
 def called(parts: Sequence[Part]) -> tuple[int, ToolCall] | None:
     """The first of the parts that is a call which the client runs, and its number.
 
-    None where there is none.  Calls that the provider has answered itself are its own, and plain
-    text is no object to spoil.
+    None where there is none.  Calls that the provider runs are its own, and plain text is no
+    object to spoil.
     """
     answered = {it.call_id for it in parts if isinstance(it, ToolResult)}
     return next(
         (
             (number, it)
             for number, it in enumerate(parts)
-            if isinstance(it, ToolCall) and it.id not in answered and _object(it) is not None
+            if isinstance(it, ToolCall)
+            and not is_provided(it)
+            and it.id not in answered
+            and _object(it) is not None
         ),
         None,
     )

@@ -87,7 +87,7 @@ def ending(moment: Moment, ends: Callable[[Turn], Turn]) -> Burst:
     so_far = said(moment, moment.before) or _nothing(moment)
     if any(it.finish or it.failure for it in so_far):
         raise CannotInject("the answer had told why it ends")
-    turns = tuple(map(ends, so_far))
+    turns = tuple(map(ends, _named(moment, so_far)))
     spoken = _spoken(moment, turns)
     if not moment.before:
         return tuple(map(Send, spoken.messages))
@@ -95,6 +95,12 @@ def ending(moment: Moment, ends: Callable[[Turn], Turn]) -> Burst:
     if tail is None:  # the last words and the end are one message
         tail = _tail(moment, _spoken(moment, [replace(it, parts=()) for it in turns]))
     return tuple(map(Send, _continued(moment, tail or ())))
+
+
+def _named(moment: Moment, so_far: Sequence[Turn]) -> list[Turn]:
+    """The turns with the id and the model that the next messages tell, if those before don't."""
+    later = next(iter(said(moment, moment.taken)), Turn(()))
+    return [replace(it, id=it.id or later.id, model=it.model or later.model) for it in so_far]
 
 
 def _nothing(moment: Moment) -> tuple[Turn, ...]:

@@ -10,6 +10,7 @@ from typing import Final
 import orjson
 
 from llm_proxy.dialects import reading
+from llm_proxy.dialects.callers import is_provided
 from llm_proxy.scenario.playing.answers import finish_of
 from llm_proxy.turns import (
     Json,
@@ -35,8 +36,6 @@ _SEALS: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 """The provider's name, and its words for the seal of reasoning and for sealed reasoning."""
 _OF_ANY: Final = ("openai", "signature", "redactedData")
-_RUN_BY_CLIENTS: Final = ("custom", "custom_tool_call", "function", "function_call", "tool_use")
-"""The types of calls that the client runs; others have none, or are the provider's own."""
 
 
 def response(turn: Turn, dialect: str) -> tuple[Fields, tuple[str, ...]]:
@@ -59,17 +58,12 @@ def _kept(parts: Sequence[Part], left: list[str]) -> Iterator[Part]:
                 left.append(f"{part.media_type or 'media'}")
             case ToolResult():
                 left.append("what the provider's own tools gave")
-            case ToolCall() if part.id in answered or _is_provided(part):
+            case ToolCall() if part.id in answered or is_provided(part):
                 left.append(f"the provider's own tool {part.name}")
             case Text(text="") | Refusal(text=""):
                 pass
             case _:
                 yield part
-
-
-def _is_provided(call: ToolCall) -> bool:
-    kind = reading.text(dict(call.metadata).get("type"))
-    return bool(kind) and kind not in (*_RUN_BY_CLIENTS, "toolUse")
 
 
 def _plainly(parts: Sequence[Part], dialect: str, left: list[str]) -> Fields:
