@@ -34,7 +34,6 @@ from llm_proxy.faults.place import Place
 from llm_proxy.faults.spoiled_calls import HOWS, called, made_up
 from llm_proxy.turns import Finish, Reasoning, ToolCall, Turn
 
-_BROKEN: Final = Turn((ToolCall("", "f", "{"),), finish=Finish.TOOL_CALLS)
 _RIGHT: Final = Turn((ToolCall("", "f", "{}"),), finish=Finish.TOOL_CALLS)
 
 
@@ -49,9 +48,11 @@ class BadToolCall:
         return Strike(self._strike, takes=EVERYTHING, resizes=True, check=self._check)
 
     def _check(self, moment: Moment) -> None:
-        telling.fitted(moment, _BROKEN if self.how == "json" else _RIGHT)
+        told = telling.fitted(moment, _RIGHT)
         if not _offered(moment):
             raise CannotInject("the request offers no tool")
+        if self.how == "json":
+            _check_words(moment, told)
 
     def _strike(self, moment: Moment) -> Struck:
         turns = list(telling.whole(moment))
@@ -72,6 +73,16 @@ class BadToolCall:
         return replace(
             turn, parts=(*parts[:number], HOWS[self.how](call, tools), *parts[number + 1 :])
         )
+
+
+def _check_words(moment: Moment, right: Turn) -> None:
+    """Raises `CannotInject` where arguments must be an object."""
+    broken = replace(right, parts=(ToolCall("", "f", "{"),))
+    try:
+        telling.fitted(moment, broken)
+    except CannotInject:
+        name = moment.met.asked.dialect.name
+        raise CannotInject(f"{name} tells arguments as an object, which is JSON") from None
 
 
 def _offered(moment: Moment) -> Sequence[Tool]:
