@@ -14,8 +14,8 @@ from llm_proxy.framing.frame_edits import Edit
 GARBLED: Final = b"\xff"
 """A byte that stands nowhere in UTF-8."""
 
-_VALUE: Final = re.compile(rb'"((?:[^"\\]|\\.)+)"(?!\s*:)', re.DOTALL)
-"""A string of JSON that says something, and is no name of a field."""
+_STRING: Final = re.compile(rb'"(?P<text>(?:[^"\\]|\\.)*+)(?P<end>"?)(?P<is_name>\s*:)?', re.DOTALL)
+"""A string of JSON, which may never end; with a colon behind it, the name of a field."""
 
 
 def garble(codec: str, message: bytes, texts: Collection[str] = ()) -> bytes | None:
@@ -38,16 +38,17 @@ def garble(codec: str, message: bytes, texts: Collection[str] = ()) -> bytes | N
 
 def _place(data: bytes, begin: int, end: int, texts: Collection[str]) -> int | None:
     """The end of the text: no escape begins or ends there that the byte could part."""
-    values = list(_VALUE.finditer(data, begin, end))
-    said = (it for it in values if _text(it[0]) in texts)
+    strings = _STRING.finditer(data, begin, end)
+    values = [it for it in strings if it["text"] and it["end"] and not it["is_name"]]
+    said = (it for it in values if _text(it["text"]) in texts)
     found = next(said, values[-1] if values else None)
-    return None if found is None else found.end(1)
+    return None if found is None else found.end("text")
 
 
 def _text(spelled: bytes) -> str | None:
-    """The text that a string of JSON spells; None where it is none."""
+    """The text that is spelled so within quotes; None where it is none."""
     try:
-        text = orjson.loads(spelled)
+        text = orjson.loads(b'"' + spelled + b'"')
     except orjson.JSONDecodeError:
         return None
     return text if isinstance(text, str) else None
