@@ -1,4 +1,4 @@
-"""What a file of faults may say."""
+"""What documents say of faults: a list in a scenario, or a file of its own."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-Spelled = str | Mapping[str, Any]
-"""A rule: `reset,after=3`, or `{fault: reset, after: 3}`."""
+Spelled = Annotated[
+    str | Mapping[str, Any],
+    Meta(description="A rule: `reset,after=3`, or `{fault: reset, after: 3}`."),
+]
+"""A rule, as a text or as a mapping."""
+Faults = tuple[Spelled, ...]
+"""Rules, in their order."""
 
 
 class FaultDocument(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file of faults."""
 
-    faults: Annotated[
-        tuple[Spelled, ...],
-        Meta(description="The rules: `reset,after=3`, or `{fault: reset, after: 3}`."),
-    ]
+    faults: Annotated[Faults, Meta(description="The rules.")]

@@ -15,7 +15,7 @@ from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.faults.injection import Injection, Meant
 from llm_proxy.faults.kind import Bend, Met, Meter, Metered, Working
-from llm_proxy.faults.rule import Audience, Occasion, Rule
+from llm_proxy.faults.rule import Audience, Occasion, Rule, ScriptedRule
 from llm_proxy.rolls import roll
 from llm_proxy.routing import Call
 from llm_proxy.takes import Ordinals
@@ -62,7 +62,7 @@ class Injector:
         self._conditions = conditions or Conditions()
         self._given = [Standing(rule, 0.0) for rule in rules]
         self._added: list[Standing] = []
-        self._scripted: dict[tuple[str, Rule], Standing] = {}
+        self._scripted: dict[tuple[str, str], Standing] = {}
         self._ordinals = Ordinals()
 
     @property
@@ -76,8 +76,13 @@ class Injector:
         return list(self._added)
 
     @property
+    def scripted(self) -> list[Standing]:
+        """The rules of scenarios that have been met."""
+        return list(self._scripted.values())
+
+    @property
     def standing(self) -> list[Standing]:
-        """All rules, with those of scenarios that have been met."""
+        """All of them."""
         return [*self._given, *self._added, *self._scripted.values()]
 
     def put(self, rules: Iterable[Rule], now: float) -> None:
@@ -112,15 +117,23 @@ class Injector:
         return injection
 
     def script(
-        self, call: Call, injection: Injection | None, scenario: str, rules: Sequence[Rule]
+        self,
+        call: Call,
+        injection: Injection | None,
+        rules: Sequence[ScriptedRule],
+        now: float,
     ) -> Injection:
-        """What strikes this request with the rules of the scenario that answers it."""
+        """What strikes this request with the rules of the scenario that answers it.
+
+        Their windows begin with the run.
+        """
         if injection is None:
             injection = Injection(call, self._ordinals.next(call.session, call.key))
         standing = [
-            self._scripted.setdefault((scenario, rule), Standing(rule, 0.0)) for rule in rules
+            self._scripted.setdefault((it.where, it.rule.text), Standing(it.rule, 0.0))
+            for it in rules
         ]
-        injection.mean(self._meant(standing, call, injection.ordinal, 0.0))
+        injection.mean(self._meant(standing, call, injection.ordinal, now))
         return injection
 
     def _meant(

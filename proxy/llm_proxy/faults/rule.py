@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import Literal
 
 from llm_proxy.faults.kind import Fault, Kind
@@ -12,6 +13,14 @@ from llm_proxy.faults.place import Place
 Per = Literal["run", "session", "request"]
 """What requests are counted by: all of them, those of a session, or those that are the same in a
 session."""
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a name is as a pattern says: `gpt-4*`, letter case and all.
+
+    `fnmatch` itself keeps every pattern that it ever met, and clients may bring new ones along.
+    """
+    return re.match(translate(pattern), name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +63,7 @@ class Audience:
         wanted = (self.dialect, self.provider, self.model, self.path, self.session)
         given = (it.dialect, it.provider, it.model, it.path, it.session)
         named = all(
-            not pattern or fnmatchcase(name, pattern)
-            for pattern, name in zip(wanted, given, strict=True)
+            not pattern or fits(name, pattern) for pattern, name in zip(wanted, given, strict=True)
         )
         return named and self.streams in (None, it.streams)
 
@@ -72,3 +80,12 @@ class Rule:
     """None where the fault has a place of its own."""
     occasion: Occasion = Occasion()
     audience: Audience = Audience()
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedRule:
+    """A rule that a scenario brings along."""
+
+    rule: Rule
+    where: str
+    """What brings it, and has its answers counted: a scenario, or one of its turns."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from llm_proxy.faults.rule import Rule
+from llm_proxy.faults.rule import ScriptedRule
 from llm_proxy.pacing import Pace
 from llm_proxy.turns import Json, Turn
 
@@ -92,5 +92,5 @@ class Direction:
     """Metadata of the provider's that is reported with the turn."""
     is_made_up: bool = False
     """Whether nobody scripted it."""
-    faults: tuple[Rule, ...] = ()
+    faults: tuple[ScriptedRule, ...] = ()
     """What its author lets go wrong on the way."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from llm_proxy import dialects, quantities
 from llm_proxy.faults.grammar.terms import Terms
 from llm_proxy.faults.kind import Kind
-from llm_proxy.faults.rule import Audience
+from llm_proxy.faults.rule import Audience, fits
 
 AUDIENCES: Final = ("dialect", "provider", "model", "path", "session", "stream")
 """Their words in the grammar."""
+_LONGEST: Final = 200
+"""Characters of a pattern."""
 
 
 def audience_of(terms: Terms, kind: Kind) -> Audience:
@@ -28,6 +29,8 @@ def audience_of(terms: Terms, kind: Kind) -> Audience:
     for name, text in values.items():
         if not text:
             raise terms.wrong(f"{name} is empty: name one, or a pattern such as gpt-4*")
+        if len(text) > _LONGEST:
+            raise terms.wrong(f"{name} is longer than {_LONGEST} characters")
     if "dialect" in values:
         _check_dialect(terms, values["dialect"])
     if "stream" in given:
@@ -40,7 +43,7 @@ def audience_of(terms: Terms, kind: Kind) -> Audience:
 
 def _check_dialect(terms: Terms, pattern: str) -> None:
     names = [it.name for it in (*dialects.DIALECTS, dialects.OPAQUE)]
-    if any(fnmatchcase(name, pattern) for name in names):
+    if any(fits(name, pattern) for name in names):
         return
     near = difflib.get_close_matches(pattern, names, 1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"

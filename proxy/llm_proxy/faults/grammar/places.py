@@ -13,7 +13,8 @@ from llm_proxy.faults.place import AfterBytes, AfterEvents, AtEvent, AtFraction,
 
 def _milliseconds(text: str) -> float:
     """A moment: `500` and `500ms` are the same, for the term is called ms."""
-    return float(text) if text.strip().isdecimal() else quantities.milliseconds(text)
+    stripped = text.strip()
+    return quantities.milliseconds(f"{stripped}ms" if stripped.isdecimal() else stripped)
 
 
 def _type(text: str) -> str:

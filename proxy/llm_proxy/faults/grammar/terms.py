@@ -15,6 +15,8 @@ from llm_proxy.errors import UsageError, printable
 
 _LONGEST: Final = 2000
 """Characters of a rule."""
+_LARGEST: Final = 2**53
+"""Of a whole number."""
 _TERM: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\([^()]*\)|[^",(])*')
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
 _PLAIN: Final = re.compile(r'[^",()\s\\][^",()\\]*(?<!\s)')
@@ -49,7 +51,7 @@ def of_text(text: str) -> Terms:
     given: dict[str, str] = {}
     for term in terms:
         key, equals, value = term.partition("=")
-        key = key.strip().lower().replace("_", "-")
+        key = _plain(key.strip())
         if not equals or _NAME.fullmatch(key) is None:
             raise UsageError(
                 f"fault '{short}': '{printable(term, _SHOWN)}' is no term: write name=value, and "
@@ -58,22 +60,27 @@ def of_text(text: str) -> Terms:
         if key in given:
             raise UsageError(f"fault '{short}': {key} is given twice")
         given[key] = _unquoted(value.strip())
-    return Terms(name.lower().replace("_", "-"), given, text.strip())
+    return Terms(_plain(name), given, text.strip())
 
 
 def of_mapping(mapping: Mapping[Any, Any]) -> Terms:
     """The terms of a mapping such as `{fault: reset, after: 3}`.  Raises `UsageError`."""
     texts: dict[str, str] = {}
     for key, value in mapping.items():
+        shown = printable(str(key), _SHOWN)
+        if _NAME.fullmatch(_plain(str(key))) is None:
+            raise UsageError(f"a fault has nothing that is called '{shown}'")
         match value:
             case bool():
                 texts[str(key)] = str(value).lower()
+            case int() if abs(value) > _LARGEST:
+                raise UsageError(f"{shown} of a fault is larger than {_LARGEST}")
             case str() | int() | float():
                 texts[str(key)] = str(value)
             case _:
-                raise UsageError(f"{printable(str(key), _SHOWN)} of a fault must be text or number")
+                raise UsageError(f"{shown} of a fault must be text or a number")
     name = texts.pop(_FAULT, "")
-    if not name:
+    if _NAME.fullmatch(_plain(name)) is None:
         raise UsageError("a fault is given by its name: {fault: reset, after: 3}")
     return of_text(spelled(name, texts))
 
@@ -81,6 +88,11 @@ def of_mapping(mapping: Mapping[Any, Any]) -> Terms:
 def spelled(name: str, given: Mapping[str, str]) -> str:
     """The text of these terms."""
     return ",".join([name, *(f"{key}={_quoted(value)}" for key, value in given.items())])
+
+
+def _plain(name: str) -> str:
+    """A name as it is looked for."""
+    return name.lower().replace("_", "-")
 
 
 def _split(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from llm_proxy.faults.document import Faults
 from llm_proxy.scenario.directions import FailureStatus
 
 FAILURE_STATUSES = tuple(it for it in get_args(FailureStatus) if it != "thrown")
@@ -207,6 +208,7 @@ class Step(Said, frozen=True, kw_only=True):
     ] = {}
     chunks: Annotated[Chunks | None, _is("How this answer streams; else as the scenario's.")] = None
     pace: Paced = ""
+    faults: Annotated[Faults, _is("What goes wrong with this answer on its way.")] = ()
 
 
 class Condition(Said, frozen=True, kw_only=True):
@@ -289,6 +291,7 @@ class Scenario(Said, frozen=True, kw_only=True):
     ] = False
     chunks: Annotated[Chunks | None, _is("How answers stream; else in whole texts.")] = None
     pace: Paced = ""
+    faults: Annotated[Faults, _is("What goes wrong with every answer on its way.")] = ()
 
 
 class Document(Said, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ A file holds one scenario (an object with an `id`), a list of scenarios, or an o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -16,10 +17,11 @@ from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.checking import Checker, Placed
 from llm_proxy.scenario.documents.document import Document, Mock, Scenario
-from llm_proxy.scenario.documents.mistakes import ROOT, Mistake, shown
+from llm_proxy.scenario.documents.mistakes import ROOT, Mistake, child, shown
 from llm_proxy.scenario.documents.reading import json_text, yaml_text
 from llm_proxy.scenario.documents.reading.composing import Composer
 from llm_proxy.scenario.documents.reading.nodes import (
+    Entry,
     Fields,
     Items,
     Mark,
@@ -108,22 +110,55 @@ def one(kind: type[T], name: str, text: str, *, is_json: bool = False) -> T:
 
     Raises `UsageError` with everything that is wrong.
     """
-    checker, composer = Checker(name), Composer(name)
-    try:
+    composer = Composer(name)
+    with _placed(name):
         if is_json:
             json_text.read(text, composer)
         else:
             _read(name, text.encode("utf-8", "replace"), composer)
+    return _only(kind, name, composer, "write one object, such as {reply: Hello}")
+
+
+def one_file(kind: type[T], file: str, content: bytes, field: str) -> T:
+    """The struct that a file of this name and content spells; a list alone is its `field`.
+
+    Raises `UsageError` with everything that is wrong.
+    """
+    composer = Composer(file)
+    with _placed(file):
+        _read(file, content, composer)
+    otherwise = f"write one list, called {field}"
+    match composer.documents:
+        case [Items() as node]:
+            composer.documents = [Fields((Entry(field, node.mark, node, field),), node.mark)]
+            return _only(kind, file, composer, otherwise, child(ROOT, field))
+        case [Scalar()]:
+            raise UsageError(f"{file}: {otherwise}")
+        case _:
+            return _only(kind, file, composer, otherwise)
+
+
+@contextmanager
+def _placed(name: str) -> Iterator[None]:
+    """Raises `UsageError`, with the place, for what cannot be read."""
+    try:
+        yield
     except Unreadable as error:
         mark = error.mark
         raise UsageError(f"{name}:{mark.line}:{mark.column}: {error.message}") from None
+
+
+def _only(kind: type[T], name: str, composer: Composer, otherwise: str, within: str = ROOT) -> T:
+    """The struct that the only document is; `within` is the path of what its file holds of it."""
+    checker = Checker(name)
     for node in composer.documents[:1]:
         checker.check(node, kinds.type_info(kind), ROOT)
-    mistakes = [*composer.mistakes, *checker.mistakes]
+    mistakes = sorted((*composer.mistakes, *checker.mistakes), key=_place)
     if mistakes:
-        raise UsageError("; ".join(map(str, mistakes)))
+        told = (replace(it, path=ROOT + it.path.removeprefix(within)) for it in mistakes)
+        raise UsageError("; ".join(map(str, told)))
     if len(composer.documents) != 1 or not isinstance(checker.whole[-1].value, kind):
-        raise UsageError(f"{name}: write one object, such as {{reply: Hello}}")
+        raise UsageError(f"{name}: {otherwise}")
     whole: T = checker.whole[-1].value
     return whole
 

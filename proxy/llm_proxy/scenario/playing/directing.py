@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 
 from llm_proxy.pacing import parse_pace
+from llm_proxy.faults.grammar import rules_of
+from llm_proxy.faults.rule import ScriptedRule
 from llm_proxy.scenario.directions import SIMULATED, Direction, Fail, FailureStatus, Say, Timing
 from llm_proxy.scenario.documents.document import Chunks, Response, Scenario, Step
 from llm_proxy.scenario.making import templates
@@ -95,6 +97,7 @@ def answer(checked: Checked, number: int | None) -> Direction:
         (*warnings, *filter(None, (checked.mismatch,))),
         notes,
         response.provider_metadata or None,
+        faults=() if checked.mismatch else _faults(checked.scenario, step),
     )
 
 
@@ -124,6 +127,16 @@ def _failure(step: Step) -> Fail:
         step.failure_retryable,
         step.failure_retry_after_ms,
         step.failure_error or None,
+    )
+
+
+def _faults(scenario: Scenario, step: Step) -> tuple[ScriptedRule, ...]:
+    """What goes wrong with an answer on its way: as its turn says, then as its scenario does."""
+    lists = {f"{scenario.id}, turn {step.turn}": step.faults, scenario.id: scenario.faults}
+    return tuple(
+        ScriptedRule(rule, f"{where}, fault {number}")
+        for where, given in lists.items()
+        for number, rule in enumerate(rules_of(given), 1)
     )
 
 

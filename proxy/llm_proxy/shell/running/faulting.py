@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.document import FaultDocument
@@ -14,7 +15,8 @@ from llm_proxy.scenario.documents import loading
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import clock
 
-_LARGEST = 1024 * 1024
+_LARGEST: Final = 1024 * 1024
+"""Bytes of a file of rules."""
 
 
 def read_rules(path: Path) -> tuple[Rule, ...]:
@@ -26,16 +28,7 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
         raise UsageError(f"--faults {path} cannot be read: {error.strerror}") from None
     if len(data) > _LARGEST:
         raise UsageError(f"--faults {path}: it is larger than {_LARGEST} bytes")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        raise UsageError(f"--faults {path}: it is no UTF-8") from None
-    is_json = path.suffix.lower() == ".json"
-    document = loading.one(FaultDocument, str(path), text, is_json=is_json)
-    try:
-        return rules_of(document.faults)
-    except UsageError as error:
-        raise UsageError(f"{path}: {error}") from None
+    return rules_of(loading.one_file(FaultDocument, str(path), data, "faults").faults)
 
 
 def check_live(mode: str, rules: tuple[Rule, ...]) -> None:

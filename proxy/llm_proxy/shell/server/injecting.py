@@ -35,6 +35,8 @@ _MUST_STAND: Final = (
     "fault '{0}': {1} is no matter of one request: give it with --fault, or PUT it to "
     "/_proxy/faults"
 )
+_MOST: Final = 20
+"""Rules that a request may bring along."""
 _HEADERS_OFF: Final = (
     f"the header {FAULT_HEADER} is not heard here: start the proxy with --fault-header"
 )
@@ -83,7 +85,7 @@ class Injecting:
         rules = answer.direction.faults if answer.direction is not None else ()
         if not rules:
             return injection
-        return self.injector.script(call, injection, answer.origin, rules)
+        return self.injector.script(call, injection, rules, self.since(call.arrived))
 
     def reset(self, session: str) -> None:
         """Count the requests of this session from 1 again."""
@@ -136,6 +138,8 @@ class Injecting:
             return ()
         if not self._hears_headers:
             raise RequestRefused(400, _HEADERS_OFF)
+        if len(call.faults) > _MOST:
+            raise RequestRefused(400, f"a request may have {_MOST} headers {FAULT_HEADER}")
         try:
             rules = rules_of(call.faults)
         except UsageError as error:

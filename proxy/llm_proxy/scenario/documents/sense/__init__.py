@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from llm_proxy.faults.document import FaultDocument
 from llm_proxy.scenario.documents import document
 from llm_proxy.scenario.documents.findings import Finding
 from llm_proxy.scenario.documents.reading.nodes import Fields
 from llm_proxy.scenario.documents.sense import (
     answers,
     failures,
+    faults,
     ids,
     paces,
     patterns,
@@ -46,3 +48,5 @@ def rules_of_nodes(struct: type, node: Fields, *, whole: bool) -> Iterator[Findi
     """What is found in a struct of this type also where it is not whole."""
     if struct is document.Scenario:
         yield from turns.numbers(node, whole=whole)
+    if struct in (document.Scenario, document.Step, FaultDocument):
+        yield from faults.of_list(node)

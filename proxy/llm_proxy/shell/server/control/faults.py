@@ -55,4 +55,5 @@ class Faults:
         return {
             "given": [it.told() for it in injector.given],
             "faults": [it.told() for it in injector.added],
+            "scripted": [it.told() for it in injector.scripted],
         }
