@@ -19,7 +19,6 @@ from llm_proxy.faults.injected import Effect
 from llm_proxy.faults.kind import ANYWHERE, Argument, Bend, Kind, Work
 from llm_proxy.faults.place import Place
 
-
 _MOST: Final = 100_000
 """Writes: each of them takes memory, whatever the body's size."""
 

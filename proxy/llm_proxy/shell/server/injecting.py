@@ -15,13 +15,13 @@ from functools import partial
 from typing import Any, Final
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Source
-from llm_proxy.errors import LlmProxyError, RequestRefused, UsageError
+from llm_proxy.errors import LlmProxyError, RequestRefused, UsageError, printable
 from llm_proxy.exchange import Head
 from llm_proxy.faults.grammar import rules_of
 from llm_proxy.faults.injection import Injection
 from llm_proxy.faults.injector import Injector
 from llm_proxy.faults.rewriting.chain import Chain, unmeasured
-from llm_proxy.faults.rule import Rule
+from llm_proxy.faults.rule import Occasion, Rule
 from llm_proxy.faults.watching import Watch, is_spoiled, said
 from llm_proxy.modes import Answer
 from llm_proxy.routing import FAULT_HEADER, Call
@@ -37,6 +37,12 @@ _MUST_STAND: Final = (
 )
 _MOST: Final = 20
 """Rules that a request may bring along."""
+_SHOWN: Final = 200
+"""Characters of a rule in a message."""
+_COUNTS: Final = (
+    f"fault '{{}}': a rule in the header {FAULT_HEADER} is for this request alone, so nothing is "
+    "counted: leave nth, first, every, times, per and window out"
+)
 _HEADERS_OFF: Final = (
     f"the header {FAULT_HEADER} is not heard here: start the proxy with --fault-header"
 )
@@ -146,7 +152,11 @@ class Injecting:
             raise RequestRefused(400, str(error)) from None
         for rule in rules:
             if rule.kind.scope != "request":
-                raise RequestRefused(400, _MUST_STAND.format(rule.text, rule.kind.name))
+                raise RequestRefused(
+                    400, _MUST_STAND.format(printable(rule.text, _SHOWN), rule.kind.name)
+                )
+            if rule.occasion != Occasion(probability=rule.occasion.probability):
+                raise RequestRefused(400, _COUNTS.format(printable(rule.text, _SHOWN)))
         return rules
 
     async def _live(
