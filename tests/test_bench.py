@@ -44,11 +44,16 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
         (0.2, "s", 0.15, False),
         (900.0, "req/s", 1000.0, False),
         (1100.0, "req/s", 1000.0, True),
+        (0.9, "%", 1.0, True),
+        (1.1, "%", 1.0, False),
         (5.0, "MB/s", None, None),
     ],
-    ids=["soon enough", "late", "too long", "too few", "enough", "no target"],
+    ids=[
+        *("soon enough", "late", "too long", "too few", "enough"),
+        *("near enough", "too far off", "no target"),
+    ],
 )
-def test_a_time_is_to_stay_below_its_target_and_a_speed_above(
+def test_a_time_and_an_error_are_to_stay_below_their_targets_and_a_speed_above(
     table: ModuleType, value: float, unit: str, target: float | None, ok: bool | None
 ) -> None:
     row = table.Row("group", "name", value, unit, {}, target)
@@ -76,7 +81,7 @@ def test_the_figures_come_as_one_document() -> None:
 def test_the_help_names_every_option_and_a_wrong_word_is_refused() -> None:
     shown = bench("--help").stdout
 
-    assert all(option in shown for option in ("--quick", "--json", "--check"))
+    assert all(option in shown for option in ("--cassettes", "--quick", "--json", "--check"))
     refused = bench("nonsense")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "there is no nonsense" in refused.stderr

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from command import run
 from llm_proxy.actions import Burst, Send, Wait
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.errors import Miss, RequestRefused
@@ -376,3 +379,23 @@ async def test_no_more_is_kept_than_of_a_few_recordings() -> None:
         await it.play(take, of, 1, it.pace(of))
 
     assert [file for file, _ in it._kept] == [f"{number}.jsonl" for number in range(68, 100)]
+
+
+# At the command line
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--pace", "gap=30..80ms", "--seed", "7"), ["pace gap=30..80ms, with seed 7"]),
+        (("--pace", "4x", "--seed", "7"), []),
+    ],
+    ids=["by chance", "without"],
+)
+async def test_the_seed_is_told_where_chance_has_a_part_in_the_pace(
+    tmp_path: Path, options: tuple[str, ...], said: list[str]
+) -> None:
+    ran = await run("replay", *options, "--", sys.executable, "-c", "", folder=tmp_path)
+
+    assert ran.code == 0
+    assert re.findall("pace .*", ran.err) == said

@@ -3,6 +3,7 @@
 record      how much later the first byte and every later one is through `llm-proxy record`
             than through a bare aiohttp pass-through, with the direct way beside it
 replay      how far a replay is off the recorded times, and how many it serves in a second
+pace        how much later than from a bare loop pieces come at a pace, whether a long stream drifts
 simulate    how many scripted answers it serves in a second
 computing   CPU of `llm-proxy --help`; speed of cutting, writing and loading
 """
@@ -23,14 +24,16 @@ import scripted
 import table
 from table import Row
 
-GROUPS = ("record", "replay", "simulate", "computing")
+import paced
+
+GROUPS = ("record", "replay", "pace", "simulate", "computing")
 
 
 def main() -> int:
     """Measure, print, and judge if asked to."""
     arguments = _arguments()
     rows: list[Row] = []
-    for row in _measure(arguments.group or GROUPS, quick=arguments.quick):
+    for row in _measure(arguments.group or GROUPS, arguments.cassettes, quick=arguments.quick):
         rows.append(row)
         print(f"measured: {row.group}: {row.name}", file=sys.stderr, flush=True)
     if arguments.json:
@@ -48,13 +51,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer rounds, rougher figures")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument(
+        "--cassettes", metavar="DIR", type=Path, default=paced.SHIPPED,
+        help="the library whose streams are paced; the shipped one if left out",
+    )  # fmt: skip
     arguments = parser.parse_args()
     if unknown := set(arguments.group) - set(GROUPS):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(GROUPS)}")
     return arguments
 
 
-def _measure(groups: Sequence[str], *, quick: bool) -> Iterator[Row]:
+def _measure(groups: Sequence[str], library: Path, *, quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="llm-proxy-bench-") as temporary:
         for group in groups:
             folder = Path(temporary) / group
@@ -64,6 +71,8 @@ def _measure(groups: Sequence[str], *, quick: bool) -> Iterator[Row]:
                     yield from latency.rows(folder, quick=quick)
                 case "replay":
                     yield from replaying.rows(folder, quick=quick)
+                case "pace":
+                    yield from paced.rows(folder, library, quick=quick)
                 case "simulate":
                     yield from scripted.rows(folder, quick=quick)
                 case _:

@@ -3,6 +3,7 @@
     python servers.py provider                  streams events that say when they were written
     python servers.py bare URL                  the smallest pass-through that aiohttp allows
     python servers.py deadlines CASSETTE SPEED  the smallest loop that replays at absolute times
+    python servers.py plans FILE                the same of times that a file plans, by path
     python servers.py prepared CASSETTE         the smallest server of one body
     python servers.py body FILE                 the same, of the body that this file is
 
@@ -12,10 +13,11 @@ Each prints its port on a line, and runs until it is ended.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -23,6 +25,9 @@ from typing import Final
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
 from llm_proxy.cassette import Cassette, read_cassette
+
+Plan = list[tuple[float, str]]
+"""The head's time in ms, with no text; and of each piece the time, and its bytes as Latin-1."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -133,6 +138,28 @@ async def deadlines(cassette: Cassette, speed: float) -> int:
     return await _serve(play)
 
 
+async def plans(by_path: Mapping[str, Plan]) -> int:
+    """Start a server that writes each piece at its planned time; gives its port."""
+
+    async def play(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        head, *pieces = by_path[request.path]
+        answer = web.StreamResponse()
+        answer.enable_chunked_encoding()
+        await asyncio.sleep(start + head[0] / 1000 - loop.time())
+        await answer.prepare(request)
+        for due, text in pieces:
+            if (early := start + due / 1000 - loop.time()) > 0:
+                await asyncio.sleep(early)
+            await answer.write(text.encode("latin-1"))
+        await answer.write_eof()
+        return answer
+
+    return await _serve(play)
+
+
 async def prepared(body: bytes) -> int:
     """Start a server that answers with the whole body; gives its port."""
 
@@ -161,6 +188,8 @@ async def main(kind: str, *arguments: str) -> None:
             port = await bare(url)
         case ["deadlines", path, speed]:
             port = await deadlines(_cassette(path), float(speed))
+        case ["plans", path]:
+            port = await plans(json.loads(await asyncio.to_thread(Path(path).read_bytes)))
         case ["prepared", path]:
             port = await prepared(_cassette(path).body)
         case ["body", path]:

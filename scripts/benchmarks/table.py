@@ -19,14 +19,14 @@ class Row:
     beside: dict[str, float] = field(default_factory=dict)
     """What it is to be seen beside, in the same unit unless the name says another."""
     target: float | None = None
-    """The most (of `ms` and `s`), or the least (of everything else), that is good enough."""
+    """The most (of `ms`, `s` and `%`), or the least (of everything else), that is good enough."""
 
     @property
     def ok(self) -> bool | None:
         """Whether the target is met; None where there is none."""
         if self.target is None:
             return None
-        if self.unit in {"ms", "s"}:
+        if self.unit in {"ms", "s", "%"}:
             return self.value <= self.target
         return self.value >= self.target
 

@@ -86,7 +86,8 @@ SERVER: Final[tuple[Callable[[Any], Any], ...]] = (
                  "COMMAND]"),
     _option("--port-file", type=_FOLDER, help="Write the port to this file once we listen."),
     _option("--pace", default="recorded", type=Checked("pace", parse_pace),
-            help="When replayed bytes go out: recorded, instant, or a speed such as 4x or 0.5x."),
+            help="When answers go out: recorded, instant, 4x, 50tps, ttft=300ms,gap=30..80ms, "
+                 "profile:gpt-4o, …; see docs/pacing.md."),
     _option("--allow-partial", is_flag=True,
             help="Replay takes that are not complete too, ended as they ended."),
     _option("--strict", is_flag=True,

@@ -54,6 +54,7 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
       llm-proxy replay -- pytest tests/
       llm-proxy replay --pace instant --strict -- pytest tests/
       llm-proxy replay --pace 0.5x --port 4777
+      llm-proxy replay --pace ttft=300ms,gap=30..80ms --seed 7
     """
     _run("replay", values, command)
 
