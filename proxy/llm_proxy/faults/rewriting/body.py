@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from llm_proxy import framing
-from llm_proxy.actions import Action, Send
+from llm_proxy.actions import Action, Send, Wait
 
 
 class Body:
@@ -83,3 +84,23 @@ class Body:
             self.messages.append(message)
             self.ends.append(at)
             del self._open[: len(message)]
+
+
+def dues_of(actions: Sequence[Action], ends: Sequence[int], begin: float) -> tuple[float, ...]:
+    """When each of these bytes was due, in ms, where the actions begin at that moment.
+
+    The bytes are counted from the first that the actions send, and ascend.
+    """
+    dues: list[float] = []
+    due, sent = begin, 0
+    for action in actions:
+        match action:
+            case Wait():
+                due = action.due
+            case Send():
+                sent += len(action.data)
+                while len(dues) < len(ends) and ends[len(dues)] <= sent:
+                    dues.append(due)
+            case _:
+                pass
+    return tuple(dues)

@@ -12,7 +12,7 @@ from llm_proxy.faults.injected import Injected
 from llm_proxy.faults.kind import Bend, Bending, CannotInject, Met, Moment, Strike, Struck
 from llm_proxy.faults.place import AtTime, Place
 from llm_proxy.faults.rewriting import types
-from llm_proxy.faults.rewriting.body import Body
+from llm_proxy.faults.rewriting.body import Body, dues_of
 from llm_proxy.faults.rewriting.seeking import Seeking, fixed
 from llm_proxy.faults.rule import Rule
 
@@ -203,12 +203,12 @@ class Rewriter:
         whole, size, begun = body.whole(), body.released, body.begun()
         taken = tuple(body.messages[whole : whole + takes])
         before = tuple(body.messages[:whole])
-        dues: list[float] = []
-        for end in body.ends[whole : whole + len(taken)]:
-            self._out += self._let_go(body.release(end))
-            dues.append(self._at)
+        ends = body.ends[whole : whole + len(taken)]
+        self._out = body.release(ends[-1]) if ends else []
+        dues = dues_of(self._out, [end - size for end in ends], self._at)
+        self._let_go(self._out)
         return Moment(
-            self._met, self._at, self._head, self._codec, before, begun, taken, tuple(dues), size
+            self._met, self._at, self._head, self._codec, before, begun, taken, dues, size
         )
 
     def _struck(self, takes: int) -> list[Action]:
