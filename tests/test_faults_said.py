@@ -119,7 +119,7 @@ def check_closed_once(manner: Manner, told: Response) -> None:
     parts = [
         (contents.names(told.codec, message), *(it for it in document.items() if "ndex" in it[0]))
         for message, document in zip(told.messages, documents, strict=True)
-        if not manner.dialect.adds(told.codec, message)
+        if not manner.dialect.says(told.codec, message)
     ]
     closed = [it for it in parts if len(it) > 1]
     assert len(set(map(str, closed))) == len(closed)
