@@ -102,7 +102,7 @@ def chaos(
     values["on_miss"] = values["on_miss"] or ("scenario" if scripted else "fail")
     settings = settings_of(values, command, live=False)
     rules = plan(settings.faults)
-    logging.disable()  # each trial has its journal
+    logging.disable(logging.WARNING)  # each trial has its journal; faults of ours are told
     tried = _Trials(settings, Command(command, timeout), rules)
     tried.run()
     done = Chaos(command, tuple(tried.done), Level(level), survive, len(rules))

@@ -128,7 +128,7 @@ def _tail(moment: Moment, spoken: Response) -> list[bytes] | None:
     What closes a part that is closed already is left out.  None where nothing tells the end.
     """
     dialect, codec = moment.met.asked.dialect, moment.codec
-    adds = [dialect.says(codec, it) for it in spoken.messages]
+    adds = [dialect.says(codec, it) > 0 for it in spoken.messages]
     alone = [dialect.turns(Response(spoken.head, codec, (it,))) for it in spoken.messages]
     ends = [number for number, turns in enumerate(alone) if any(map(_is_end, turns))]
     if not ends:
