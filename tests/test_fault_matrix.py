@@ -14,7 +14,7 @@ from llm_proxy.faults.kind import Instead
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.outcomes import outcome
 
-APART: Final = frozenset[str]()
+APART: Final = frozenset(name for name, it in KINDS.items() if it.scope != "request")
 """Faults that are not of one answer: they have tests of their own."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -13,6 +12,11 @@ from llm_proxy.exchange import Headers, Request
 Ended = Literal["fin", "rst", "open"]
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+def framed(piece: bytes) -> bytes:
+    """A chunk as HTTP writes it."""
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
 
 
 @dataclass
@@ -73,15 +77,9 @@ class Wire:
             return False
         if self.is_chunked:
             chunks, rest = _chunks(self.after)
-            framed = b"".join(b"%x\r\n%b\r\n" % (len(it), it) for it in chunks)
-            return rest == b"" and self.after == framed + LAST_CHUNK
+            return rest == b"" and self.after == b"".join(map(framed, chunks)) + LAST_CHUNK
         declared = self.header("content-length")
         return declared is None or int(declared) == len(self.after)
-
-    def silence(self) -> float:
-        """The longest time, in ms, in which nothing came, the end not counted."""
-        times = [at for at, _ in self.pieces]
-        return max((b - a for a, b in itertools.pairwise(times)), default=0.0)
 
 
 def _chunks(data: bytes) -> tuple[list[bytes], bytes]:

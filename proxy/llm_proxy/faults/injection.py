@@ -50,6 +50,16 @@ class Injection:
         working = (it.injected for it in self._rewriters if not it.is_quiet)
         return (*self._done, *(it for it in working if it is not None))
 
+    def settle(self) -> tuple[Injected, ...]:
+        """What has come of it in the end: of every rule that strikes."""
+        for meant in self._meant:
+            if not (isinstance(meant.work, Bend) and meant.work.quiet):
+                self._note(meant.rule, meant.work, "there was no answer")
+        self._meant = []
+        for rewriter in self._rewriters:
+            rewriter.settle()
+        return self.injected
+
     def instead(self) -> Burst | None:
         """The answer that takes the place of the real one, where a rule has one."""
         answer: Burst | None = None
@@ -111,7 +121,7 @@ class Injection:
         is_bodiless = meant.met.asked.request.method == "HEAD"
         return tuple(_without_body(answer)) if is_bodiless else answer
 
-    def _note(self, rule: Rule, work: Instead, why: str) -> None:
+    def _note(self, rule: Rule, work: Working, why: str) -> None:
         effect = work.effect or rule.kind.effect
         self._done.append(Injected(rule.text, rule.kind.name, effect, skipped=why))
 

@@ -6,7 +6,8 @@
 
 Bytes, order and length are the same; each piece is due when a line of `rate` bytes a second has
 carried it, counted from its place on.  What the answer itself waits for is not waited for twice.
-Pieces are of 20 ms each, so cuts fall within events, and within characters.
+Pieces are of 20 ms each, so cuts fall within events, and within characters.  After
+100,000 pieces the rest comes in those that it had, at the same rate.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from llm_proxy.faults.place import Place
 
 _PIECE: Final = 20
 """ms that a piece takes, unless a single byte takes longer."""
+_MOST: Final = 100_000
+"""Pieces: each of them takes memory, whatever the body's size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class _Line:
         """When it last began to be busy, in ms."""
         self._carried = 0
         """Bytes since then."""
+        self._pieces = 0
 
     def feed(self, action: Action) -> Burst:
         match action:
@@ -67,9 +71,12 @@ class _Line:
     def _carry(self, data: bytes) -> list[Action]:
         gone: list[Action] = []
         for begin in range(0, len(data), self._piece):
-            piece = data[begin : begin + self._piece]
+            self._pieces += 1
+            piece = data[begin : begin + self._piece] if self._pieces < _MOST else data[begin:]
             self._carried += len(piece)
             gone += [Wait(self._free()), Send(piece)]
+            if self._pieces >= _MOST:
+                break
         return gone
 
 

@@ -110,6 +110,11 @@ class Rewriter:
             gone += self._all(self._seeking.missed() if self._seeking else "there was no answer")
         return gone
 
+    def settle(self) -> None:
+        """Nothing more comes, and it was no clean end."""
+        if self.injected is None:
+            self._skip("the answer was over before it")
+
     def _wait(self, action: Wait) -> list[Action]:
         if self.over:
             return []

@@ -179,7 +179,7 @@ class Server:
             await fail(wire, call.dialect, error)
         finally:
             if injection is not None:
-                entry.faults = injection.injected
+                entry.faults = injection.settle()
                 log_faults(call, entry)
                 self._injecting.watch(entry, call, heard)
                 self._injecting.account(injection, heard)

@@ -49,4 +49,4 @@ def rules_of_nodes(struct: type, node: Fields, *, whole: bool) -> Iterator[Findi
     if struct is document.Scenario:
         yield from turns.numbers(node, whole=whole)
     if struct in (document.Scenario, document.Step, FaultDocument):
-        yield from faults.of_list(node)
+        yield from faults.of_list(node, is_one_answers=struct is not FaultDocument)
