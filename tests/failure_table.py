@@ -17,14 +17,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import anthropic
 import httpx
 import httpx2
 import ollama
-import openai
 
 import judges_at_hand
 from directing import Directed, directed
+from hasty import HastyAnthropic, HastyOpenAI
 from llm_proxy.routing import SESSION_HEADER, Call
 from llm_proxy.scenario.directions import Exhausted, Fail
 from sdks import KEY
@@ -34,8 +33,6 @@ Table = dict[tuple[str, str], dict[str, str]]
 """By failure and mode, and then by column, what is raised and how many requests there are."""
 
 GOOGLE: Final = "google-genai"
-_SOON: Final = 0.01
-"""Seconds between two requests at the most."""
 _PATIENCE: Final = {"timeout": 0.6}
 """Seconds that are waited for an answer."""
 _LONG: Final = 30.0
@@ -98,16 +95,6 @@ class Ask:
         return {"extra_headers": {SESSION_HEADER: self.id}, "timeout": timeout}
 
 
-class _OpenAI(openai.AsyncOpenAI):
-    def _calculate_retry_timeout(self, *args: Any, **named: Any) -> float:
-        return min(_SOON, super()._calculate_retry_timeout(*args, **named))
-
-
-class _Anthropic(anthropic.AsyncAnthropic):
-    def _calculate_retry_timeout(self, *args: Any, **named: Any) -> float:
-        return min(_SOON, super()._calculate_retry_timeout(*args, **named))
-
-
 async def _heard(answer: Any) -> None:
     """Hear an answer to its end."""
     if hasattr(answer, "__aiter__"):
@@ -119,7 +106,7 @@ _MESSAGES: Final[list[Any]] = [{"role": "user", "content": "Hi"}]
 
 
 async def _ask_openai(url: str, asks: Sequence[Ask]) -> dict[str, str]:
-    async with _OpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+    async with HastyOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
 
         async def chat(it: Ask) -> None:
             create: Any = client.chat.completions.create
@@ -138,7 +125,7 @@ async def _ask_openai(url: str, asks: Sequence[Ask]) -> dict[str, str]:
 
 
 async def _ask_anthropic(url: str, asks: Sequence[Ask]) -> dict[str, str]:
-    async with _Anthropic(base_url=url, api_key=KEY) as client:
+    async with HastyAnthropic(base_url=url, api_key=KEY) as client:
 
         async def message(it: Ask) -> None:
             create: Any = client.messages.create

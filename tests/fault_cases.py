@@ -1,0 +1,104 @@
+"""The rules whose effect on the official SDKs is measured: those of each fault that differ."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from llm_proxy.errors import UsageError
+from llm_proxy.faults.grammar import rule_of
+from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.rule import Rule
+
+Mode = Literal["stream", "helper", "whole"]
+
+MODES: Final[tuple[Mode, ...]] = ("stream", "helper", "whole")
+"""A stream as it is, the same through the SDK's helper `.stream()`, and an answer in one piece."""
+
+_PLACE: Final = re.compile(r",(after|at)=[^,]+")
+_MIDDLE: Final = ",fraction=0.5"
+"""The place in a body without messages."""
+_SILENT: Final = frozenset((Effect.UNANSWERED, Effect.STALLED))
+
+_STATUSES: Final = (400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529)
+
+VARIANTS: Final[dict[str, tuple[str, ...]]] = {
+    "bad-tool-call": tuple(f"bad-tool-call,how={it}" for it in ("json", "missing", "name")),
+    "bad-utf8": ("bad-utf8,after=5",),
+    "close": ("close", "close,after=1"),
+    "drop": ("drop,after=1", "drop,after=5"),
+    "duplicate": ("duplicate,after=1", "duplicate,after=5"),
+    "error-event": ("error-event,after=5",),
+    "half-event": ("half-event,after=5",),
+    "html": ("html", "html,code=200"),
+    "malformed-json": ("malformed-json,after=5",),
+    "reorder": ("reorder,after=0", "reorder,after=5"),
+    "reset": ("reset", "reset,after=1"),
+    "stall": ("stall,after=1", "stall,after=1,for=100ms"),
+    "status": (
+        *(f"status,code={it}" for it in _STATUSES),
+        "status,code=400,should-retry=true",
+        "status,code=503,should-retry=false",
+        "status,code=429,retry-after=121s",
+    ),
+    "truncate": ("truncate,after=5", "truncate,fraction=0.5"),
+}
+"""The rules of a fault that meets clients in several ways, or too early by its example."""
+
+RULES: Final = tuple(
+    text for name in sorted(KINDS) for text in VARIANTS.get(name) or (KINDS[name].example,)
+)
+"""All that are measured, on streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One rule, met in one mode."""
+
+    mode: Mode
+    text: str
+
+    @property
+    def id(self) -> str:
+        """What the sessions of its requests begin with."""
+        return f"{self.mode}{CASES.index(self)}"
+
+    @property
+    def rule(self) -> Rule:
+        """The rule, for these sessions alone."""
+        return rule_of(f"{self.text},session={self.id}.*")
+
+    @property
+    def streams(self) -> bool:
+        """Whether a stream is asked for."""
+        return self.mode != "whole"
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has clients wait for what does not come."""
+        rule = rule_of(self.text)
+        return (rule.fault.work(rule.place).effect or rule.kind.effect) in _SILENT
+
+    @property
+    def needs_tool(self) -> bool:
+        """Whether it spoils a tool call: one must be possible."""
+        return self.text.startswith("bad-tool-call")
+
+
+def _rules(mode: Mode) -> tuple[str, ...]:
+    if mode != "whole":
+        return RULES
+    return tuple(filter(_is_rule, dict.fromkeys(_PLACE.sub(_MIDDLE, it) for it in RULES)))
+
+
+def _is_rule(text: str) -> bool:
+    try:
+        return "whole" in rule_of(text).kind.bodies
+    except UsageError:
+        return False
+
+
+CASES: Final = tuple(Case(mode, text) for mode in MODES for text in _rules(mode))
+"""All that is measured of an SDK."""

@@ -1,0 +1,118 @@
+"""The tables of what the official SDKs do on each fault, as docs/faults.md has them.
+
+They are made of what was measured last (`tests/fault_outcomes.json`): nothing is asked for them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+Outcomes = dict[str, dict[str, dict[str, str]]]
+"""What comes of it: by mode, by rule, and by SDK."""
+
+STORED: Final = Path(__file__).with_name("fault_outcomes.json")
+
+NOTHING: Final = "no meaning"
+"""The cell of a rule that has no meaning in the answer, which stays as it was."""
+
+_LEGEND: Final = """\
+Measured with {sdks} for Python, as they come, but for two things: they wait at most 10 ms before
+they ask again, and where nothing comes 0.6 s for more. Each meets the rule at every request.
+
+| cell | meaning |
+| --- | --- |
+| `APIConnectionError` (3) | the SDK raises this, after three requests |
+| fine | nothing is raised; the text is whole, and so is its end |
+| silent: … | nothing is raised, and the answer is not what the provider said |
+| {nothing} | the fault has no meaning in this answer, which stays as it was |
+
+An exception without a surname is the SDK's own, or Python's; `httpx2.ReadError` comes from the
+library below it. What is silent:
+
+| silent | meaning |
+| --- | --- |
+| text cut, no text | the end of it is missing, or all of it |
+| text altered | something within it is missing, comes twice, or is another |
+| no finish | nothing says why the model stopped: all that tells a cut answer from a whole one |
+| finish `length` | the model stopped for this reason |
+| gives a `str` | the application gets the body as text, in place of an answer |
+"""
+_EVERY: Final = """
+### However the answer is asked for
+
+Streamed, by the helper `.stream()` of OpenAI's and Anthropic's SDKs, and in one piece.
+
+"""
+_TITLES: Final = {
+    "stream": """
+### Streamed
+
+""",
+    "helper": """
+### Streamed, by the helper `.stream()`
+
+Where it differs from the stream itself: what the helper raises, or puts together.
+
+""",
+    "whole": """
+### In one piece
+
+`fraction=0.5` is the middle of the body.
+
+""",
+}
+
+
+def stored() -> Outcomes:
+    """What was measured last."""
+    outcomes: Outcomes = json.loads(STORED.read_bytes())["outcomes"]
+    return outcomes
+
+
+def tables() -> str:
+    """All of it, with what the cells mean."""
+    sdks: dict[str, str] = json.loads(STORED.read_bytes())["sdks"]
+    outcomes = stored()
+    alike = {it: cells for it, cells in outcomes["stream"].items() if _is_alike(outcomes, it)}
+    shown = {mode: _rows(outcomes, mode, alike) for mode in _TITLES}
+    named = [f"{name} {it}" for name, it in sdks.items()]
+    parts = [_LEGEND.format(sdks=_listed(named), nothing=NOTHING)]
+    parts += [_EVERY, _table(alike)]
+    for mode, title in _TITLES.items():
+        parts += [title, _table(shown[mode])]
+    return "".join(parts)
+
+
+def _is_alike(outcomes: Outcomes, rule: str) -> bool:
+    """Whether a rule does the same in every mode."""
+    stream = outcomes["stream"][rule]
+    return all(
+        rule in of_mode and all(stream[name] == cell for name, cell in of_mode[rule].items())
+        for of_mode in outcomes.values()
+    )
+
+
+def _rows(outcomes: Outcomes, mode: str, but: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What the table of a mode shows."""
+    left_out = set(but)
+    return {
+        rule: cells
+        for rule, cells in outcomes[mode].items()
+        if rule not in left_out and set(cells.values()) != {NOTHING}
+        if mode != "helper" or not cells.items() <= outcomes["stream"][rule].items()
+    }
+
+
+def _table(rows: Mapping[str, Mapping[str, str]]) -> str:
+    columns = next(iter(rows.values()), {})
+    lines = [("rule", *(f"`{it}`" for it in columns)), ("---",) * (len(columns) + 1)]
+    lines += [(f"`{rule}`", *cells.values()) for rule, cells in rows.items()]
+    return "".join(f"| {' | '.join(it)} |\n" for it in lines)
+
+
+def _listed(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}"

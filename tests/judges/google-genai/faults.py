@@ -1,0 +1,71 @@
+"""What Google's own client for Python makes of answers that faults are injected into.
+
+    PYTHONPATH=tests/judges/protocol python tests/judges/google-genai/faults.py < asks.json
+
+On stdin the proxy's URL and asks, each with an id (the session of its requests), a model, what the
+user says, whether it streams, a time limit in s, and tools.  On stdout by id what was heard: module
+and name of what was raised, the text, the calls, and why it finished.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import hearing
+from google import genai
+from google.genai import types
+
+AT_ONCE = 6
+
+
+def _question(it: dict[str, Any]) -> dict[str, Any]:
+    headers = {"x-llm-proxy-session": it["id"]}
+    options = types.HttpOptions(timeout=int(it["limit"] * 1000), headers=headers)
+    functions = [types.FunctionDeclaration(**tool) for tool in it["tools"] or ()]
+    tools = [types.Tool(function_declarations=functions)] if functions else None
+    config = types.GenerateContentConfig(http_options=options, tools=tools)
+    return {"model": it["model"], "contents": it["say"], "config": config}
+
+
+def ask(client: Any, it: dict[str, Any]) -> list[Any]:
+    """Ask, and hear the answer to its end."""
+    if it["stream"]:
+        return list(client.models.generate_content_stream(**_question(it)))
+    return [client.models.generate_content(**_question(it))]
+
+
+def heard(client: Any, it: dict[str, Any]) -> dict[str, Any]:
+    """What comes of an ask."""
+    told: dict[str, Any] = {"raised": ("", ""), "text": "", "calls": [], "finish": ""}
+    try:
+        pieces = ask(client, it)
+    except Exception as error:  # whatever it is, it is what an application has to do with
+        told["raised"] = type(error).__module__, type(error).__name__
+        return told
+    for piece in pieces:
+        if piece.prompt_feedback and piece.prompt_feedback.block_reason:
+            told["finish"] = hearing.plain(piece.prompt_feedback.block_reason)
+        for candidate in piece.candidates or ():
+            told["finish"] = hearing.plain(candidate.finish_reason) or told["finish"]
+            for part in (candidate.content and candidate.content.parts) or ():
+                told["text"] += part.text or ""
+                if part.function_call:
+                    told["calls"].append((part.function_call.name, part.function_call.args))
+    return told
+
+
+def main() -> None:
+    """Ask all that stdin holds, of a client as it comes: it does not ask again."""
+    given = json.load(sys.stdin)
+    options = types.HttpOptions(base_url=given["url"])
+    client = genai.Client(api_key=hearing.KEY, http_options=options)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        told = threads.map(lambda it: (it["id"], heard(client, it)), given["asks"])
+        print(json.dumps(dict(told)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""docs/faults.md says what the official SDKs do on each fault, and how often they ask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import fault_table
+import fault_tables
+import judges_at_hand
+from fault_asking import COLUMNS, GOOGLE, HELPING
+from fault_cases import CASES, MODES
+from fault_tables import Outcomes
+from llm_proxy.faults.grammar import rule_of
+from llm_proxy.faults.kinds import KINDS
+
+HERE = [it for it in COLUMNS if it != GOOGLE]
+
+
+def of(columns: list[str]) -> Outcomes:
+    """What is stored of these SDKs."""
+    return {
+        mode: {
+            rule: {it: cells[it] for it in columns if it in cells} for rule, cells in rules.items()
+        }
+        for mode, rules in fault_tables.stored().items()
+    }
+
+
+def test_every_fault_is_measured_with_every_sdk() -> None:
+    outcomes = fault_tables.stored()
+
+    assert {rule_of(it).kind.name for it in outcomes["stream"]} == set(KINDS)
+    assert {mode: list(rules) for mode, rules in outcomes.items()} == {
+        mode: [it.text for it in CASES if it.mode == mode] for mode in MODES
+    }
+    for mode, rules in outcomes.items():
+        for cells in rules.values():
+            assert list(cells) == [it for it in COLUMNS if mode != "helper" or it in HELPING]
+
+
+def test_every_rule_that_is_measured_stands_in_a_table_where_it_has_a_meaning() -> None:
+    tables = fault_tables.tables()
+
+    for rules in fault_tables.stored().values():
+        for rule, cells in rules.items():
+            means_nothing = set(cells.values()) == {fault_tables.NOTHING}
+            assert means_nothing or f"| `{rule}` |" in tables
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("columns", [HERE, [GOOGLE]], ids=["here", GOOGLE])
+async def test_the_sdks_do_what_the_tables_say_and_ask_as_often(
+    tmp_path: Path, columns: list[str]
+) -> None:
+    if GOOGLE in columns and (why := judges_at_hand.missing(GOOGLE)):
+        pytest.skip(why)
+
+    assert await fault_table.measured(columns, tmp_path) == of(columns), (
+        "PYTHONPATH=proxy:tests python tests/fault_table.py measures them anew"
+    )
