@@ -1,115 +1,118 @@
-"""What the official SDKs do on each fault, and how often they ask: measured.
+"""The tables of what the official SDKs do on each fault, as docs/faults.md has them.
 
-PYTHONPATH=proxy:tests python tests/fault_table.py measures it anew, and writes
-tests/fault_outcomes.json; it needs the judge google-genai (scripts/judges google-genai).
-
-The SDKs are as they come, but for two things: they wait at most 10 ms before they ask again, and
-0.6 s for more where nothing comes.
+They are made of what was measured last (`tests/fault_outcomes.json`): nothing is asked for them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
-import re
-import tempfile
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from importlib.metadata import version
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import judges_at_hand
-from fault_asking import COLUMNS, GOOGLE, HELPING, SCENARIO, Ask
-from fault_cases import CASES, MODES, Case
-from fault_heard import FINE, SILENT, TEXT, Heard
-from fault_tables import NOTHING, STORED, Outcomes
-from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.settings import Simulating
-from llm_proxy.shell.server.journal import Entry
-from proxying import proxy
-from waiting import until
+Outcomes = dict[str, dict[str, dict[str, str]]]
+"""What comes of it: by mode, by rule, and by SDK."""
 
-_SILENCE: Final = 5.0
-"""Seconds after which the proxy ends a silence that no client does."""
-_ANSWER: Final[dict[str, Any]] = {
-    "id": SCENARIO,
-    "description": "One text, a word a piece.",
-    "chunks": {"by": "words", "size": 1},
-    "turns": [{"turn": 1, "response": {"kind": "text", "assistant_text": TEXT}}],
+STORED: Final = Path(__file__).with_name("fault_outcomes.json")
+
+NOTHING: Final = "no meaning"
+"""The cell of a rule that has no meaning in the answer, which stays as it was."""
+
+_LEGEND: Final = """\
+Measured with {sdks} for Python, as they come, but for two things: they wait at most 10 ms before
+they ask again, and where nothing comes 0.6 s for more. Each meets the rule at every request.
+
+| cell | meaning |
+| --- | --- |
+| `APIConnectionError` (3) | the SDK raises this, after three requests |
+| fine | nothing is raised; the text is whole, and so is its end |
+| silent: … | nothing is raised, and the answer is not what the provider said |
+| {nothing} | the fault has no meaning in this answer, which stays as it was |
+
+An exception without a surname is the SDK's own, or Python's; `httpx2.ReadError` comes from the
+library below it. What is silent:
+
+| silent | meaning |
+| --- | --- |
+| text cut, no text | the end of it is missing, or all of it |
+| text altered | something within it is missing, comes twice, or is another |
+| no finish | nothing says why the model stopped: all that tells a cut answer from a whole one |
+| finish `length` | the model stopped for this reason |
+| gives a `str` | the application gets the body as text, in place of an answer |
+"""
+_EVERY: Final = """
+### However the answer is asked for
+
+Streamed, by the helper `.stream()` of OpenAI's and Anthropic's SDKs, and in one piece.
+
+"""
+_TITLES: Final = {
+    "stream": """
+### Streamed
+
+""",
+    "helper": """
+### Streamed, by the helper `.stream()`
+
+Where it differs from the stream itself: what the helper raises, or puts together.
+
+""",
+    "whole": """
+### In one piece
+
+`fraction=0.5` is the middle of the body.
+
+""",
 }
 
 
-def asks(columns: Iterable[str], cases: Iterable[Case] = CASES) -> dict[str, list[Ask]]:
-    """All that these SDKs are asked."""
-    cases = tuple(cases)
-    return {
-        column: [Ask(column, it) for it in cases if it.mode != "helper" or column in HELPING]
-        for column in columns
-    }
-
-
-async def measured(columns: Sequence[str], folder: Path) -> Outcomes:
-    """What comes of each rule with each of these SDKs; `folder` is for the proxy's files."""
-    scenario = folder / "fox.json"
-    scenario.write_text(json.dumps(_ANSWER))
-    simulating = Simulating(scenarios=scenario, silence=_SILENCE)
-    rules = tuple(it.rule for it in CASES)
-    asked = asks(columns)
-    async with proxy(
-        "simulate", folder, pace=Instant(), simulating=simulating, faults=rules
-    ) as running:
-        heard = await _heard(running.url, asked, silent=False)
-        # A busy loop keeps answers waiting: what is measured in time comes when it has been busy.
-        heard |= await _heard(running.url, asked, silent=True)
-        await until(lambda: running.server.active == 0)
-        entries = list(running.journal.entries)
-    counts = Counter(it.session for it in entries)
-    idle = {it.session for it in entries if _is_idle(it)}
-    outcomes: Outcomes = {mode: {} for mode in MODES}
-    for case in CASES:
-        outcomes[case.mode][case.text] = {
-            column: _cell(heard[it.id].outcome, counts[it.id], idle=it.id in idle)
-            for column in columns
-            for it in asked[column]
-            if it.case == case
-        }
+def stored() -> Outcomes:
+    """What was measured last."""
+    outcomes: Outcomes = json.loads(STORED.read_bytes())["outcomes"]
     return outcomes
 
 
-async def _heard(url: str, asked: dict[str, list[Ask]], *, silent: bool) -> dict[str, Heard]:
-    """What all SDKs together make of their answers, by session."""
-    all_heard = await asyncio.gather(
-        *(
-            COLUMNS[column](url, [it for it in asks if it.case.is_silent == silent])
-            for column, asks in asked.items()
-        )
+def tables() -> str:
+    """All of it, with what the cells mean."""
+    sdks: dict[str, str] = json.loads(STORED.read_bytes())["sdks"]
+    outcomes = stored()
+    alike = {it: cells for it, cells in outcomes["stream"].items() if _is_alike(outcomes, it)}
+    shown = {mode: _rows(outcomes, mode, alike) for mode in _TITLES}
+    named = [f"{name} {it}" for name, it in sdks.items()]
+    parts = [_LEGEND.format(sdks=_listed(named), nothing=NOTHING)]
+    parts += [_EVERY, _table(alike)]
+    for mode, title in _TITLES.items():
+        parts += [title, _table(shown[mode])]
+    return "".join(parts)
+
+
+def _is_alike(outcomes: Outcomes, rule: str) -> bool:
+    """Whether a rule does the same in every mode."""
+    stream = outcomes["stream"][rule]
+    return all(
+        rule in of_mode and all(stream[name] == cell for name, cell in of_mode[rule].items())
+        for of_mode in outcomes.values()
     )
-    return {name: heard for each in all_heard for name, heard in each.items()}
 
 
-def _is_idle(entry: Entry) -> bool:
-    """Whether the rule of a request has no meaning in its answer."""
-    return bool(entry.faults) and all(it.skipped for it in entry.faults)
+def _rows(outcomes: Outcomes, mode: str, but: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What the table of a mode shows."""
+    left_out = set(but)
+    return {
+        rule: cells
+        for rule, cells in outcomes[mode].items()
+        if rule not in left_out and set(cells.values()) != {NOTHING}
+        if mode != "helper" or not cells.items() <= outcomes["stream"][rule].items()
+    }
 
 
-def _cell(outcome: str, count: int, *, idle: bool) -> str:
-    if idle:
-        return NOTHING if outcome == FINE else f"{NOTHING} but {outcome}"
-    is_plain = count == 1 and outcome.startswith((FINE, SILENT))
-    return outcome if is_plain else f"{outcome} ({count})"
+def _table(rows: Mapping[str, Mapping[str, str]]) -> str:
+    columns = next(iter(rows.values()), {})
+    lines = [("rule", *(f"`{it}`" for it in columns)), ("---",) * (len(columns) + 1)]
+    lines += [(f"`{rule}`", *cells.values()) for rule, cells in rows.items()]
+    return "".join(f"| {' | '.join(it)} |\n" for it in lines)
 
 
-def versions() -> dict[str, str]:
-    """The SDKs that there are, and Google's as its judge has it."""
-    lock = (judges_at_hand.FOLDER / GOOGLE / "requirements.txt").read_text()
-    pinned = re.search(rf"^{GOOGLE}==(\S+)", lock, re.MULTILINE)
-    assert pinned is not None
-    return {it: version(it) for it in ("openai", "anthropic", "ollama")} | {GOOGLE: pinned[1]}
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        found = asyncio.run(measured(list(COLUMNS), Path(name)))
-    document = {"sdks": versions(), "outcomes": found}
-    STORED.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+def _listed(names: Iterable[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}"

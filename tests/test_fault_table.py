@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import fault_measuring
 import fault_table
-import fault_tables
 import judges_at_hand
-from fault_asking import COLUMNS, GOOGLE, HELPING
 from fault_cases import CASES, MODES
-from fault_tables import Outcomes
+from fault_sdks import COLUMNS, GOOGLE, HELPING
+from fault_table import Outcomes
 from llm_proxy.faults.grammar import rule_of
 from llm_proxy.faults.kinds import KINDS
 
@@ -24,12 +24,12 @@ def of(columns: list[str]) -> Outcomes:
         mode: {
             rule: {it: cells[it] for it in columns if it in cells} for rule, cells in rules.items()
         }
-        for mode, rules in fault_tables.stored().items()
+        for mode, rules in fault_table.stored().items()
     }
 
 
 def test_every_fault_is_measured_with_every_sdk() -> None:
-    outcomes = fault_tables.stored()
+    outcomes = fault_table.stored()
 
     assert {rule_of(it).kind.name for it in outcomes["stream"]} == set(KINDS)
     assert {mode: list(rules) for mode, rules in outcomes.items()} == {
@@ -41,11 +41,11 @@ def test_every_fault_is_measured_with_every_sdk() -> None:
 
 
 def test_every_rule_that_is_measured_stands_in_a_table_where_it_has_a_meaning() -> None:
-    tables = fault_tables.tables()
+    tables = fault_table.tables()
 
-    for rules in fault_tables.stored().values():
+    for rules in fault_table.stored().values():
         for rule, cells in rules.items():
-            means_nothing = set(cells.values()) == {fault_tables.NOTHING}
+            means_nothing = set(cells.values()) == {fault_table.NOTHING}
             assert means_nothing or f"| `{rule}` |" in tables
 
 
@@ -57,6 +57,6 @@ async def test_the_sdks_do_what_the_tables_say_and_ask_as_often(
     if GOOGLE in columns and (why := judges_at_hand.missing(GOOGLE)):
         pytest.skip(why)
 
-    assert await fault_table.measured(columns, tmp_path) == of(columns), (
-        "PYTHONPATH=proxy:tests python tests/fault_table.py measures them anew"
+    assert await fault_measuring.measured(columns, tmp_path) == of(columns), (
+        "PYTHONPATH=proxy:tests python tests/fault_measuring.py measures them anew"
     )
