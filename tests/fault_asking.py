@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -75,6 +76,15 @@ def many(value: Any, *path: str | int) -> Iterable[Any]:
     return found if isinstance(found, list) else ()
 
 
+def note_requests(client: Any, sent: Counter[str]) -> None:
+    """Have a client of httpx count by session what it sends, or tries to."""
+
+    async def note(request: Any) -> None:
+        sent[request.headers[SESSION_HEADER]] += 1
+
+    client.event_hooks = {"request": [note]}
+
+
 Pieces = Callable[[Ask], Awaitable[list[Any]]]
 """Asks, and gives all that an SDK gives."""
 Read = Callable[[Ask, list[Any]], Heard]
@@ -88,6 +98,8 @@ async def heard_by(asks: Sequence[Ask], pieces: Pieces, read: Read) -> dict[str,
     async def one(it: Ask) -> Heard:
         async with together:
             try:
+                for _ in range(it.case.before):
+                    await pieces(it)
                 found = await pieces(it)
             except Exception as error:  # whatever it is, an application has to do with it
                 return Heard((type(error).__module__, type(error).__name__))

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.grammar import rule_of
 from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.kind import Kind, Metered
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.faults.rule import Rule
 
@@ -28,20 +29,27 @@ VARIANTS: Final[dict[str, tuple[str, ...]]] = {
     "bad-tool-call": tuple(f"bad-tool-call,how={it}" for it in ("json", "missing", "name")),
     "bad-utf8": ("bad-utf8,after=5",),
     "close": ("close", "close,after=1"),
+    "content-filter": ("content-filter,after=5",),
     "drop": ("drop,after=1", "drop,after=5"),
     "duplicate": ("duplicate,after=1", "duplicate,after=5"),
     "error-event": ("error-event,after=5",),
+    "finish-length": ("finish-length,after=5",),
     "half-event": ("half-event,after=5",),
+    "hang": ("hang",),
+    "hang-body": ("hang-body",),
     "html": ("html", "html,code=200"),
     "malformed-json": ("malformed-json,after=5",),
+    "quota": ("quota,requests=1,window=60s",),
+    "rate-limit": ("rate-limit", "rate-limit,retry-after=50ms", "rate-limit,retry-after=121s"),
+    "refuse": ("refuse,window=60s",),
     "reorder": ("reorder,after=0", "reorder,after=5"),
     "reset": ("reset", "reset,after=1"),
     "stall": ("stall,after=1", "stall,after=1,for=100ms"),
+    "stall-keepalive": ("stall-keepalive,after=1,interval=100ms,for=1s",),
     "status": (
         *(f"status,code={it}" for it in _STATUSES),
         "status,code=400,should-retry=true",
         "status,code=503,should-retry=false",
-        "status,code=429,retry-after=121s",
     ),
     "truncate": ("truncate,after=5", "truncate,fraction=0.5"),
 }
@@ -66,6 +74,11 @@ class Case:
         return f"{self.mode}{CASES.index(self)}"
 
     @property
+    def kind(self) -> Kind:
+        """Its fault."""
+        return rule_of(self.text).kind
+
+    @property
     def rule(self) -> Rule:
         """The rule, for these sessions alone."""
         return rule_of(f"{self.text},session={self.id}.*")
@@ -79,25 +92,47 @@ class Case:
     def is_silent(self) -> bool:
         """Whether it has clients wait for what does not come."""
         rule = rule_of(self.text)
-        return (rule.fault.work(rule.place).effect or rule.kind.effect) in _SILENT
+        work = rule.fault.work(rule.place)
+        own = None if isinstance(work, Metered) else work.effect
+        return (own or rule.kind.effect) in _SILENT
+
+    @property
+    def is_loud(self) -> bool:
+        """Whether all that comes of it comes soon."""
+        return not self.is_silent and not self.is_deaf
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether nobody listens to anybody by it."""
+        return self.kind.scope == "listener"
 
     @property
     def needs_tool(self) -> bool:
         """Whether it spoils a tool call: one must be possible."""
-        return self.text.startswith("bad-tool-call")
+        return self.kind.name == "bad-tool-call"
+
+    @property
+    def before(self) -> int:
+        """How many requests are answered before it strikes."""
+        return int(self.kind.name == "quota")
 
 
 def _rules(mode: Mode) -> tuple[str, ...]:
     if mode != "whole":
         return RULES
-    return tuple(filter(_is_rule, dict.fromkeys(_PLACE.sub(_MIDDLE, it) for it in RULES)))
+    return tuple(dict.fromkeys(whole for it in RULES if (whole := _for_a_whole_body(it))))
 
 
-def _is_rule(text: str) -> bool:
-    try:
-        return "whole" in rule_of(text).kind.bodies
-    except UsageError:
-        return False
+def _for_a_whole_body(text: str) -> str:
+    """The rule as it has a meaning in a body without messages; empty where it has none there."""
+    if "whole" not in rule_of(text).kind.bodies:
+        return ""
+    for place in (_MIDDLE, ""):
+        try:
+            return rule_of(_PLACE.sub(place, text)).text
+        except UsageError:
+            continue
+    return ""
 
 
 CASES: Final = tuple(Case(mode, text) for mode in MODES for text in _rules(mode))

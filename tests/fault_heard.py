@@ -16,10 +16,13 @@ NEEDED: Final = "city"
 FINE: Final = "fine"
 SILENT: Final = "silent: "
 
+_WORDS: Final = frozenset(TEXT.split())
 _OWN: Final = frozenset(("anthropic", "builtins", "google", "ollama", "openai"))
 """Modules whose exceptions need no surname."""
 _ENDS: Final = frozenset(("stop", "end_turn", "STOP", "completed"))
 """Each provider's word for an answer that is over."""
+_CALLS: Final = frozenset(("stop", "tool_calls", "tool_use", "STOP", "completed"))
+"""The same for one that calls tools."""
 
 
 @dataclass(slots=True)
@@ -57,7 +60,9 @@ class Heard:
             return []
         if not self.text:
             return ["no text"]
-        return ["text cut"] if TEXT.startswith(self.text) else ["text altered"]
+        if TEXT.startswith(self.text):
+            return ["text cut"]
+        return ["text altered" if set(self.text.split()) & _WORDS else "another text"]
 
     @property
     def _called(self) -> list[str]:
@@ -67,7 +72,7 @@ class Heard:
     @property
     def _finished(self) -> list[str]:
         """What is amiss with its end."""
-        if self.finish in _ENDS:
+        if self.finish in (_CALLS if self.calls else _ENDS):
             return []
         return [f"finish `{self.finish}`" if self.finish else "no finish"]
 

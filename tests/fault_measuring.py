@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import socket
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ from fault_cases import CASES, MODES, Case
 from fault_heard import FINE, SILENT, TEXT, Heard
 from fault_sdks import COLUMNS, GOOGLE, HELPING, SCENARIO
 from fault_table import NOTHING, STORED, Outcomes
+from llm_proxy.faults.grammar import rule_of
 from llm_proxy.pacing import Instant
 from llm_proxy.shell.running.settings import Simulating
 from llm_proxy.shell.server.journal import Entry
@@ -41,52 +43,72 @@ _ANSWER: Final[dict[str, Any]] = {
 }
 
 
-def asks(columns: Iterable[str], cases: Iterable[Case] = CASES) -> dict[str, list[Ask]]:
-    """All that these SDKs are asked."""
-    cases = tuple(cases)
-    return {
-        column: [Ask(column, it) for it in cases if it.mode != "helper" or column in HELPING]
-        for column in columns
-    }
-
-
 async def measured(columns: Sequence[str], folder: Path) -> Outcomes:
     """What comes of each rule with each of these SDKs; `folder` is for the proxy's files."""
     scenario = folder / "fox.json"
     scenario.write_text(json.dumps(_ANSWER))
     simulating = Simulating(scenarios=scenario, silence=_SILENCE)
-    rules = tuple(it.rule for it in CASES)
-    asked = asks(columns)
+    rules = tuple(it.rule for it in CASES if not it.is_deaf)
+    measuring = Measuring(columns)
     async with proxy(
         "simulate", folder, pace=Instant(), simulating=simulating, faults=rules
     ) as running:
-        heard = await _heard(running.url, asked, silent=False)
+        await measuring.hear(running.url, lambda it: it.is_loud)
         # A busy loop keeps answers waiting: what is measured in time comes when it has been busy.
-        heard |= await _heard(running.url, asked, silent=True)
+        await measuring.hear(running.url, lambda it: it.is_silent)
         await until(lambda: running.server.active == 0)
         entries = list(running.journal.entries)
-    counts = Counter(it.session for it in entries)
-    idle = {it.session for it in entries if _is_idle(it)}
-    outcomes: Outcomes = {mode: {} for mode in MODES}
-    for case in CASES:
-        outcomes[case.mode][case.text] = {
-            column: _cell(heard[it.id].outcome, counts[it.id], idle=it.id in idle)
-            for column in columns
-            for it in asked[column]
-            if it.case == case
-        }
-    return outcomes
+    for text in dict.fromkeys(it.text for it in CASES if it.is_deaf):
+        async with proxy("simulate", folder, faults=(rule_of(text),)) as running:
+            await until(lambda: not _listens(running.url))
+            await measuring.hear(running.url, lambda it: it.text == text)
+    return measuring.outcomes(entries)
 
 
-async def _heard(url: str, asked: dict[str, list[Ask]], *, silent: bool) -> dict[str, Heard]:
-    """What all SDKs together make of their answers, by session."""
-    all_heard = await asyncio.gather(
-        *(
-            COLUMNS[column](url, [it for it in asks if it.case.is_silent == silent])
-            for column, asks in asked.items()
-        )
-    )
-    return {name: heard for each in all_heard for name, heard in each.items()}
+class Measuring:
+    """What is heard of each case by each of some SDKs."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = columns
+        self._heard: dict[str, Heard] = {}
+        self._sent: Counter[str] = Counter()
+
+    async def hear(self, url: str, wanted: Callable[[Case], bool]) -> None:
+        """Have all SDKs ask at once, each for the cases that are wanted."""
+        cases = [it for it in CASES if wanted(it)]
+        asked = {column: list(_asks(column, cases)) for column in self._columns}
+        for heard in await asyncio.gather(
+            *(COLUMNS[column](url, asks, self._sent) for column, asks in asked.items() if asks)
+        ):
+            self._heard |= heard
+
+    def outcomes(self, entries: Sequence[Entry]) -> Outcomes:
+        """All of it; `entries` are the proxy's own account of what it was asked."""
+        seen = Counter(it.session for it in entries)
+        idle = {it.session for it in entries if _is_idle(it)}
+        outcomes: Outcomes = {mode: {} for mode in MODES}
+        for case in CASES:
+            asked = [it for column in self._columns for it in _asks(column, [case])]
+            counts = self._sent if case.is_deaf else seen
+            outcomes[case.mode][case.text] = {
+                it.column: _cell(
+                    self._heard[it.id].outcome, counts[it.id] - case.before, idle=it.id in idle
+                )
+                for it in asked
+            }
+        return outcomes
+
+
+def _asks(column: str, cases: Iterable[Case]) -> Iterator[Ask]:
+    """What an SDK is asked."""
+    return (Ask(column, it) for it in cases if it.mode != "helper" or column in HELPING)
+
+
+def _listens(url: str) -> bool:
+    """Whether anybody does."""
+    host, _, port = url.rpartition("/")[2].partition(":")
+    with socket.socket() as trying:
+        return trying.connect_ex((host, int(port))) == 0
 
 
 def _is_idle(entry: Entry) -> bool:

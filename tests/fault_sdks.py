@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import ssl
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import httpx
 import ollama
 
 import judges_at_hand
-from fault_asking import LONG, Ask, at, given, heard_by, many
+from fault_asking import LONG, Ask, at, given, heard_by, many, note_requests
 from fault_heard import NEEDED, TOOL, Heard
 from hasty import HastyAnthropic, HastyOpenAI
 from llm_proxy.routing import SESSION_HEADER
@@ -31,8 +32,9 @@ _SCHEMA: Final = {
 _FUNCTION: Final = {"name": TOOL, "description": "", "parameters": _SCHEMA}
 
 
-async def _ask_chat(url: str, asks: Sequence[Ask]) -> dict[str, Heard]:
+async def _ask_chat(url: str, asks: Sequence[Ask], sent: Counter[str]) -> dict[str, Heard]:
     async with HastyOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+        note_requests(client._client, sent)
         chats: Any = client.chat.completions
 
         async def pieces(it: Ask) -> list[Any]:
@@ -63,8 +65,9 @@ def _read_chat(it: Ask, pieces: list[Any]) -> Heard:
     return heard
 
 
-async def _ask_responses(url: str, asks: Sequence[Ask]) -> dict[str, Heard]:
+async def _ask_responses(url: str, asks: Sequence[Ask], sent: Counter[str]) -> dict[str, Heard]:
     async with HastyOpenAI(base_url=f"{url}/v1", api_key=KEY) as client:
+        note_requests(client._client, sent)
         responses: Any = client.responses
 
         async def pieces(it: Ask) -> list[Any]:
@@ -118,8 +121,9 @@ def _function(item: Any) -> tuple[str, str]:
     return at(item, "name") or "", at(item, "arguments") or ""
 
 
-async def _ask_anthropic(url: str, asks: Sequence[Ask]) -> dict[str, Heard]:
+async def _ask_anthropic(url: str, asks: Sequence[Ask], sent: Counter[str]) -> dict[str, Heard]:
     async with HastyAnthropic(base_url=url, api_key=KEY) as client:
+        note_requests(client._client, sent)
         messages: Any = client.messages
 
         async def pieces(it: Ask) -> list[Any]:
@@ -150,6 +154,7 @@ def _read_messages(it: Ask, pieces: list[Any]) -> Heard:
                 heard.finish = at(event, "delta", "stop_reason") or ""
             case _:
                 pass
+    heard.calls = [(name, arguments or "{}") for name, arguments in heard.calls]
     return heard
 
 
@@ -162,7 +167,7 @@ def _read_message(message: Any) -> Heard:
     return heard
 
 
-async def _ask_ollama(url: str, asks: Sequence[Ask]) -> dict[str, Heard]:
+async def _ask_ollama(url: str, asks: Sequence[Ask], sent: Counter[str]) -> dict[str, Heard]:
     trusts = ssl.create_default_context()  # one for all of them: it takes long to make
 
     async def pieces(it: Ask) -> list[Any]:
@@ -170,6 +175,7 @@ async def _ask_ollama(url: str, asks: Sequence[Ask]) -> dict[str, Heard]:
         own = {"headers": {SESSION_HEADER: it.id}, "timeout": timeout, "verify": trusts}
         tools = it.tools({"type": "function", "function": _FUNCTION})
         async with ollama.AsyncClient(url, **own) as client:
+            note_requests(client._client, sent)
             chat: Any = client.chat
             return await given(it, await chat(_MODEL, _MESSAGES, **tools, stream=it.streams))
 
@@ -187,17 +193,19 @@ def _read_ollama(_it: Ask, pieces: list[Any]) -> Heard:
     return heard
 
 
-async def _ask_google(url: str, asks: Sequence[Ask]) -> dict[str, Heard]:
+async def _ask_google(url: str, asks: Sequence[Ask], sent: Counter[str]) -> dict[str, Heard]:
     """In its own environment."""
     asked = [
         {
             "id": it.id, "model": _MODEL, "say": SCENARIO, "stream": it.streams, "limit": it.limit,
+            "before": it.case.before,
             "tools": it.tools({"name": TOOL, "parameters_json_schema": _SCHEMA}).get("tools"),
         }
         for it in asks
     ]  # fmt: skip
     program = judges_at_hand.FOLDER / GOOGLE / "faults.py"
     told = json.loads(await judges_at_hand.run(program, {"url": url, "asks": asked}))
+    sent.update({name: it["sent"] for name, it in told.items()})
     return {name: _read_google(it) for name, it in told.items()}
 
 
@@ -207,7 +215,10 @@ def _read_google(told: dict[str, Any]) -> Heard:
     return Heard((module, name), text=told["text"], calls=calls, finish=told["finish"])
 
 
-COLUMNS: Final[dict[str, Callable[[str, Sequence[Ask]], Awaitable[dict[str, Heard]]]]] = {
+Asking = Callable[[str, Sequence[Ask], Counter[str]], Awaitable[dict[str, Heard]]]
+"""Asks at a URL, counts by session what is sent, and gives what was heard."""
+
+COLUMNS: Final[dict[str, Asking]] = {
     "openai-chat": _ask_chat,
     "openai-responses": _ask_responses,
     "anthropic": _ask_anthropic,

@@ -20,7 +20,8 @@ NOTHING: Final = "no meaning"
 
 _LEGEND: Final = """\
 Measured with {sdks} for Python, as they come, but for two things: they wait at most 10 ms before
-they ask again, and where nothing comes 0.6 s for more. Each meets the rule at every request.
+they ask again, and where nothing comes 0.6 s for more. Each meets the rule at every request; with
+`quota` at every one but its first, which is answered.
 
 | cell | meaning |
 | --- | --- |
@@ -35,7 +36,8 @@ library below it. What is silent:
 | silent | meaning |
 | --- | --- |
 | text cut, no text | the end of it is missing, or all of it |
-| text altered | something within it is missing, comes twice, or is another |
+| text altered | something within it is missing, comes twice, or is in another place |
+| another text, a refusal | the text is not that of the answer; or stands where refusals do |
 | no finish | nothing says why the model stopped: all that tells a cut answer from a whole one |
 | finish `length` | the model stopped for this reason |
 | gives a `str` | the application gets the body as text, in place of an answer |

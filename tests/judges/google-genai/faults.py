@@ -3,14 +3,16 @@
     PYTHONPATH=tests/judges/protocol python tests/judges/google-genai/faults.py < asks.json
 
 On stdin the proxy's URL and asks, each with an id (the session of its requests), a model, what the
-user says, whether it streams, a time limit in s, and tools.  On stdout by id what was heard: module
-and name of what was raised, the text, the calls, and why it finished.
+user says, whether it streams, a time limit in s, tools, and how often it asks before.  On stdout by
+id what was heard: module and name of what was raised, the text, the calls, and why it finished; and
+how many requests were sent.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,10 +21,11 @@ from google import genai
 from google.genai import types
 
 AT_ONCE = 6
+SESSION = "x-llm-proxy-session"
 
 
 def _question(it: dict[str, Any]) -> dict[str, Any]:
-    headers = {"x-llm-proxy-session": it["id"]}
+    headers = {SESSION: it["id"]}
     options = types.HttpOptions(timeout=int(it["limit"] * 1000), headers=headers)
     functions = [types.FunctionDeclaration(**tool) for tool in it["tools"] or ()]
     tools = [types.Tool(function_declarations=functions)] if functions else None
@@ -41,6 +44,8 @@ def heard(client: Any, it: dict[str, Any]) -> dict[str, Any]:
     """What comes of an ask."""
     told: dict[str, Any] = {"raised": ("", ""), "text": "", "calls": [], "finish": ""}
     try:
+        for _ in range(it["before"]):
+            ask(client, it)
         pieces = ask(client, it)
     except Exception as error:  # whatever it is, it is what an application has to do with
         told["raised"] = type(error).__module__, type(error).__name__
@@ -62,9 +67,16 @@ def main() -> None:
     given = json.load(sys.stdin)
     options = types.HttpOptions(base_url=given["url"])
     client = genai.Client(api_key=hearing.KEY, http_options=options)
+    sent: Counter[str] = Counter()
+
+    def note(request: Any) -> None:
+        sent[request.headers[SESSION]] += 1
+
+    client._api_client._httpx_client.event_hooks = {"request": [note]}
     with ThreadPoolExecutor(AT_ONCE) as threads:
-        told = threads.map(lambda it: (it["id"], heard(client, it)), given["asks"])
-        print(json.dumps(dict(told)))
+        all_heard = list(threads.map(lambda it: heard(client, it), given["asks"]))
+    ids = [it["id"] for it in given["asks"]]
+    print(json.dumps({it: told | {"sent": sent[it]} for it, told in zip(ids, all_heard)}))
 
 
 if __name__ == "__main__":
