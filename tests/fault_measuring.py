@@ -15,7 +15,7 @@ import re
 import socket
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -53,15 +53,15 @@ async def measured(columns: Sequence[str], folder: Path) -> Outcomes:
     async with proxy(
         "simulate", folder, pace=Instant(), simulating=simulating, faults=rules
     ) as running:
-        await measuring.hear(running.url, lambda it: it.is_loud)
+        await measuring.hear(running.url, [it for it in CASES if it.is_loud])
         # A busy loop keeps answers waiting: what is measured in time comes when it has been busy.
-        await measuring.hear(running.url, lambda it: it.is_silent)
+        await measuring.hear(running.url, [it for it in CASES if it.is_silent])
         await until(lambda: running.server.active == 0)
         entries = list(running.journal.entries)
     for text in dict.fromkeys(it.text for it in CASES if it.is_deaf):
         async with proxy("simulate", folder, faults=(rule_of(text),)) as running:
             await until(lambda: not _listens(running.url))
-            await measuring.hear(running.url, lambda it: it.text == text)
+            await measuring.hear(running.url, [it for it in CASES if it.text == text])
     return measuring.outcomes(entries)
 
 
@@ -73,9 +73,8 @@ class Measuring:
         self._heard: dict[str, Heard] = {}
         self._sent: Counter[str] = Counter()
 
-    async def hear(self, url: str, wanted: Callable[[Case], bool]) -> None:
-        """Have all SDKs ask at once, each for the cases that are wanted."""
-        cases = [it for it in CASES if wanted(it)]
+    async def hear(self, url: str, cases: Sequence[Case]) -> None:
+        """Have all SDKs ask at once, each for all of these cases."""
         asked = {column: list(_asks(column, cases)) for column in self._columns}
         for heard in await asyncio.gather(
             *(COLUMNS[column](url, asks, self._sent) for column, asks in asked.items() if asks)

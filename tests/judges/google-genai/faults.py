@@ -75,8 +75,8 @@ def main() -> None:
     client._api_client._httpx_client.event_hooks = {"request": [note]}
     with ThreadPoolExecutor(AT_ONCE) as threads:
         all_heard = list(threads.map(lambda it: heard(client, it), given["asks"]))
-    ids = [it["id"] for it in given["asks"]]
-    print(json.dumps({it: told | {"sent": sent[it]} for it, told in zip(ids, all_heard)}))
+    told = zip((it["id"] for it in given["asks"]), all_heard, strict=True)
+    print(json.dumps({name: it | {"sent": sent[name]} for name, it in told}))
 
 
 if __name__ == "__main__":
