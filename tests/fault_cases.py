@@ -9,7 +9,7 @@ from typing import Final, Literal
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.grammar import rule_of
 from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.kind import Kind, Metered
+from llm_proxy.faults.kind import Kind
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.faults.rule import Rule
 
@@ -67,16 +67,10 @@ class Case:
 
     mode: Mode
     text: str
-
-    @property
-    def id(self) -> str:
-        """What the sessions of its requests begin with."""
-        return f"{self.mode}{CASES.index(self)}"
-
-    @property
-    def kind(self) -> Kind:
-        """Its fault."""
-        return rule_of(self.text).kind
+    kind: Kind
+    """Its fault."""
+    id: str
+    """What the sessions of its requests begin with."""
 
     @property
     def rule(self) -> Rule:
@@ -91,10 +85,7 @@ class Case:
     @property
     def is_silent(self) -> bool:
         """Whether it has clients wait for what does not come."""
-        rule = rule_of(self.text)
-        work = rule.fault.work(rule.place)
-        own = None if isinstance(work, Metered) else work.effect
-        return (own or rule.kind.effect) in _SILENT
+        return self.kind.effect in _SILENT
 
     @property
     def is_loud(self) -> bool:
@@ -135,5 +126,9 @@ def _for_a_whole_body(text: str) -> str:
     return ""
 
 
-CASES: Final = tuple(Case(mode, text) for mode in MODES for text in _rules(mode))
+CASES: Final = tuple(
+    Case(mode, text, rule_of(text).kind, f"{mode}{number}")
+    for mode in MODES
+    for number, text in enumerate(_rules(mode))
+)
 """All that is measured of an SDK."""
