@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import httpx2
@@ -102,6 +104,8 @@ async def heard_by(asks: Sequence[Ask], pieces: Pieces, read: Read) -> dict[str,
                     await pieces(it)
                 found = await pieces(it)
             except Exception as error:  # whatever it is, an application has to do with it
+                if _is_ours(error):
+                    raise
                 return Heard((type(error).__module__, type(error).__name__))
         if found and isinstance(found[0], str):
             return Heard(other=type(found[0]).__name__)
@@ -110,6 +114,12 @@ async def heard_by(asks: Sequence[Ask], pieces: Pieces, read: Read) -> dict[str,
     return {
         it.id: heard for it, heard in zip(asks, await asyncio.gather(*map(one, asks)), strict=True)
     }
+
+
+def _is_ours(error: Exception) -> bool:
+    """Whether a mistake in these files raised it, and no SDK."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return Path(frame.f_code.co_filename).parent == Path(__file__).parent
 
 
 async def given(it: Ask, answer: Any) -> list[Any]:

@@ -26,7 +26,7 @@ they ask again, and where nothing comes 0.6 s for more. Each meets the rule at e
 | cell | meaning |
 | --- | --- |
 | `APIConnectionError` (3) | the SDK raises this, after three requests |
-| fine | nothing is raised; the text is whole, and so is its end |
+| fine | nothing is raised; the text and its end are whole, if not all that is around them |
 | silent: … | nothing is raised, and the answer is not what the provider said |
 | {nothing} | the fault has no meaning in this answer, which stays as it was |
 
