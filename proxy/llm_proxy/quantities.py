@@ -6,7 +6,6 @@ Each function raises `ValueError` with what it should have been, to stand behind
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 _NUMBER: Final = r"(?P<number>[0-9]{1,12}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})"
@@ -17,40 +16,12 @@ _BYTES: Final = {"": 1, "b": 1, "kb": 1000, "mb": 1_000_000, "kib": 1024, "mib":
 _COUNT: Final = re.compile("[0-9]{1,12}")
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Spans of time between two, in ms: each as likely as another."""
-
-    least: float
-    most: float
-
-    def at(self, share: float) -> float:
-        """The span for this roll of chance, from 0 up to 1."""
-        return self.least + (self.most - self.least) * share
-
-
 def milliseconds(text: str) -> float:
     """A span of time, in ms."""
     found = _SPAN.fullmatch(text.strip().lower())
     if found is None:
         raise ValueError("a span of time such as 300ms, 0.5s or 2m")
     return float(found["number"]) * _MS[found["unit"]]
-
-
-def spread(text: str) -> Spread:
-    """A span of time such as `300ms`, or a range of them such as `100..300ms`."""
-    least, dots, most = text.strip().lower().partition("..")
-    try:
-        if not dots:
-            return Spread(milliseconds(least), milliseconds(least))
-        end = _SPAN.fullmatch(most.strip())
-        unit = end["unit"] if end is not None and re.fullmatch(_NUMBER, least.strip()) else ""
-        found = Spread(milliseconds(least.strip() + unit), milliseconds(most))
-    except ValueError:
-        raise ValueError("a span of time such as 300ms, or a range such as 100..300ms") from None
-    if found.least > found.most:
-        raise ValueError("a range that begins with the shorter span, such as 100..300ms")
-    return found
 
 
 def window(text: str) -> tuple[float, float]:

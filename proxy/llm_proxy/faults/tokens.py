@@ -7,7 +7,8 @@ from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.base import Response
 from llm_proxy.exchange import Head
 from llm_proxy.framing import messages
-from llm_proxy.turns import Counting, Reasoning, Refusal, Text, ToolCall, Turn, Usage
+from llm_proxy.pacing.tokens import characters
+from llm_proxy.turns import Counting, Usage
 
 
 def asked_for(asked: Asked) -> int:
@@ -25,22 +26,9 @@ def answered(asked: Asked, head: Head, body: bytes) -> int:
     for turn in turns:
         if turn.usage is not None and turn.usage.output is not None:
             return _told(turn.usage, asked.dialect.counting)
-    return made.tokens("".join(map(_words, turns)))
+    return made.tokens_of(characters(turns))
 
 
 def _told(usage: Usage, counting: Counting) -> int:
     beside = 0 if counting.reasoning_is_output else usage.reasoning or 0
     return (usage.output or 0) + beside
-
-
-def _words(turn: Turn) -> str:
-    said: list[str] = []
-    for part in turn.parts:
-        match part:
-            case Text(text=words) | Reasoning(text=words) | Refusal(text=words):
-                said.append(words)
-            case ToolCall(arguments=words):
-                said.append(words)
-            case _:
-                pass
-    return "".join(said)

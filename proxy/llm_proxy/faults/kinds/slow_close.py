@@ -11,26 +11,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy import quantities
 from llm_proxy.actions import Action, Burst, Wait
 from llm_proxy.faults.injected import Effect
 from llm_proxy.faults.kind import Argument, Bend, Kind, Moment, Work
 from llm_proxy.faults.place import Place
-from llm_proxy.quantities import Spread
+from llm_proxy.faults.spans import roll, span
+from llm_proxy.pacing.distributions import Distribution
 
 
 @dataclass(frozen=True, slots=True)
 class SlowClose:
     """A delay before the end."""
 
-    by: Spread
+    by: Distribution
 
     def work(self, _place: Place | None, /) -> Work:
         """Behind everything."""
         return Bend(self._begin)
 
     def _begin(self, moment: Moment) -> _Closing:
-        return _Closing(self.by.at(moment.met.chance("by")), moment.at)
+        return _Closing(roll(self.by, moment.met, "by"), moment.at)
 
 
 class _Closing:
@@ -49,6 +49,6 @@ class _Closing:
 
 KIND = Kind(
     "slow-close", Effect.SLOWED, "all is sent, and its end comes late", SlowClose,
-    {"by": Argument(quantities.spread, "how late: 300ms, or a range 100..300ms", needed=True)},
+    {"by": Argument(span, "how late: 300ms, or drawn for each request: 100..300ms", needed=True)},
     delimited=frozenset(("chunked", "close")), example="slow-close,by=50ms",
 )  # fmt: skip
