@@ -175,7 +175,7 @@ def stall(cell: Cell) -> Problems:
 def _late(cell: Cell, ms: float) -> Problems:
     """What lies behind the place comes that late.
 
-    What is overdue goes at once, so no pause is measured: it is shorter on a busy machine.
+    No pause is measured: what is overdue goes at once, so it is shorter on a busy machine.
     """
     last = cell.wire.pieces[-1][0]
     if last < ms * _ROUGHLY:
