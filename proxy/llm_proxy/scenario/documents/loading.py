@@ -132,10 +132,10 @@ def one_file(kind: type[T], file: str, content: bytes, field: str) -> T:
         case [Items() as node]:
             composer.documents = [Fields((Entry(field, node.mark, node, field),), node.mark)]
             return _only(kind, file, composer, otherwise, child(ROOT, field))
-        case [Scalar()]:
-            raise UsageError(f"{file}: {otherwise}")
-        case _:
+        case [Fields()]:
             return _only(kind, file, composer, otherwise)
+        case _:
+            raise UsageError(f"{file}: {otherwise}")
 
 
 @contextmanager

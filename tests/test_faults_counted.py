@@ -1,0 +1,202 @@
+"""Which requests a rule strikes: counted, timed, rolled and named, the same in each run."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import pytest
+
+from faulted import DIALECTS, answer_of, asked, burst_of, call_of
+from llm_proxy.actions import Burst
+from llm_proxy.exchange import Request
+from llm_proxy.faults.grammar import rule_of
+from llm_proxy.faults.injector import Conditions, Injector
+from llm_proxy.faults.rule import ScriptedRule
+from llm_proxy.routing import Call
+
+
+def request(content: str = "a", dialect: str = "openai-chat", *, stream: bool = True) -> Request:
+    """A request that says this."""
+    it = asked(dialect, stream=stream)
+    return Request(it.method, it.path, it.query, it.headers, it.body[:-1] + _about(content))
+
+
+def _about(content: str) -> bytes:
+    return b',"about":"%b"}' % content.encode()
+
+
+def called(session: str = "default", content: str = "a") -> Call:
+    return call_of(request(content), session)
+
+
+def struck(rule: str, calls: Sequence[Call], times: Sequence[float] = ()) -> list[int]:
+    """The numbers of the calls, from 1, that a rule strikes."""
+    injector = Injector([rule_of(rule)])
+    moments = times or [0.0] * len(calls)
+    return [
+        number
+        for number, (call, now) in enumerate(zip(calls, moments, strict=True), 1)
+        if injector.meet(call, (), now)
+    ]
+
+
+ONE: Final = [called() for _ in range(7)]
+TWO: Final = [called(session) for session in "abababab"]
+SAID: Final = [called(content=it) for it in "xyxyxx"]
+BOTH: Final = [called(session, it) for session, it in ("ax", "bx", "ay", "ax", "bx", "by", "by")]
+
+
+@pytest.mark.parametrize(
+    ("occasion", "calls", "wanted"),
+    [
+        ("", ONE, [1, 2, 3, 4, 5, 6, 7]),
+        ("nth=3", ONE, [3]),
+        ("first=2", ONE, [1, 2]),
+        ("every=3", ONE, [3, 6]),
+        ("times=2", ONE, [1, 2]),
+        ("every=2,times=2", ONE, [2, 4]),
+        ("nth=2", TWO, [3, 4]),
+        ("nth=2,per=session", TWO, [3, 4]),
+        ("nth=2,per=run", TWO, [2]),
+        ("first=3,per=run", TWO, [1, 2, 3]),
+        ("first=1", TWO, [1, 2]),
+        ("first=1,times=1", TWO, [1]),
+        ("nth=2,per=request", SAID, [3, 4]),
+        ("first=1,per=request", SAID, [1, 2]),
+        ("every=2,per=request", SAID, [3, 4, 6]),
+        ("nth=2,per=request", BOTH, [4, 5, 7]),
+        ("nth=2,session=a", TWO, [3]),
+        ("nth=2,per=run,session=b", TWO, [4]),
+        ("probability=0", ONE, []),
+        ("probability=100%", ONE, [1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
+def test_requests_are_counted(occasion: str, calls: Sequence[Call], wanted: list[int]) -> None:
+    assert struck(f"reset,{occasion}".rstrip(","), calls) == wanted
+
+
+@pytest.mark.parametrize(
+    ("window", "wanted"),
+    [("10s", [1, 2]), ("5s..20s", [2, 3]), ("0ms..1ms", [1]), ("1m..2m", [])],
+)
+def test_a_window_counts_from_the_moment_at_which_the_rule_was_given(
+    window: str, wanted: list[int]
+) -> None:
+    times = [0.0, 9_999.0, 10_000.0, 20_000.0]
+    calls = [called() for _ in times]
+
+    assert struck(f"reset,window={window}", calls, times) == wanted
+
+    injector = Injector()
+    injector.put([rule_of(f"reset,window={window}")], 1e6)
+    met = [
+        bool(injector.meet(it, (), 1_000_000.0 + at)) for it, at in zip(calls, times, strict=True)
+    ]
+    assert [number for number, it in enumerate(met, 1) if it] == wanted
+
+
+def test_what_comes_outside_of_the_window_is_not_counted() -> None:
+    assert struck("reset,nth=1,window=5s..20s", ONE[:3], [0.0, 6_000.0, 7_000.0]) == [2]
+
+
+AUDIENCES: Final[list[tuple[str, Callable[[], Call], bool]]] = [
+    ("dialect=openai-*", called, True),
+    ("dialect=anthropic", called, False),
+    ("provider=openai", called, True),
+    ("provider=OpenAI", called, False),
+    ("model=m", called, True),
+    ("model=m?*", called, False),
+    ("model=[l-n]", called, True),
+    ("path=/v1/*", called, True),
+    ("path=/v1", called, False),
+    ("session=default", called, True),
+    ("session=test-*", lambda: called("test-7"), True),
+    ("session=test-*", called, False),
+    ("stream=true", called, True),
+    ("stream=no", called, False),
+    ("stream=no", lambda: call_of(request(stream=False)), True),
+    ("model=m,session=default,stream=yes", called, True),
+    ("model=m,session=other", called, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("audience", "call", "meant"), AUDIENCES, ids=[f"{it[0]}-{it[2]}" for it in AUDIENCES]
+)
+def test_rules_are_meant_for_those_that_they_name(
+    audience: str, call: Callable[[], Call], meant: bool
+) -> None:
+    assert bool(struck(f"reset,{audience}", [call()])) is meant
+
+
+def test_a_session_that_begins_again_is_counted_from_1_and_others_are_not() -> None:
+    injector = Injector(map(rule_of, ("reset,nth=1", "reset,nth=1,per=request", "drop,times=1")))
+
+    def meets(session: str) -> int:
+        injection = injector.meet(called(session), (), 0.0)
+        injection.instead()
+        return len(injection.settle())
+
+    before = [meets("a"), meets("b"), meets("a"), meets("b")]
+    injector.reset("a")
+    after = [meets("a"), meets("b"), meets("a")]
+
+    assert before == [3, 2, 0, 0]
+    assert after == [2, 0, 0]
+    assert [it.told() for it in injector.given] == [
+        {"rule": "reset,nth=1", "seen": 7, "struck": 3},
+        {"rule": "reset,nth=1,per=request", "seen": 7, "struck": 3},
+        {"rule": "drop,times=1", "seen": 7, "struck": 1},
+    ]
+
+
+def test_the_rules_of_a_scenario_count_what_it_answers_and_those_of_a_turn_the_turn() -> None:
+    injector = Injector()
+    turn = [ScriptedRule(rule_of("reset,nth=2"), f"refund, turn {it}, fault 1") for it in (1, 2)]
+    whole = ScriptedRule(rule_of("reset,nth=2"), "refund, fault 1")
+
+    def meets(*rules: ScriptedRule, now: float = 0.0) -> int:
+        return len(injector.script(called(), None, rules, now).settle())
+
+    assert [meets(turn[0]), meets(turn[1]), meets(turn[0])] == [0, 0, 1]
+    assert [meets(turn[0], whole), meets(turn[1], whole), meets(whole)] == [0, 2, 0]
+    late = ScriptedRule(rule_of("reset,window=5s..6s"), "late, fault 1")
+    assert [meets(late), meets(late, now=5_500), meets(late, now=6_500)] == [0, 1, 0]
+
+
+JITTERY: Final = (
+    "latency,by=10..500ms,probability=50%",
+    "stall,after=2,for=30ms,probability=30%",
+    "reset,after=3,probability=25%",
+    "status,code=500,probability=10%",
+)
+
+
+def _outcomes(seed: int, calls: Sequence[Call]) -> list[tuple[str, str, bytes, Burst]]:
+    """What becomes of each call, by session and key; the same ones are not told apart."""
+    injector = Injector(map(rule_of, JITTERY), Conditions(seed=seed))
+    gone = []
+    for call in calls:
+        injection = injector.meet(call, (), 0.0)
+        instead = injection.instead()
+        burst = injection.rewrite(burst_of(answer_of(call.request)) if instead is None else instead)
+        gone.append((call.session, call.dialect.name, call.plain.body, burst))
+    return sorted(gone, key=repr)
+
+
+def test_the_same_requests_meet_the_same_faults_in_whatever_order_they_come() -> None:
+    contents = [f"{number % 40}" for number in range(200)]
+    calls = [
+        call_of(request(it, dialect), f"s{number % 3}")
+        for number, it in enumerate(contents)
+        for dialect in (list(DIALECTS.values())[number % 4],)
+    ]
+    first = _outcomes(1, calls)
+    shuffled = [*calls]
+    random.Random(4).shuffle(shuffled)
+
+    assert _outcomes(1, shuffled) == first
+    assert _outcomes(2, calls) != first
+    assert len({repr(it) for it in first}) > 150
