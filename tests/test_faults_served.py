@@ -76,8 +76,8 @@ WRONG: Final = {
         (
             "FILE:1:3: $[0]: fault 'rset': there is no fault rset; did you mean reset?; "
             "FILE:2:3: $[1]: fault 'reset,afer=3': there is no afer; did you mean after?; "
-            "FILE:3:3: $[2]: fault 'stall,for=3x': for=3x is not a span of time such as 300ms, 0.5s or "
-            "2m; "
+            "FILE:3:3: $[2]: fault 'stall,for=3x': for=3x is not a span of time such as "
+            "300ms, 0.5s or 2m; "
             'FILE:5:3: $[4]: 7 is a number: write text or an object in quotes, "7"'
         ),
     ),
@@ -151,15 +151,15 @@ REFUSED: Final = {
     "counts": (
         ["reset,nth=2"],
         (
-            "fault 'reset,nth=2': a rule in the header x-llm-proxy-fault is for this request alone, so "
-            "nothing is counted: leave nth, first, every, times, per and window out"
+            "fault 'reset,nth=2': a rule in the header x-llm-proxy-fault is for this request alone, "
+            "so nothing is counted: leave nth, first, every, times, per and window out"
         ),
     ),
     "is no matter of a request": (
         ["refuse,window=1s"],
         (
-            "fault 'refuse,window=1s': refuse is no matter of one request: give it with --fault, or "
-            "PUT it to /_proxy/faults"
+            "fault 'refuse,window=1s': refuse is no matter of one request: give it with --fault, "
+            "or PUT it to /_proxy/faults"
         ),
     ),
     "too many": ([ONE] * 21, "a request may have 20 headers x-llm-proxy-fault"),
