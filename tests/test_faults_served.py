@@ -151,8 +151,8 @@ REFUSED: Final = {
     "counts": (
         ["reset,nth=2"],
         (
-            "fault 'reset,nth=2': a rule in the header x-llm-proxy-fault is for this request alone, "
-            "so nothing is counted: leave nth, first, every, times, per and window out"
+            "fault 'reset,nth=2': a rule in the header x-llm-proxy-fault is for this request "
+            "alone, so nothing is counted: leave nth, first, every, times, per and window out"
         ),
     ),
     "is no matter of a request": (

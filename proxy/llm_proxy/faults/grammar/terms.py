@@ -21,6 +21,8 @@ _TERM: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\([^()]*\)|[^",(])*')
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
 _PLAIN: Final = re.compile(r'[^",()\s\\][^",()\\]*(?<!\s)')
 _SHOWN: Final = 200
+_WHY: Final = 1000
+"""Characters of a reason."""
 _FAULT: Final = "fault"
 """What the name of the fault is called in a mapping."""
 
@@ -37,7 +39,7 @@ class Terms:
 
     def wrong(self, why: str) -> UsageError:
         """What is wrong with it."""
-        return UsageError(f"fault '{printable(self.text, _SHOWN)}': {why}")
+        return UsageError(f"fault '{printable(self.text, _SHOWN)}': {printable(why, _WHY)}")
 
 
 def of_text(text: str) -> Terms:

@@ -1,0 +1,368 @@
+"""The grammar of rules: what it takes, what it refuses and why, and that nothing breaks it."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faulted import answer_of, asked, struck
+from llm_proxy.actions import Begin, Send
+from llm_proxy.errors import UsageError
+from llm_proxy.exchange import Head
+from llm_proxy.faults.grammar import rule_of, rules_of
+from llm_proxy.faults.grammar.audiences import AUDIENCES as WHO
+from llm_proxy.faults.grammar.occasions import OCCASIONS as WHEN
+from llm_proxy.faults.grammar.places import PLACES as WHERE
+from llm_proxy.faults.kinds import KINDS
+from llm_proxy.faults.place import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime, Place
+from llm_proxy.faults.rule import Audience, Occasion, fits
+
+A_SIZE: Final = "a number of bytes such as 7, 16kB or 1MiB"
+A_SPAN: Final = "a span of time such as 300ms, 0.5s or 2m"
+
+PLACES: Final[dict[str, Place]] = {
+    "after=0": AfterEvents(0),
+    "after=3": AfterEvents(3),
+    "at=message_stop": AtEvent("message_stop"),
+    "at=finish": AtEvent("finish"),
+    "bytes=7": AfterBytes(7),
+    "bytes=16kB": AfterBytes(16_000),
+    "bytes=1KiB": AfterBytes(1024),
+    "ms=500": AtTime(500),
+    "ms=500ms": AtTime(500),
+    "ms=1.5s": AtTime(1500),
+    "fraction=0.5": AtFraction(0.5),
+    "fraction=25%": AtFraction(0.25),
+}
+OCCASIONS: Final[dict[str, Occasion]] = {
+    "": Occasion(),
+    "nth=2": Occasion(nth=2),
+    "first=3": Occasion(first=3),
+    "every=4,per=request": Occasion(every=4, per="request"),
+    "nth=1,per=run": Occasion(nth=1, per="run"),
+    "probability=20%": Occasion(probability=0.2),
+    "probability=.5": Occasion(probability=0.5),
+    "window=10s..20s": Occasion(window=(10_000, 20_000)),
+    "window=500ms": Occasion(window=(0, 500)),
+    "times=5,probability=1": Occasion(times=5, probability=1),
+}
+AUDIENCES: Final[dict[str, Audience]] = {
+    "dialect=openai-*": Audience(dialect="openai-*"),
+    "provider=groq,model=llama*": Audience(provider="groq", model="llama*"),
+    'path="/v1/a,b"': Audience(path="/v1/a,b"),
+    "session=test-*": Audience(session="test-*"),
+    "stream=true": Audience(streams=True),
+    "stream=off": Audience(streams=False),
+}
+
+
+@pytest.mark.parametrize(("text", "place"), PLACES.items())
+def test_where_a_rule_strikes(text: str, place: Place) -> None:
+    rule = rule_of(f"reset,{text}")
+    assert (rule.kind, rule.place, rule.occasion) == (KINDS["reset"], place, Occasion())
+
+
+@pytest.mark.parametrize(("text", "occasion"), OCCASIONS.items())
+def test_when_a_rule_strikes(text: str, occasion: Occasion) -> None:
+    assert rule_of(f"reset,{text}".rstrip(",")).occasion == occasion
+
+
+@pytest.mark.parametrize(("text", "audience"), AUDIENCES.items())
+def test_for_whom_a_rule_is_meant(text: str, audience: Audience) -> None:
+    assert rule_of(f"reset,{text}").audience == audience
+
+
+SAME: Final = [
+    ("reset,after=3", "RESET, After = 3"),
+    ("reset,after=3", '"reset",after=3'.replace('"', "")),
+    ("stall,for=2s", 'stall,for="2s"'),
+    ("status,code=503,retry-after=2s", "status,code=503,retry_after=2s"),
+    ("rate-limit", "rate_limit"),
+    ('status,code=503,message="a, b"', 'status , code=503 , message="a, b"'),
+    ('status,code=503,message="a \\"b\\""', 'status,code=503,message="a \\"b\\""'),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_spellings_that_mean_the_same(one: str, other: str) -> None:
+    first, second = rule_of(one), rule_of(other)
+    assert (first.kind, first.fault, first.place) == (second.kind, second.fault, second.place)
+
+
+MAPPINGS: Final[list[tuple[dict[str, Any], str]]] = [
+    ({"fault": "reset", "after": 3}, "reset,after=3"),
+    ({"after": 3, "fault": "reset"}, "reset,after=3"),
+    ({"fault": "stall", "for": "2s", "probability": 0.5}, "stall,for=2s,probability=0.5"),
+    ({"fault": "status", "code": 503, "should_retry": True}, "status,code=503,should_retry=true"),
+    ({"fault": "reset", "stream": False, "bytes": 1}, "reset,stream=false,bytes=1"),
+    ({"fault": "status", "code": 500, "message": "a, b"}, 'status,code=500,message="a, b"'),
+    ({"fault": "status", "code": 500, "message": ' "x" '}, 'status,code=500,message=" \\"x\\" "'),
+    ({"fault": "status", "code": 500, "message": ""}, 'status,code=500,message=""'),
+]
+
+
+@pytest.mark.parametrize(("mapping", "text"), MAPPINGS)
+def test_a_mapping_is_the_rule_that_a_text_is(mapping: dict[str, Any], text: str) -> None:
+    assert rule_of(mapping) == rule_of(text)
+
+
+_NAMES: Final = ", ".join(sorted(KINDS))
+_COMMA: Final = "write name=value, and put a value that holds a comma in double quotes"
+WRONG: Final[dict[str, str]] = {
+    # the name
+    "": "fault '': write the name of a fault first, such as reset,after=3",
+    ",after=3": "fault ',after=3': write the name of a fault first, such as reset,after=3",
+    "rset": "fault 'rset': there is no fault rset; did you mean reset?",
+    "xyzzy": f"fault 'xyzzy': there is no fault xyzzy; there are {_NAMES}",
+    "after=3": f"fault 'after=3': there is no fault after=3; there are {_NAMES}",
+    # terms
+    "reset,3": f"fault 'reset,3': '3' is no term: {_COMMA}",
+    "reset,": f"fault 'reset,': '' is no term: {_COMMA}",
+    "reset,=3": f"fault 'reset,=3': '=3' is no term: {_COMMA}",
+    "reset,a b=3": f"fault 'reset,a b=3': 'a b=3' is no term: {_COMMA}",
+    "reset,afer=3": "fault 'reset,afer=3': there is no afer; did you mean after?",
+    "reset,zzz=3": "fault 'reset,zzz=3': there is no zzz",
+    "stall,zzz=3": "fault 'stall,zzz=3': there is no zzz; stall has for",
+    "reset,after=1,after=2": "fault 'reset,after=1,after=2': after is given twice",
+    "reset,retry_after=1,RETRY-AFTER=2": (
+        "fault 'reset,retry_after=1,RETRY-AFTER=2': retry-after is given twice"
+    ),
+    'reset,session="a': "fault 'reset,session=\"a': a quote is not closed",
+    "reset,session=(a": "fault 'reset,session=(a': a parenthesis is not closed",
+    # places
+    "reset,after=x": "fault 'reset,after=x': after=x is not a whole number",
+    "reset,after=-1": "fault 'reset,after=-1': after=-1 is not a whole number",
+    "reset,after=": "fault 'reset,after=': after= is not a whole number",
+    "reset,after=1.5": "fault 'reset,after=1.5': after=1.5 is not a whole number",
+    "reset,at=": "fault 'reset,at=': at= is not the type of an event, such as message_stop or done",
+    "reset,bytes=x": f"fault 'reset,bytes=x': bytes=x is not {A_SIZE}",
+    "reset,ms=x": f"fault 'reset,ms=x': ms=x is not {A_SPAN}",
+    "reset,fraction=2": (
+        "fault 'reset,fraction=2': fraction=2 is not a number from 0 to 1, or a percentage such as "
+        "20%"
+    ),
+    "reset,after=1,bytes=2": (
+        "fault 'reset,after=1,bytes=2': after and bytes are both places in the stream: keep one of "
+        "them"
+    ),
+    "status,code=503,after=1": (
+        "fault 'status,code=503,after=1': status has no place in the stream: leave after out"
+    ),
+    "drop,bytes=7": "fault 'drop,bytes=7': drop cannot be placed by bytes: it can by after, at",
+    # arguments
+    "status": "fault 'status': status needs code: the status, from 400 to 599",
+    "status,code=200": (
+        "fault 'status,code=200': code=200 is not the status of an HTTP error, from 400 to 599"
+    ),
+    "status,code=503,should-retry=maybe": (
+        "fault 'status,code=503,should-retry=maybe': should-retry=maybe is not true or false"
+    ),
+    "slice": "fault 'slice': slice needs size: bytes of a write",
+    "slice,size=0": "fault 'slice,size=0': size must be 1 byte or more",
+    "drop,count=0": "fault 'drop,count=0': count must be 1 or more",
+    "stall,for=3x": f"fault 'stall,for=3x': for=3x is not {A_SPAN}",
+    # occasions
+    "reset,nth=0": "fault 'reset,nth=0': nth=0 is not a whole number from 1 on",
+    "reset,times=x": "fault 'reset,times=x': times=x is not a whole number",
+    "reset,nth=1,first=2": (
+        "fault 'reset,nth=1,first=2': nth and first both count: keep one of them"
+    ),
+    "reset,per=run": (
+        "fault 'reset,per=run': per says what nth, first and every count: give one of them, too"
+    ),
+    "reset,nth=1,per=hour": (
+        "fault 'reset,nth=1,per=hour': per=hour is not one of run, session, request"
+    ),
+    "reset,probability=1.5": (
+        "fault 'reset,probability=1.5': probability=1.5 is not a number from 0 to 1, or a "
+        "percentage such as 20%"
+    ),
+    "reset,window=20s..10s": (
+        "fault 'reset,window=20s..10s': window=20s..10s is not a window that ends after it begins, "
+        "such as 10s..20s"
+    ),
+    "reset,window=x": f"fault 'reset,window=x': window=x is not {A_SPAN}",
+    "quota,requests=1,nth=2": (
+        "fault 'quota,requests=1,nth=2': quota has occasions of its own: leave nth out"
+    ),
+    # audiences
+    "reset,dialect=opnai-chat": (
+        "fault 'reset,dialect=opnai-chat': there is no dialect opnai-chat; did you mean "
+        "openai-chat?"
+    ),
+    "reset,model=": ("fault 'reset,model=': model is empty: name one, or a pattern such as gpt-4*"),
+    "reset,stream=maybe": "fault 'reset,stream=maybe': stream=maybe is not true or false",
+    "drop,after=1,stream=false": (
+        "fault 'drop,after=1,stream=false': drop strikes between the messages of a stream, and "
+        "stream=false means bodies without any"
+    ),
+    "reset,after=1,stream=false": (
+        "fault 'reset,after=1,stream=false': reset strikes between the messages of a stream, and "
+        "stream=false means bodies without any"
+    ),
+    "refuse,window=1s,model=m": (
+        "fault 'refuse,window=1s,model=m': refuse is for all clients alike: leave model out"
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items(), ids=[it or "empty" for it in WRONG])
+def test_what_is_no_rule_is_refused_in_a_sentence(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as wrong:
+        rule_of(text)
+    assert str(wrong.value) == message
+
+
+WRONG_MAPPINGS: Final[list[tuple[Any, str]]] = [
+    ({}, "a fault is given by its name: {fault: reset, after: 3}"),
+    ({"after": 3}, "a fault is given by its name: {fault: reset, after: 3}"),
+    ({"fault": "reset,after=3"}, "a fault is given by its name: {fault: reset, after: 3}"),
+    ({"fault": None}, "fault of a fault must be text or a number"),
+    ({"fault": "reset", "after": [3]}, "after of a fault must be text or a number"),
+    ({"fault": "reset", "after=1,x": 3}, "a fault has nothing that is called 'after=1,x'"),
+    ({"fault": "reset", "after": 10**5000}, "after of a fault is larger than 9007199254740992"),
+    ({"fault": "reset", 3: 3}, "a fault has nothing that is called '3'"),
+]
+
+
+@pytest.mark.parametrize(("mapping", "message"), WRONG_MAPPINGS)
+def test_what_is_wrong_with_a_mapping_is_told(mapping: Any, message: str) -> None:
+    with pytest.raises(UsageError) as wrong:
+        rules_of([mapping])
+    assert str(wrong.value) == message
+
+
+def test_a_name_that_is_too_long_or_cannot_be_seen_does_not_reach_a_terminal() -> None:
+    with pytest.raises(UsageError) as wrong:
+        rule_of("reset\x1b[31m,after=3\u202e")
+    assert re.fullmatch(r"[ -~]+", str(wrong.value))
+    with pytest.raises(UsageError, match="longer than 2000 characters"):
+        rule_of("reset,session=" + "a" * 2000)
+    with pytest.raises(UsageError, match="session is longer than 200 characters"):
+        rule_of("reset,session=" + "a" * 201)
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_every_fault_shows_itself_by_its_example_and_has_its_places(kind: Any) -> None:
+    assert rule_of(kind.example).kind is kind
+    needed = "".join(f",{it}" for it in kind.example.split(",")[1:] if _is_argument(kind, it))
+    spelled = {"after": "1", "at": "finish", "bytes": "1", "ms": "1", "fraction": "50%"}
+    for word in WHERE:
+        text = f"{kind.name}{needed},{word}={spelled[word]}"
+        if word in kind.places:
+            assert rule_of(text).place is not None
+        elif word not in kind.arguments:
+            with pytest.raises(UsageError, match=rf"leave {word} out|cannot be placed by {word}"):
+                rule_of(text)
+
+
+def _is_argument(kind: Any, term: str) -> bool:
+    return term.partition("=")[0] in kind.arguments
+
+
+# Anything
+
+WORDS: Final = (
+    *KINDS, *WHERE, *WHEN, *WHO, "for", "by", "size", "count", "code",
+)  # fmt: skip
+VALUES: Final = (
+    "1", "3", "2.5", "1s", "10ms", "10s..20s", "..", "20%", "gpt-4*", "true", "no", '"a,b"', "(a)",
+    "", "\\", '"', "٣", "½", "\ud800", "1e999", "[z-a]*", "request",
+)  # fmt: skip
+TERM: Final = st.tuples(
+    st.sampled_from(WORDS), st.one_of(st.sampled_from(VALUES), st.text(max_size=6))
+)
+SOUP: Final = st.lists(
+    st.one_of(st.sampled_from((*WORDS, *VALUES, *',="()\\ ')), st.text(max_size=4)), max_size=12
+).map("".join)
+TEXTS: Final = st.one_of(
+    SOUP,
+    st.text(),
+    st.tuples(st.sampled_from(WORDS), st.lists(TERM, max_size=4)).map(
+        lambda it: ",".join([it[0], *(f"{name}={value}" for name, value in it[1])])
+    ),
+)
+SCALARS: Final = st.one_of(
+    st.sampled_from(VALUES), st.text(max_size=8), st.integers(), st.floats(), st.booleans(),
+    st.none(), st.lists(st.integers(), max_size=1),
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(TEXTS)
+def test_a_text_is_a_rule_or_refused_and_a_rule_is_what_its_own_text_spells(text: str) -> None:
+    try:
+        rule = rule_of(text)
+    except UsageError:
+        return
+    assert rule_of(rule.text) == rule
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from([*KINDS]),
+    st.dictionaries(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)), SCALARS, max_size=4),
+)
+def test_a_mapping_is_a_rule_or_refused_and_its_text_spells_the_same(
+    name: str, more: dict[str, Any]
+) -> None:
+    try:
+        rule = rule_of({"fault": name} | more)
+    except UsageError:
+        return
+    assert rule_of(rule.text) == rule
+
+
+PATTERNS: Final = st.text(alphabet="ab*?[]!^-&~|\\ü", max_size=30)
+
+
+@settings(max_examples=200)
+@given(PATTERNS, st.text(alphabet="ab-ü", max_size=20))
+def test_any_text_is_a_pattern(pattern: str, name: str) -> None:
+    assert fits(name, pattern) in {True, False}
+
+
+# What a rule may cost
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 99 + "b", "*" * 200, "*?" * 100 + "b", "[a-z]*" * 33 + "!"]
+)
+def test_no_pattern_takes_exponential_time(pattern: str) -> None:
+    began = time.process_time()
+    fits("a" * 20_000, pattern)
+    assert time.process_time() - began < 2
+
+
+def test_no_text_takes_exponential_time() -> None:
+    began = time.process_time()
+    for text in (
+        '"' * 1999,
+        "(" * 1999,
+        "reset," + "a=(" * 600,
+        "\\" * 1999,
+        '"\\' * 999,
+        "," * 1999,
+    ):
+        with pytest.raises(UsageError):
+            rule_of(text)
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    "rule", ["slice,size=1,delay=0ms", "bandwidth,rate=1", "duplicate,count=1000"]
+)
+def test_no_rule_takes_memory_by_the_byte(rule: str) -> None:
+    request = asked()
+    head = answer_of(request).head
+    size = 300_000
+    message = b'data: {"a":"%b"}\n\n' % (b"x" * size)
+    burst = (Begin(Head(200, "OK", head.headers, "chunked")), Send(b"data: 1\n\n"), Send(message))
+    gone, _ = struck(request, burst, rule)
+    assert sum(len(it.data) for it in gone if isinstance(it, Send)) >= size
+    assert len(gone) < 250_000
