@@ -360,7 +360,7 @@ def test_no_text_takes_exponential_time() -> None:
 def test_no_rule_takes_memory_by_the_byte(rule: str) -> None:
     request = asked()
     head = answer_of(request).head
-    size = 300_000
+    size = 150_000
     message = b'data: {"a":"%b"}\n\n' % (b"x" * size)
     burst = (Begin(Head(200, "OK", head.headers, "chunked")), Send(b"data: 1\n\n"), Send(message))
     gone, _ = struck(request, burst, rule)
