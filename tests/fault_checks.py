@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from fault_cells import SILENCE, Cell
+from llm_proxy.exchange import Framing
 from llm_proxy.faults.kind import STREAMS
 from llm_proxy.faults.place import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime
 from llm_proxy.framing import eventstream, sse
@@ -491,25 +492,26 @@ VARIANTS: Final[Mapping[str, tuple[str, ...]]] = {
 """More than the example, by the name of the fault: what shows it in a whole body too."""
 
 _NO_WORD: Final = "ollama has no word for an answer that ends so"
-_NO_LENGTH: Final = "the head declares no length"
 SKIPS: Final[Mapping[tuple[str, str], str]] = {
-    ("bad-tool-call,how=json", "ndjson"): (
-        "ollama tells the arguments of a call as a JSON object, and those of f are none that could "
-        "be told exactly"
-    ),
+    ("bad-tool-call,how=json", "ndjson"): "ollama tells arguments as an object, which is JSON",
     ("content-filter", "ndjson"): _NO_WORD,
-    ("malformed-chunk", "whole"): "the body does not come in chunks",
-    ("slow-close", "whole"): "a body of a declared length ends with its last byte",
-    **{("wrong-length", framed): _NO_LENGTH for framed in ("sse", "events", "ndjson")},
-    ("wrong-length", "eventstream"): _NO_LENGTH,
 }
 """Why a fault has no meaning in an answer that only looking at it tells: by fault and framing."""
+
+
+_DELIMITED: Final[Mapping[Framing, str]] = {
+    "chunked": "a body that comes in chunks",
+    "length": "a body of a declared length",
+}
 
 
 def skip(cell: Cell) -> str:
     """Why nothing is to be injected; empty where something is."""
     kind, place = cell.rule.kind, cell.rule.place
     whole = cell.codec not in STREAMS
+    http: Framing = "chunked" if cell.truth.is_chunked else "length"
+    if http not in kind.delimited:
+        return f"{kind.name} has no meaning in {_DELIMITED[http]}"
     if cell.codec not in kind.bodies:
         body = "a whole body" if whole else f"a body of {cell.codec}"
         return f"{kind.name} has no meaning in {body}"
