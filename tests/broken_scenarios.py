@@ -130,6 +130,30 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         turns("turn: 1\nrespones: {kind: text, assistant_text: Hello.}"),
         ("5:5: $.turns[0].respones: there is no such field; did you mean response?",),
     ),
+    "faults that are none": (
+        turns(
+            f"turn: 1\n{_SAY}\nfaults:\n  - rset\n  - {{fault: reset, nht: 3}}\n  - 7\n"
+            "  - {fault: stall, for: [1]}\n  - refuse,window=1s"
+        ),
+        (
+            "7:9: $.turns[0].faults[0]: fault 'rset': there is no fault rset; did you mean reset?",
+            "8:9: $.turns[0].faults[1]: fault 'reset,nht=3': there is no nht; did you mean nth?",
+            '9:9: $.turns[0].faults[2]: 7 is a number: write text or an object in quotes, "7"',
+            "10:9: $.turns[0].faults[3]: for of a fault must be text or a number",
+            (
+                "11:9: $.turns[0].faults[4]: refuse is no matter of an answer: give it with "
+                "--fault, or PUT it to /_proxy/faults"
+            ),
+        ),
+    ),
+    "faults of a scenario": (
+        _HEAD + "turns: []\nfaults: reset\n",
+        ('4:9: $.faults: "reset" is text: write a list, ["reset"]',),
+    ),
+    "one fault": (
+        turns(f"turn: 1\n{_SAY}\nfault: reset"),
+        ("6:5: $.turns[0].fault: there is no such field; did you mean faults?",),
+    ),
     "an unknown field in camelCase": (
         answer("kind: text, assistentText: Hello."),
         (

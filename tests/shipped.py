@@ -170,6 +170,7 @@ PLAYED: Final[dict[str, Played]] = {
     "in-order": plays(Turn((
         call("search", query="Bonn"), text("And now the other one."), call("search", query="Köln"),
     ))),
+    "in-pieces": plays(text("Grüße in kleinen Stücken 🌍.")),
     "refused": plays(("refusal", "I cannot help with that.")),
 }  # fmt: skip
 """The scenarios that answer at once."""
@@ -215,6 +216,11 @@ FAILING: Final[dict[str, Failing]] = {
             ).items()
         },
         [429, 429, 200],
+    ),
+    "limited": Failing(
+        "Now it is your turn.",
+        each("RateLimitError", "RateLimitError", "ClientError", "ResponseError"),
+        [429, 200],
     ),
     "overloaded": Failing(
         "Here I am.",

@@ -75,6 +75,7 @@ SCENARIO: Final[dict[str, Any]] = {
             "failure_retry_after_ms": 1500,
             "failure_error": {"failureError": {"status": 503}},
             "chunks": {"by": "words", "size": 5, "delay_ms": [30, 80.5]},
+            "faults": ["reset,after=3", {"fault": "stall", "for": "2s", "nth": 1, "stream": True}],
         },
         {
             "turn": len(ANSWERS) + 2,
@@ -103,6 +104,7 @@ SCENARIO: Final[dict[str, Any]] = {
     "expect_signature": True,
     "templates": True,
     "chunks": {"by": "whole", "delay_ms": 0},
+    "faults": [{"fault": "status", "code": 503, "probability": 0.1}],
 }
 
 MOCK: Final[dict[str, Any]] = {
