@@ -127,23 +127,19 @@ def _tail(moment: Moment, spoken: Response) -> list[bytes] | None:
 
     What closes a part that is closed already is left out.  None where nothing tells the end.
     """
-    dialect, codec = moment.met.asked.dialect, moment.codec
-    adds = [dialect.says(codec, it) > 0 for it in spoken.messages]
-    alone = [dialect.turns(Response(spoken.head, codec, (it,))) for it in spoken.messages]
-    ends = [number for number, turns in enumerate(alone) if any(map(_is_end, turns))]
-    if not ends:
+    dialect, codec, messages = moment.met.asked.dialect, moment.codec, spoken.messages
+    silent = [at for at, it in enumerate(messages) if not dialect.says(codec, it)]
+    alone = {at: dialect.turns(Response(spoken.head, codec, (messages[at],))) for at in silent}
+    end = next((at for at in silent if any(map(_is_end, alone[at]))), None)
+    if end is None:
         return None
-    begin = ends[0]
-    fails = any(turn.failure for turn in alone[begin])
-    if any(adds) and not fails:
-        begin = min(begin, len(adds) - adds[::-1].index(True))
-    told = {_closes(codec, it) for it in moment.before} - {()}
-    tail = [
-        number
-        for number, message in enumerate(spoken.messages)
-        if number >= begin and not adds[number] and _closes(codec, message) not in told
-    ]
-    return [spoken.messages[it] for it in tail] if set(tail) & set(ends) else None
+    begin = end
+    says = set(range(len(messages))) - set(silent)
+    if says and not any(turn.failure for turn in alone[end]):
+        begin = min(end, max(says) + 1)
+    closes = {at: _closes(codec, messages[at]) for at in silent if at >= begin}
+    told = {_closes(codec, it) for it in moment.before} if any(closes.values()) else set()
+    return [messages[at] for at, it in closes.items() if not it or it not in told]
 
 
 def _is_end(turn: Turn) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
 
@@ -69,7 +70,7 @@ class Body:
 
     def whole(self) -> int:
         """How many messages have gone out whole."""
-        return sum(end <= self.released for end in self.ends)
+        return bisect_right(self.ends, self.released)
 
     def begun(self) -> bytes:
         """What has gone out of the message that is under way."""

@@ -197,11 +197,11 @@ class Rewriter:
     def _take(self) -> list[Action]:
         """Strike, if all that the fault takes has come."""
         takes = self._work.takes if isinstance(self._work, Strike) else 0
-        there = self._taken()
-        return self._struck(takes) if len(there) >= takes else []
+        return self._struck(takes) if self._there() >= takes else []
 
-    def _taken(self) -> list[bytes]:
-        return self._body.messages[self._body.whole() :]
+    def _there(self) -> int:
+        """How many messages have come behind the place."""
+        return len(self._body.messages) - self._body.whole()
 
     def _moment(self, takes: int) -> Moment:
         body = self._body
@@ -219,7 +219,7 @@ class Rewriter:
     def _struck(self, takes: int) -> list[Action]:
         work = self._work
         assert isinstance(work, Strike)  # noqa: S101 # a bend does not strike
-        if takes and not self._taken():
+        if takes and not self._there():
             return self._all("there was no message behind it")
         before = self._at
         moment = self._moment(takes)
