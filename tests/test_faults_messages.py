@@ -286,3 +286,15 @@ def test_every_dialect_that_streams_events_has_thought_of_signs_of_life() -> Non
              "openai-responses", "cohere", "gemini-interactions")}  # fmt: skip
     assert signs == {COMMENT}
     assert {it.keep_alive("ndjson") for it in ALL} == {b""}
+
+
+def test_a_type_is_found_in_what_a_frame_wraps() -> None:
+    path = "/model/us.anthropic.claude-sonnet-5/invoke-with-response-stream"
+    request = asking(path, anthropic_version="bedrock-2023-05-31", messages=[])
+    answer = answer_of(request)
+    gone, injection = struck(request, burst_of(answer), "truncate,at=content_block_stop")
+    (injected,) = injection.injected
+    assert injected.event is not None
+    assert body(gone) == b"".join(answer.messages[: injected.event])
+    closing = contents.document("eventstream", answer.messages[injected.event])
+    assert closing == {"type": "content_block_stop", "index": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from typing import Final
 
 from llm_proxy.dialects import reading
@@ -10,10 +11,14 @@ from llm_proxy.framing import eventstream, sse
 
 _NAMES: Final = ("type", "event_type")
 _HEADERS: Final = (":event-type", ":exception-type")
+_WRAPPED: Final = "bytes"
 
 
 def document(codec: str, message: bytes) -> Fields:
-    """The fields of the JSON object that a message holds; none where it holds none."""
+    """The fields of the JSON object that a message holds; none where it holds none.
+
+    A frame may wrap another event as base64: then they are those of that event.
+    """
     match codec:
         case "sse":
             return reading.document(sse.read_event(message).data or b"")
@@ -21,7 +26,7 @@ def document(codec: str, message: bytes) -> Fields:
             return reading.document(message.lstrip(b"\xef\xbb\xbf[, \t\r\n"))
         case eventstream.NAME:
             frame = eventstream.read_frame(message)
-            return reading.document(frame.payload if frame is not None else b"")
+            return _unwrapped(reading.document(frame.payload if frame is not None else b""))
         case _:
             return reading.document(message)
 
@@ -35,3 +40,11 @@ def names(codec: str, message: bytes) -> frozenset[str]:
     if frame is not None:
         found |= {frame.header(name) for name in _HEADERS}
     return frozenset(found - {""})
+
+
+def _unwrapped(said: Fields) -> Fields:
+    try:
+        wrapped = b64decode(reading.text(said.get(_WRAPPED)), validate=True)
+    except ValueError:
+        return said
+    return reading.document(wrapped) or said

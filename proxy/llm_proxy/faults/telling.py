@@ -138,7 +138,8 @@ def _tail(moment: Moment, spoken: Response) -> list[bytes] | None:
     if says and not any(turn.failure for turn in alone[end]):
         begin = min(end, max(says) + 1)
     closes = {at: _closes(codec, messages[at]) for at in silent if at >= begin}
-    told = {_closes(codec, it) for it in moment.before} if any(closes.values()) else set()
+    before = moment.before if any(closes.values()) else ()
+    told = {_closes(codec, it) for it in before if not dialect.says(codec, it)}
     return [messages[at] for at, it in closes.items() if not it or it not in told]
 
 
