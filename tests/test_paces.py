@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -29,6 +30,7 @@ from llm_proxy.pacing.timing import Told, chance
 from llm_proxy.routing import Call
 from llm_proxy.scenario.documents.loading import load
 from llm_proxy.shell.running.paces import Paces
+from llm_proxy.shell.running.simulating import OneByOne
 from paced import player
 from playing import playing, script
 from playing import says as scripted
@@ -372,13 +374,31 @@ async def test_a_long_recording_is_read_aside_and_a_short_one_is_not() -> None:
     assert len(aside) == 1
 
 
-async def test_no_more_is_kept_than_of_a_few_recordings() -> None:
+async def test_no_more_is_kept_than_of_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llm_proxy.modes.player._KEPT", 3 * CASSETTE.end.size)
     it, of = player(parse_pace("gap=1ms")), call(chat())
-    for number in range(100):
+    for number in (1, 2, 3, 1, 4, 5):
         take = Always(replace(CASSETTE, file=f"{number}.jsonl"))
         await it.play(take, of, 1, it.pace(of))
 
-    assert [file for file, _ in it._kept] == [f"{number}.jsonl" for number in range(68, 100)]
+    assert [file for file, _ in it._kept] == ["1.jsonl", "4.jsonl", "5.jsonl"]
+
+
+async def test_what_takes_its_time_is_done_one_by_one() -> None:
+    running: list[int] = []
+    together: list[int] = []
+    aside = OneByOne()
+
+    def work(number: int) -> int:
+        running.append(number)
+        together.append(len(running))
+        running.remove(number)
+        return number
+
+    done = await asyncio.gather(*(aside(partial(work, number)) for number in range(9)))
+
+    assert done == [*range(9)]
+    assert together == [1] * 9
 
 
 # At the command line

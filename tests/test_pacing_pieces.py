@@ -302,7 +302,7 @@ def test_whatever_was_recorded_goes_out_whole_and_in_order(reads: list[Read], pa
     [("recorded", False), ("4x,max-gap=1s", False), ("instant", False), ("50tps", True),
      ("gap=1ms", True), ("instant,chunks=7", True), ("recorded,chunks=event", True)],
 )  # fmt: skip
-def test_a_large_recording_that_is_read_or_cut_keeps_nobody_waiting(pace: str, is_it: bool) -> None:
+def test_a_recording_that_is_read_or_cut_keeps_nobody_waiting(pace: str, is_it: bool) -> None:
     large, small = recorded(ONE * 200), recorded(ONE)
 
     assert is_slow(large, parse_pace(pace)) is is_it

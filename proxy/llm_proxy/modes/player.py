@@ -17,10 +17,8 @@ from llm_proxy.pacing.timing import Chance, Told, chance
 from llm_proxy.ports import Aside, Paces, Take
 from llm_proxy.routing import Call
 
-_KEPT: Final = 32
-"""Recordings of which it is kept what was read to pace them."""
-_LARGEST: Final = 1024 * 1024
-"""Bytes of the body of such a one."""
+_KEPT: Final = 64 * 1024 * 1024
+"""Bytes of all recordings of which it is kept what was read to pace them."""
 
 
 class Player:
@@ -32,6 +30,8 @@ class Player:
         self._aside = aside
         self._kept: OrderedDict[tuple[str, bool], tuple[Cassette, Told]] = OrderedDict()
         """By file, and whether it is played in the pieces in which it was recorded."""
+        self._size = 0
+        """Bytes of the recordings that are kept."""
 
     def pace(self, call: Call) -> Pace:
         """The request's own pace, else its session's.  Raises `RequestRefused`."""
@@ -57,13 +57,15 @@ class Player:
 
     def _keep(self, cassette: Cassette, pace: Pace, read: Told | None) -> None:
         """Keep what was read, for the next request that is answered so."""
-        if read is None or cassette.end.size > _LARGEST:
+        if read is None:
             return
         key = _key(cassette, pace)
+        before, _ = self._kept.pop(key, (None, None))
+        self._size += cassette.end.size - (before.end.size if before is not None else 0)
         self._kept[key] = cassette, read
-        self._kept.move_to_end(key)
-        if len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
+        while self._size > _KEPT:
+            _, (oldest, _) = self._kept.popitem(last=False)
+            self._size -= oldest.end.size
 
 
 def _key(cassette: Cassette, pace: Pace) -> tuple[str, bool]:

@@ -19,8 +19,8 @@ from llm_proxy.timeline import arrivals
 
 _SECONDS: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _COUNTDOWNS: Final = frozenset(("retry-after", "retry-after-ms"))
-_LARGE: Final = 8 * 1024
-"""Bytes of a body that is read in a few ms."""
+_LARGE: Final = 2 * 1024
+"""Bytes of a body that is read in a ms."""
 _AS_READ: Final = (None, "recorded")
 """Chunks that leave a recording the pieces in which it arrived."""
 

@@ -28,7 +28,7 @@ from llm_proxy.shell.running.doors import BACKLOG, Doors
 from llm_proxy.shell.running.faulting import check_live, conditions
 from llm_proxy.shell.running.paces import Paces
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.simulating import aside, simulates, simulator
+from llm_proxy.shell.running.simulating import OneByOne, simulates, simulator
 from llm_proxy.shell.server.control import Control
 from llm_proxy.shell.server.control.faults import Faults
 from llm_proxy.shell.server.control.judged import Judged
@@ -179,7 +179,7 @@ async def _sources(
 
 async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
     """The mode of that name."""
-    player = Player(sources.paces, aside)
+    player = Player(sources.paces, OneByOne())
     match name, sources:
         case "simulate", _Sources(simulate=Simulate() as simulate):
             return simulate

@@ -109,6 +109,21 @@ async def aside(function: Callable[[], T]) -> T:
     return await done  # as long as the function takes, or the client stays
 
 
+class OneByOne:
+    """Runs functions aside, one at a time.
+
+    More at once would each be slower, and the event loop would have its turn less often.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, function: Callable[[], T], /) -> T:
+        """What the function gives."""
+        async with self._turn:
+            return await aside(function)
+
+
 def clock(which: Clock) -> Callable[[], int]:
     """The time that answers name, in s since 1970."""
     return _fixed if which == "fixed" else _now
