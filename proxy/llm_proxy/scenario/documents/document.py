@@ -13,37 +13,22 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from llm_proxy.faults.document import Faults
 from llm_proxy.scenario.directions import FailureStatus
+from llm_proxy.scenario.documents.fields import (
+    Arguments,
+    Before,
+    CallId,
+    Count,
+    Metadata,
+    Ms,
+    Paced,
+    Span,
+    ToolName,
+    Turn,
+    says,
+)
 
 FAILURE_STATUSES = tuple(it for it in get_args(FailureStatus) if it != "thrown")
 """What `failure_status` may say."""
-
-
-def _is(description: str, **limits: Any) -> Meta:
-    return Meta(description=description, **limits)
-
-
-Count = Annotated[int, Meta(ge=0)]
-Turn = Annotated[
-    int, _is("The number of the turn, from 1: the model's messages so far, and one.", ge=1)
-]
-Ms = Annotated[float, _is("Milliseconds.", ge=0)]
-Span = Annotated[
-    # msgspec 0.22 dies of a limited number beside a tuple of fixed length.
-    Ms | Annotated[tuple[Ms, ...], Meta(min_length=2, max_length=2)],
-    _is("Milliseconds: a number, or [least, most], drawn anew each time."),
-]
-Metadata = Annotated[
-    Mapping[str, Mapping[str, Any]],
-    _is("By provider (anthropic, google, openai, …); told where the dialect can."),
-]
-Arguments = Annotated[
-    Mapping[str, Any] | Literal["made"],
-    _is("An object; or `made`: one that fits the tool's own JSON Schema."),
-]
-CallId = Annotated[str, _is("The id of the call; `call-1`, `call-2`, … by its place if left out.")]
-ToolName = Annotated[str, _is("The name of the tool, sent as it is.")]
-Paced = Annotated[str, _is("A pace, such as 50tps; else that of what holds this, or of the run.")]
-Before = Annotated[str, _is("Text before all else.")]
 
 
 class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,18 +38,18 @@ class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Usage(Said, frozen=True, kw_only=True):
     """Tokens; what is left out has its default."""
 
-    input: Annotated[Count | None, _is("Tokens of the request.")] = None
-    output: Annotated[Count | None, _is("Tokens of the answer.")] = None
-    total: Annotated[Count | None, _is("Both; their sum if left out.")] = None
-    cache_read: Annotated[Count | None, _is("Tokens read from a cache.")] = None
-    cache_write: Annotated[Count | None, _is("Tokens written to a cache.")] = None
-    reasoning: Annotated[Count | None, _is("Tokens of reasoning.")] = None
+    input: Annotated[Count | None, says("Tokens of the request.")] = None
+    output: Annotated[Count | None, says("Tokens of the answer.")] = None
+    total: Annotated[Count | None, says("Both; their sum if left out.")] = None
+    cache_read: Annotated[Count | None, says("Tokens read from a cache.")] = None
+    cache_write: Annotated[Count | None, says("Tokens written to a cache.")] = None
+    reasoning: Annotated[Count | None, says("Tokens of reasoning.")] = None
 
 
 class Thought(Said, frozen=True, kw_only=True):
     """One part of reasoning."""
 
-    text: Annotated[str, _is("What the model thinks.")] = ""
+    text: Annotated[str, says("What the model thinks.")] = ""
     provider_metadata: Metadata = {}
 
 
@@ -72,24 +57,24 @@ class Chunks(Said, frozen=True, kw_only=True):
     """How texts are cut for a stream, and what time passes between the pieces."""
 
     by: Annotated[
-        Literal["whole", "tokens", "words", "characters"], _is("What a piece is cut by.")
+        Literal["whole", "tokens", "words", "characters"], says("What a piece is cut by.")
     ] = "tokens"
-    size: Annotated[int, _is("Tokens, words or characters a piece.", ge=1)] = 1
-    delay_ms: Annotated[Span, _is("The time between two pieces.")] = 0
+    size: Annotated[int, says("Tokens, words or characters a piece.", ge=1)] = 1
+    delay_ms: Annotated[Span, says("The time between two pieces.")] = 0
 
 
 class Answer(Said, frozen=True, kw_only=True):
     """What an answer of any kind may carry."""
 
-    reasoning: Annotated[tuple[Thought, ...], _is("Reasoning, part by part.")] = ()
+    reasoning: Annotated[tuple[Thought, ...], says("Reasoning, part by part.")] = ()
     reasoning_content: Annotated[
         str | Thought | tuple[str | Thought, ...] | None,
-        _is("More reasoning, after `reasoning`: text, a part, or a list of either."),
+        says("More reasoning, after `reasoning`: text, a part, or a list of either."),
     ] = None
-    usage: Annotated[Usage, _is("Tokens: 64 input and 32 output if left out.")] = Usage()
+    usage: Annotated[Usage, says("Tokens: 64 input and 32 output if left out.")] = Usage()
     provider_metadata: Metadata = {}
     finish_reason: Annotated[
-        str, _is("In any provider's word; it follows from the answer if left out.")
+        str, says("In any provider's word; it follows from the answer if left out.")
     ] = ""
 
 
@@ -99,51 +84,51 @@ class Call(Said, frozen=True, kw_only=True):
     tool_name: ToolName
     arguments: Arguments = {}
     call_id: CallId = ""
-    assistant_text: Annotated[str, _is("Text before the call.")] = ""
+    assistant_text: Annotated[str, says("Text before the call.")] = ""
 
 
 class ToolCalls(Answer, frozen=True, kw_only=True, tag_field="kind", tag="tool-call"):
     """The model asks for tools."""
 
-    tool_calls: Annotated[tuple[Call, ...], _is("The calls, in their order.", min_length=1)]
+    tool_calls: Annotated[tuple[Call, ...], says("The calls, in their order.", min_length=1)]
     assistant_text: Before = ""
 
 
 class FinalReport(Answer, frozen=True, kw_only=True, tag_field="kind", tag="final-report"):
     """The model reports by calling `agent__final_report`."""
 
-    report_content: Annotated[str, _is("The report.")]
+    report_content: Annotated[str, says("The report.")]
     assistant_text: Before = ""
-    status: Annotated[str, _is("How it went.")] = "success"
-    report_format: Annotated[str, _is("What the report is written in, such as markdown.")] = ""
-    report_content_json: Annotated[Any, _is("The report as JSON of any kind.")] = UNSET
+    status: Annotated[str, says("How it went.")] = "success"
+    report_format: Annotated[str, says("What the report is written in, such as markdown.")] = ""
+    report_content_json: Annotated[Any, says("The report as JSON of any kind.")] = UNSET
 
 
 class TextAnswer(Answer, frozen=True, kw_only=True, tag_field="kind", tag="text"):
     """The model says something."""
 
-    assistant_text: Annotated[str, _is("What it says.")]
+    assistant_text: Annotated[str, says("What it says.")]
 
 
 class Structured(Answer, frozen=True, kw_only=True, tag_field="kind", tag="structured"):
     """JSON that fits the schema which the request asks for."""
 
-    values: Annotated[Mapping[str, Any], _is("What is not made up: by property.")] = {}
+    values: Annotated[Mapping[str, Any], says("What is not made up: by property.")] = {}
 
 
 class ReAct(Answer, frozen=True, kw_only=True, tag_field="kind", tag="react"):
     """Text of Thought, Action and Action Input, or of a Final Answer, for models without tools."""
 
-    thought: Annotated[str, _is("What follows `Thought:`.")] = ""
-    action: Annotated[str, _is("The name of a tool.")] = ""
-    action_input: Annotated[Mapping[str, Any], _is("The arguments of the tool.")] = {}
-    final_answer: Annotated[str, _is("What follows `Final Answer:`.")] = ""
+    thought: Annotated[str, says("What follows `Thought:`.")] = ""
+    action: Annotated[str, says("The name of a tool.")] = ""
+    action_input: Annotated[Mapping[str, Any], says("The arguments of the tool.")] = {}
+    final_answer: Annotated[str, says("What follows `Final Answer:`.")] = ""
 
 
 class SaidText(Said, frozen=True, kw_only=True, tag_field="part", tag="text"):
     """Text."""
 
-    text: Annotated[str, _is("The text.")]
+    text: Annotated[str, says("The text.")]
 
 
 class SaidReasoning(Thought, frozen=True, kw_only=True, tag_field="part", tag="reasoning"):
@@ -153,7 +138,7 @@ class SaidReasoning(Thought, frozen=True, kw_only=True, tag_field="part", tag="r
 class SaidRefusal(Said, frozen=True, kw_only=True, tag_field="part", tag="refusal"):
     """A refusal, in words."""
 
-    text: Annotated[str, _is("The words.")]
+    text: Annotated[str, says("The words.")]
 
 
 class SaidCall(Said, frozen=True, kw_only=True, tag_field="part", tag="tool-call"):
@@ -169,7 +154,7 @@ class Parts(Answer, frozen=True, kw_only=True, tag_field="kind", tag="parts"):
 
     parts: Annotated[
         tuple[SaidText | SaidReasoning | SaidRefusal | SaidCall, ...],
-        _is("The parts, in their order.", min_length=1),
+        says("The parts, in their order.", min_length=1),
     ]
 
 
@@ -180,16 +165,16 @@ class Step(Said, frozen=True, kw_only=True):
     """A turn: what is expected of the request, how often it fails first, and the answer."""
 
     turn: Turn
-    response: Annotated[Response, _is("The answer; its `kind` says which fields it has.")]
-    expected_tools: Annotated[tuple[str, ...], _is("Tools that the request must offer.")] = ()
-    allow_missing_tools: Annotated[bool, _is("Whether tools are not looked for.")] = False
-    expected_temperature: Annotated[float | None, _is("What the request must ask for.")] = None
-    expected_top_p: Annotated[float | None, _is("What the request must ask for.")] = None
+    response: Annotated[Response, says("The answer; its `kind` says which fields it has.")]
+    expected_tools: Annotated[tuple[str, ...], says("Tools that the request must offer.")] = ()
+    allow_missing_tools: Annotated[bool, says("Whether tools are not looked for.")] = False
+    expected_temperature: Annotated[float | None, says("What the request must ask for.")] = None
+    expected_top_p: Annotated[float | None, says("What the request must ask for.")] = None
     expected_reasoning: Annotated[
-        Literal["enabled", "disabled"] | None, _is("Whether the request must ask for reasoning.")
+        Literal["enabled", "disabled"] | None, says("Whether the request must ask for reasoning.")
     ] = None
-    failures_before_success: Annotated[Count, _is("How often the turn fails first.")] = 0
-    failure_throws: Annotated[bool, _is("Whether it fails without a status of its own.")] = False
+    failures_before_success: Annotated[Count, says("How often the turn fails first.")] = 0
+    failure_throws: Annotated[bool, says("Whether it fails without a status of its own.")] = False
     failure_status: Annotated[
         str,
         Meta(
@@ -198,25 +183,27 @@ class Step(Said, frozen=True, kw_only=True):
             extra_json_schema={"enum": ["", *FAILURE_STATUSES]},
         ),
     ] = ""
-    failure_message: Annotated[str, _is("What a failure says.")] = ""
-    failure_retryable: Annotated[bool, _is("Whether clients may try again.")] = True
+    failure_message: Annotated[str, says("What a failure says.")] = ""
+    failure_retryable: Annotated[bool, says("Whether clients may try again.")] = True
     failure_retry_after_ms: Annotated[
-        Ms | None, _is("When clients may try again, in ms; for rate_limit.")
+        Ms | None, says("When clients may try again, in ms; for rate_limit.")
     ] = None
     failure_error: Annotated[
-        Mapping[str, Any], _is("Fields of the error object; `status` is the HTTP status.")
+        Mapping[str, Any], says("Fields of the error object; `status` is the HTTP status.")
     ] = {}
-    chunks: Annotated[Chunks | None, _is("How this answer streams; else as the scenario's.")] = None
+    chunks: Annotated[Chunks | None, says("How this answer streams; else as the scenario's.")] = (
+        None
+    )
     pace: Paced = ""
-    faults: Annotated[Faults, _is("What goes wrong with this answer on its way.")] = ()
+    faults: Annotated[Faults, says("What goes wrong with this answer on its way.")] = ()
 
 
 class Condition(Said, frozen=True, kw_only=True):
     """What a value of the request must be; all that is given must hold."""
 
-    equals: Annotated[Any, _is("The value itself, any JSON.")] = UNSET
-    matches: Annotated[str, _is("A regular expression, searched in its text.")] = ""
-    exists: Annotated[bool | UnsetType, _is("Whether it is there at all.")] = UNSET
+    equals: Annotated[Any, says("The value itself, any JSON.")] = UNSET
+    matches: Annotated[str, says("A regular expression, searched in its text.")] = ""
+    exists: Annotated[bool | UnsetType, says("Whether it is there at all.")] = UNSET
 
 
 class Match(Said, frozen=True, kw_only=True):
@@ -225,77 +212,77 @@ class Match(Said, frozen=True, kw_only=True):
     Patterns are those of a shell: `gpt-4*`.
     """
 
-    model: Annotated[str, _is("A pattern of the model's name.")] = ""
-    path: Annotated[str, _is("A pattern of the URL's path.")] = ""
-    provider: Annotated[str, _is("A pattern of the provider's name.")] = ""
-    dialect: Annotated[str, _is("A pattern of the dialect's name.")] = ""
-    session: Annotated[str, _is("A pattern of the session's name.")] = ""
-    user: Annotated[str, _is("A regular expression: the latest user text.")] = ""
-    system: Annotated[str, _is("A regular expression: the system prompt.")] = ""
-    tool_results: Annotated[bool | UnsetType, _is("Whether results of tools came last.")] = UNSET
+    model: Annotated[str, says("A pattern of the model's name.")] = ""
+    path: Annotated[str, says("A pattern of the URL's path.")] = ""
+    provider: Annotated[str, says("A pattern of the provider's name.")] = ""
+    dialect: Annotated[str, says("A pattern of the dialect's name.")] = ""
+    session: Annotated[str, says("A pattern of the session's name.")] = ""
+    user: Annotated[str, says("A regular expression: the latest user text.")] = ""
+    system: Annotated[str, says("A regular expression: the system prompt.")] = ""
+    tool_results: Annotated[bool | UnsetType, says("Whether results of tools came last.")] = UNSET
     turn: Turn | UnsetType = UNSET
-    json: Annotated[Mapping[str, Condition], _is("By JSONPath into the request's body.")] = {}
+    json: Annotated[Mapping[str, Condition], says("By JSONPath into the request's body.")] = {}
 
 
 class Reply(Said, frozen=True, kw_only=True):
     """One answer of a mock; what is left out is empty."""
 
-    content: Annotated[str, _is("What it says.")] = ""
-    tool_calls: Annotated[tuple[MockCall, ...], _is("The calls, in their order.")] = ()
-    usage: Annotated[Usage | None, _is("Tokens of this answer; else the mock's.")] = None
-    stop_reason: Annotated[str, _is("Why it ends; else the mock's.")] = ""
+    content: Annotated[str, says("What it says.")] = ""
+    tool_calls: Annotated[tuple[MockCall, ...], says("The calls, in their order.")] = ()
+    usage: Annotated[Usage | None, says("Tokens of this answer; else the mock's.")] = None
+    stop_reason: Annotated[str, says("Why it ends; else the mock's.")] = ""
 
 
 class MockCall(Said, frozen=True, kw_only=True):
     """A call of a tool, as document 004 spells it."""
 
     name: ToolName
-    args: Annotated[Mapping[str, Any], _is("Its arguments.")] = {}
-    id: Annotated[str, _is("The id of the call.")] = ""
+    args: Annotated[Mapping[str, Any], says("Its arguments.")] = {}
+    id: Annotated[str, says("The id of the call.")] = ""
 
 
 class Mock(Said, frozen=True, kw_only=True):
     """A model that answers whatever is asked: `replies`, else `reply`, else what was said last."""
 
-    name: Annotated[str, _is("What the log calls it.")] = "mock"
-    reply: Annotated[str | UnsetType, _is("What every answer says.")] = UNSET
+    name: Annotated[str, says("What the log calls it.")] = "mock"
+    reply: Annotated[str | UnsetType, says("What every answer says.")] = UNSET
     replies: Annotated[
-        tuple[str | Reply, ...] | UnsetType, _is("One answer a call; one call too many fails.")
+        tuple[str | Reply, ...] | UnsetType, says("One answer a call; one call too many fails.")
     ] = UNSET
     thinking_ms: Annotated[
-        Span | UnsetType, _is("The time before each answer, in ms: a number, or [least, most].")
+        Span | UnsetType, says("The time before each answer, in ms: a number, or [least, most].")
     ] = UNSET
-    delay_ms: Annotated[Span | UnsetType, _is("The old name of thinking_ms.")] = UNSET
+    delay_ms: Annotated[Span | UnsetType, says("The old name of thinking_ms.")] = UNSET
     chunk_delay_ms: Annotated[
-        Span, _is("The time between two pieces of a stream, in ms: a number, or [least, most].")
+        Span, says("The time between two pieces of a stream, in ms: a number, or [least, most].")
     ] = 30
-    stop_reason: Annotated[str, _is("Why answers end; `stop` if left out.")] = ""
-    usage: Annotated[Usage, _is("Tokens; else one for four characters.")] = Usage()
+    stop_reason: Annotated[str, says("Why answers end; `stop` if left out.")] = ""
+    usage: Annotated[Usage, says("Tokens; else one for four characters.")] = Usage()
 
 
 class Scenario(Said, frozen=True, kw_only=True):
     """A scripted conversation."""
 
-    id: Annotated[str, _is("What the first user message says to ask for it.", min_length=1)]
-    description: Annotated[str, _is("What it is for, for people.")]
-    turns: Annotated[tuple[Step, ...], _is("The answers, by turn.")]
+    id: Annotated[str, says("What the first user message says to ask for it.", min_length=1)]
+    description: Annotated[str, says("What it is for, for people.")]
+    turns: Annotated[tuple[Step, ...], says("The answers, by turn.")]
     system_prompt_must_include: Annotated[
-        tuple[str, ...], _is("What the system prompt must hold, to the letter.")
+        tuple[str, ...], says("What the system prompt must hold, to the letter.")
     ] = ()
-    match: Annotated[Match | None, _is("Which other requests it answers.")] = None
+    match: Annotated[Match | None, says("Which other requests it answers.")] = None
     expect_signature: Annotated[
-        bool | None, _is("Whether reasoning in the history needs a seal; else by the dialect.")
+        bool | None, says("Whether reasoning in the history needs a seal; else by the dialect.")
     ] = None
     templates: Annotated[
-        bool, _is("Whether {{ JSONPath }} in its texts stands for the request's.")
+        bool, says("Whether {{ JSONPath }} in its texts stands for the request's.")
     ] = False
-    chunks: Annotated[Chunks | None, _is("How answers stream; else in whole texts.")] = None
+    chunks: Annotated[Chunks | None, says("How answers stream; else in whole texts.")] = None
     pace: Paced = ""
-    faults: Annotated[Faults, _is("What goes wrong with every answer on its way.")] = ()
+    faults: Annotated[Faults, says("What goes wrong with every answer on its way.")] = ()
 
 
 class Document(Said, frozen=True, kw_only=True):
     """A file of several."""
 
-    scenarios: Annotated[tuple[Scenario, ...], _is("The scenarios.")] = ()
-    mock: Annotated[Mock | None, _is("What answers where no scenario does.")] = None
+    scenarios: Annotated[tuple[Scenario, ...], says("The scenarios.")] = ()
+    mock: Annotated[Mock | None, says("What answers where no scenario does.")] = None

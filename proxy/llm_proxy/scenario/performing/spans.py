@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from llm_proxy.rolls import roll
-from llm_proxy.scenario.documents.document import Span
+from llm_proxy.scenario.documents.fields import Span
 
 
 def drawn(span: Span, *what: object) -> float:

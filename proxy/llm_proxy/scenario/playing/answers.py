@@ -10,7 +10,6 @@ from msgspec import UNSET
 from llm_proxy.dialects import reading
 from llm_proxy.scenario.documents.document import (
     Answer,
-    Arguments,
     FinalReport,
     Parts,
     ReAct,
@@ -25,6 +24,7 @@ from llm_proxy.scenario.documents.document import (
     ToolCalls,
     Usage,
 )
+from llm_proxy.scenario.documents.fields import Arguments
 from llm_proxy.scenario.making import made_values, react
 from llm_proxy.scenario.playing import metadata, reports
 from llm_proxy.scenario.playing.cue import Cue

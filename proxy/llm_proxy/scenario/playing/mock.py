@@ -12,7 +12,8 @@ from msgspec import UNSET, UnsetType
 from llm_proxy.dialects.delivery import pieces
 from llm_proxy.dialects.made import tokens
 from llm_proxy.scenario.directions import Direction, Exhausted, Say, Timing
-from llm_proxy.scenario.documents.document import Mock, Reply, Span
+from llm_proxy.scenario.documents.document import Mock, Reply
+from llm_proxy.scenario.documents.fields import Span
 from llm_proxy.scenario.performing.spans import drawn, gap
 from llm_proxy.scenario.playing import answers
 from llm_proxy.scenario.playing.cue import Cue
