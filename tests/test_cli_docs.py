@@ -102,7 +102,7 @@ def test_every_variable_of_a_child_is_in_the_docs() -> None:
 def test_every_page_of_ours_is_in_the_docs() -> None:
     assert control.__doc__ is not None
     pages = re.findall(r"(GET|POST|PUT|DELETE)\s+(/_proxy/\S+)", control.__doc__)
-    assert len(pages) == 11
+    assert len(pages) == 14
     assert [page for page in pages if f"`{page[0]} {page[1]}`" not in SERVER] == []
 
 

@@ -8,6 +8,9 @@ GET  /_proxy/unsuccessful              sessions that were not as their scenarios
 GET  /_proxy/pace                      at which pace answers go out
 PUT  /_proxy/pace                      set it: {"pace": "50tps"}, and for one session {"session": …}
 DELETE /_proxy/pace                    go back to the pace that the run was started with
+GET  /_proxy/faults                    the fault rules, and how often each struck
+PUT  /_proxy/faults                    have others hold from now on: {"faults": ["reset,after=3"]}
+DELETE /_proxy/faults                  take those back
 POST /_proxy/sessions/NAME/reset       begin a session again
 PUT  /_proxy/sessions/NAME/scenario    have a scenario answer a session: {"scenario": "ID"}
 DELETE /_proxy/sessions/NAME/scenario  take that back, as {"scenario": ""} does
