@@ -35,6 +35,7 @@ SPEED: Final = 1.0
 """Per cent: how far 4x may be off a quarter of the time."""
 
 _PACES: Final = ("profile:claude-sonnet-4-6", "50tps", "ttft=100..300ms,gap=5..30ms")
+_RECORDED: Final = ("recorded", "4x")
 _LONG: Final = 10_000
 _EDGE: Final = 100
 """Events at either end of a long stream, whose median is compared."""
@@ -63,6 +64,14 @@ class _Plan:
         """For the bare loop."""
         pieces = zip(self.due, self.pieces, strict=True)
         return [(self.head, ""), *((at, data.decode("latin-1")) for at, data in pieces)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """How late each piece of each answer came, in ms."""
+
+    replay: list[list[float]]
+    bare: list[list[float]]
 
 
 def rows(folder: Path, library: Path, *, quick: bool) -> Iterator[Row]:
@@ -108,8 +117,8 @@ def _planned(cassette: Cassette, pace: str, ordinal: int) -> _Plan:
     return _Plan(cassette, head, tuple(due), tuple(pieces))
 
 
-def _lateness(ports: Sequence[int], plans: Sequence[_Plan]) -> list[list[float]]:
-    """How late each piece came, in ms, from each of these servers.
+def _lateness(ports: Sequence[int], plans: Sequence[_Plan]) -> list[list[list[float]]]:
+    """How late each piece came, in ms, of each answer, from each of these servers.
 
     All are asked for everything at the same time, answers 10 ms apart, so that whatever else the
     machine does falls on all of them.  The first is llm-proxy; others know plans by their numbers.
@@ -126,62 +135,69 @@ def _lateness(ports: Sequence[int], plans: Sequence[_Plan]) -> list[list[float]]
     answers = wire.ask_together(socks, questions, apart=0.01)
     for sock in socks:
         sock.close()
-    late: list[list[float]] = [[] for _ in ports]
+    late: list[list[list[float]]] = [[] for _ in ports]
     for (way, plan), answer in zip(asked, answers, strict=True):
-        late[way] += [at - due for at, due in zip(answer.chunks(), plan.due, strict=True)]
+        late[way].append([at - due for at, due in zip(answer.chunks(), plan.due, strict=True)])
     return late
 
 
-def _load(port: int, plans: Sequence[_Plan]) -> None:
+def _load(port: int, plans: Sequence[_Plan], pace: str) -> None:
     """Have a replay read the recordings, which it does when they are first asked for."""
+    quick = "instant" if pace in _RECORDED else f"{pace},max-gap=1ms"
     for plan in plans:
         with wire.connect(port) as sock:
-            wire.ask(sock, plan.question(port, "", f"{PACE_HEADER}: instant"))
+            wire.ask(sock, plan.question(port, "", f"{PACE_HEADER}: {quick}"))
 
 
-def _compared(folder: Path, rounds: Sequence[Sequence[_Plan]], pace: str) -> dict[str, list[float]]:
-    """How late pieces came from the product, and from the bare loop, at the same time."""
-    late: dict[str, list[float]] = {"replay": [], "bare loop": []}
+def _compared(folder: Path, rounds: Sequence[Sequence[_Plan]], pace: str) -> _Late:
+    """How late the pieces of each answer came, from both at the same time."""
+    late = _Late([], [])
     with processes.llm_proxy(folder, "replay", "--pace", pace) as replay:
-        _load(replay, rounds[0])
+        _load(replay, rounds[0], pace)
         for plans in rounds:
             path = folder / "plans.json"
             path.write_text(json.dumps({f"/{at}": it.as_json() for at, it in enumerate(plans)}))
             with processes.server("plans", str(path)) as bare:
                 ours, theirs = _lateness((replay, bare), plans)
-            late["replay"] += ours
-            late["bare loop"] += theirs
+            late.replay.extend(ours)
+            late.bare.extend(theirs)
     return late
 
 
 def _above(folder: Path, streams: Sequence[Cassette], pace: str, rounds: int) -> Row:
+    """How much later the pieces of an answer come than those of the same answer from the bare loop.
+
+    That is the median of all answers: whatever else a machine does makes some answers begin late,
+    now here, now there.
+    """
     planned = [[_planned(it, pace, ordinal) for it in streams] for ordinal in range(2, rounds + 2)]
     late = _compared(folder, planned, pace)
-    means = {way: fmean(map(abs, values)) for way, values in late.items()}
-    beside = {f"{way} mean": mean for way, mean in means.items()}
-    for way, values in late.items():
-        beside |= {f"{way} p95": median_p95(values)["p95"]}
-    above = means["replay"] - means["bare loop"]
+    errors = [fmean(map(abs, it)) for it in late.replay]
+    of_bare = [fmean(map(abs, it)) for it in late.bare]
+    above = median(ours - theirs for ours, theirs in zip(errors, of_bare, strict=True))
+    beside = {"replay mean": fmean(errors), "bare loop mean": fmean(of_bare)}
+    beside |= median_p95(errors, "replay") | median_p95(of_bare, "bare loop")
     return Row("pace", f"above the bare loop at {pace}", above, "ms", beside, ABOVE)
 
 
 def _drift(folder: Path, long: Cassette) -> Row:
     """How much later the last events of a long stream are than its first."""
     late = _compared(folder, [[_planned(long, "recorded", 2)]], "recorded")
-    drifts = {way: median(it[-_EDGE:]) - median(it[:_EDGE]) for way, it in late.items()}
-    value = abs(drifts["replay"])
+    ours, theirs = (
+        abs(median(it[-_EDGE:]) - median(it[:_EDGE])) for [it] in (late.replay, late.bare)
+    )
     name = f"drift over {len(long.messages) - 1} events"
-    return Row("pace", name, value, "ms", {"bare loop": abs(drifts["bare loop"])}, DRIFT)
+    return Row("pace", name, ours, "ms", {"bare loop": theirs}, DRIFT)
 
 
 def _four_times(folder: Path, long: Cassette) -> Row:
     """How far the time of a long stream at 4x is off a quarter of its time."""
     took: dict[str, float] = {}
-    for pace in ("recorded", "4x"):
+    for pace in _RECORDED:
         plan = _planned(long, pace, 1)
         with processes.llm_proxy(folder, "replay", "--pace", pace) as port:
-            _load(port, [plan])
-            [late] = _lateness((port,), [plan])
+            _load(port, [plan], pace)
+            [[late]] = _lateness((port,), [plan])
         took[pace] = late[-1] + plan.due[-1]
     ratio = took["recorded"] / took["4x"]
     off = abs(ratio / 4 - 1) * 100
