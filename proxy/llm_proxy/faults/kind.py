@@ -80,6 +80,12 @@ class Moment:
     size: int = 0
     """Bytes of the body that have gone out."""
 
+    def begun_head(self) -> Head:
+        """The head, for what has no meaning before it.  Raises `CannotInject` where none is."""
+        if self.head is None:
+            raise CannotInject("the answer had not begun")
+        return self.head
+
 
 @dataclass(frozen=True, slots=True)
 class Struck:

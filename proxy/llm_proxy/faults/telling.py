@@ -33,10 +33,8 @@ def fitted(moment: Moment, turn: Turn) -> Turn:
 
     Raises `CannotInject` for an answer that is an error, and for words that the dialect lacks.
     """
-    asked, head = moment.met.asked, moment.head
-    if head is None:
-        raise CannotInject("the answer had not begun")
-    if not plain.succeeded(head):
+    asked = moment.met.asked
+    if not plain.succeeded(moment.begun_head()):
         raise CannotInject("the answer is an error already")
     try:
         return asked.dialect.fit(asked.request, (turn,), asked.delivery).turns[0]

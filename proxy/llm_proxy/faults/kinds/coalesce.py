@@ -32,7 +32,11 @@ class Coalesce:
 
     def work(self, _place: Place | None, /) -> Work:
         """From its place on."""
-        return Bend(lambda moment: _Holding(self.events, moment))
+        return Bend(self._begin)
+
+    def _begin(self, moment: Moment) -> _Holding:
+        moment.begun_head()  # which says what its messages are
+        return _Holding(self.events, moment)
 
 
 class _Holding:

@@ -26,7 +26,7 @@ class Empty:
 
 
 def _strike(moment: Moment) -> Struck:
-    if moment.head is None or not 200 <= moment.head.status < 300:
+    if not 200 <= moment.begun_head().status < 300:
         raise CannotInject("the answer is no success")
     return Struck(over=True)
 

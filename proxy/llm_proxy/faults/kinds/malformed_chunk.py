@@ -14,7 +14,7 @@ from typing import Final
 
 from llm_proxy.actions import Abort, SendRaw
 from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.kind import ANYWHERE, Kind, Strike, Struck, Work
+from llm_proxy.faults.kind import ANYWHERE, Kind, Moment, Strike, Struck, Work
 from llm_proxy.faults.place import Place
 
 _CHUNK: Final = b"zz\r\n"
@@ -27,7 +27,12 @@ class MalformedChunk:
 
     def work(self, _place: Place | None, /) -> Work:
         """At its place."""
-        return Strike(lambda _: Struck((SendRaw(_CHUNK), Abort("fin")), over=True))
+        return Strike(_strike)
+
+
+def _strike(moment: Moment) -> Struck:
+    moment.begun_head()  # which says that there are chunks
+    return Struck((SendRaw(_CHUNK), Abort("fin")), over=True)
 
 
 KIND = Kind(

@@ -57,6 +57,7 @@ class StallKeepalive:
         return Strike(self._strike, resizes=True, effect=effect)
 
     def _strike(self, moment: Moment) -> Struck:
+        moment.begun_head()
         dialect = moment.met.asked.dialect
         sign = dialect.keep_alive(moment.codec)
         if not sign:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.kind import ANYWHERE, Kind, Strike, Struck, Work
+from llm_proxy.faults.kind import ANYWHERE, Kind, Moment, Strike, Struck, Work
 from llm_proxy.faults.place import Place
 
 
@@ -23,7 +23,12 @@ class Truncate:
 
     def work(self, _place: Place | None, /) -> Work:
         """The end, at its place."""
-        return Strike(lambda _: Struck(over=True), resizes=True)
+        return Strike(_strike, resizes=True)
+
+
+def _strike(moment: Moment) -> Struck:
+    moment.begun_head()  # without one, nothing at all would come, and no end
+    return Struck(over=True)
 
 
 KIND = Kind(

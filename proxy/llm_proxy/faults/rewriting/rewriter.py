@@ -219,8 +219,9 @@ class Rewriter:
     def _struck(self, takes: int) -> list[Action]:
         work = self._work
         assert isinstance(work, Strike)  # noqa: S101 # a bend does not strike
-        if takes and not self._there():
-            return self._all("there was no message behind it")
+        if work.takes and not self._there():
+            is_empty = not self._body.fed
+            return self._all("the body is empty" if is_empty else "there was no message behind it")
         before = self._at
         moment = self._moment(takes)
         try:

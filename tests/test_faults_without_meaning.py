@@ -1,0 +1,52 @@
+"""Answers in which a fault has no meaning: it is left out, with the reason, and nothing breaks."""
+
+from __future__ import annotations
+
+import pytest
+
+from faulted import answer_of, asked, burst_of, live, struck
+from llm_proxy.actions import Begin, Wait
+from llm_proxy.exchange import Head
+from llm_proxy.faults.kinds import KINDS
+
+TYPES = {"sse": "text/event-stream", "ndjson": "application/x-ndjson", "whole": "application/json"}
+TAKING = ["bad-utf8", "malformed-json", "half-event", "duplicate", "drop", "reorder"]
+"""Faults that do something with a message."""
+
+
+@pytest.mark.parametrize("framing", TYPES)
+@pytest.mark.parametrize("name", KINDS)
+def test_an_empty_body_breaks_no_fault(name: str, framing: str) -> None:
+    head = Head(200, "OK", (("Content-Type", TYPES[framing]),), "length", 0)
+    for strike in (struck, live):
+        _, injection = strike(asked(), (Wait(1.0), Begin(head)), KINDS[name].example)
+        assert len(injection.settle()) == (name != "quota")
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_a_body_without_a_message_has_none_to_spoil(name: str) -> None:
+    head = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
+    burst = (Wait(1.0), Begin(head))
+    for strike in (struck, live):
+        gone, injection = strike(asked(), burst, f"{name},after=0")
+        assert tuple(gone) == burst
+        assert [it.skipped for it in injection.settle()] == ["the body is empty"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "truncate,ms=100",
+        "malformed-chunk,ms=100",
+        "coalesce,ms=100",
+        "error-event,ms=100",
+        "stall-keepalive,ms=100",
+    ],
+)
+def test_an_answer_that_has_not_begun_has_no_body_to_spoil(rule: str) -> None:
+    request = asked()
+    burst = (Wait(500.0), *burst_of(answer_of(request))[1:])
+    for strike in (struck, live):
+        gone, injection = strike(request, burst, rule)
+        assert tuple(gone) == burst
+        assert [it.skipped for it in injection.settle()] == ["the answer had not begun"]
