@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
 from faulted import answer_of, asked, burst_of, live, struck
-from llm_proxy.actions import Begin, Wait
+from llm_proxy.actions import Begin, Burst, Send, Wait
 from llm_proxy.exchange import Head
 from llm_proxy.faults.kinds import KINDS
 
@@ -50,3 +52,30 @@ def test_an_answer_that_has_not_begun_has_no_body_to_spoil(rule: str) -> None:
         gone, injection = strike(request, burst, rule)
         assert tuple(gone) == burst
         assert [it.skipped for it in injection.settle()] == ["the answer had not begun"]
+
+
+PACKED = tuple(gzip.compress(b"data: {}\n\n" * 9, mtime=0)[at : at + 10] for at in range(0, 40, 10))
+"""A stream whose messages are hidden by a content coding."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        *((f"{name},after=0", "the body is packed with gzip") for name in TAKING),
+        *((name, "the body is packed with gzip") for name in ("bom", "refusal", "finish-length")),
+        ("error-event,ms=1s", "the body is packed with gzip"),
+        ("stall-keepalive,after=1", "the body is packed with gzip"),
+        ("reset,after=1", "the body does not come in messages"),
+        ("truncate,at=done", "the body does not come in messages"),
+        ("reset,bytes=15", ""),
+        ("slice,size=3", ""),
+    ],
+)
+def test_in_a_packed_body_there_are_bytes_alone(rule: str, why: str) -> None:
+    headers = (("Content-Type", "text/event-stream"), ("Content-Encoding", "gzip"))
+    head = Head(200, "OK", headers, "chunked")
+    burst: Burst = (Wait(1.0), Begin(head), *map(Send, PACKED))
+    for strike in (struck, live):
+        gone, injection = strike(asked(), burst, rule)
+        assert [it.skipped for it in injection.settle()] == [why]
+        assert (tuple(gone) == burst) == bool(why)

@@ -7,11 +7,18 @@ from typing import Final
 
 from llm_proxy.dialects import reading
 from llm_proxy.dialects.reading import Fields
+from llm_proxy.exchange import Head, header
 from llm_proxy.framing import eventstream, sse
 
 _NAMES: Final = ("type", "event_type")
 _HEADERS: Final = (":event-type", ":exception-type")
 _WRAPPED: Final = "bytes"
+
+
+def packed(head: Head) -> str:
+    """The content coding that hides what a body holds; empty where it has none."""
+    coding = (header(head.headers, "content-encoding") or "").strip().lower()
+    return "" if coding == "identity" else coding
 
 
 def document(codec: str, message: bytes) -> Fields:

@@ -4,7 +4,7 @@
     ├─────┼─────────┼────────┼────────┼──
 
 The standards of SSE and JSON let a reader pass over it, and many do not: they lose the first
-event, or fail.  Frames of an eventstream are no text, so it has no meaning there.
+event, or fail.  Frames of an eventstream and packed bodies are no text, so it has no meaning there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.exchange import Head
+from llm_proxy.faults import contents
 from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.kind import BODIES, WITH_BODY, Bend, Kind, Work
+from llm_proxy.faults.kind import BODIES, WITH_BODY, Bend, CannotInject, Kind, Moment, Work
 from llm_proxy.faults.place import Place
 from llm_proxy.framing import eventstream
 
@@ -26,7 +27,13 @@ class Bom:
 
     def work(self, _place: Place | None, /) -> Work:
         """With the first bytes."""
-        return Bend(lambda _: _Marking())
+        return Bend(_begin)
+
+
+def _begin(moment: Moment) -> _Marking:
+    if coding := contents.packed(moment.begun_head()):
+        raise CannotInject(f"the body is packed with {coding}")
+    return _Marking()
 
 
 class _Marking:

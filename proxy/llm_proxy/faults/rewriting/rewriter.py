@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from llm_proxy.actions import Abort, Action, Begin, Send, SendRaw, Wait
-from llm_proxy.exchange import Framing, Head
+from llm_proxy.exchange import Head
 from llm_proxy.faults.injected import Injected
 from llm_proxy.faults.kind import Bend, Bending, CannotInject, Met, Moment, Strike, Struck
 from llm_proxy.faults.place import AtTime, Place
-from llm_proxy.faults.rewriting import types
+from llm_proxy.faults.rewriting import meaning, types
 from llm_proxy.faults.rewriting.body import Body, dues_of
 from llm_proxy.faults.rewriting.seeking import Seeking, fixed
 from llm_proxy.faults.rule import Rule
 
 _STRICTLY: Final = 0.001
 """ms: what is due at the moment of a fault comes before it."""
-_DELIMITED: Final[Mapping[Framing, str]] = {
-    "chunked": "a body that comes in chunks",
-    "close": "a body that ends with the connection",
-    "length": "a body of a declared length",
-    "none": "an answer without a body",
-}
 
 
 class Rewriter:
@@ -132,10 +125,10 @@ class Rewriter:
             return self._before_head(action)
         self._head = head
         asked = self._met.asked
-        self._codec = asked.dialect.codec(asked.request, head)
+        self._codec = meaning.codec(asked, head)
         total = self._total if self._total is not None else head.length
         try:
-            self._check(head)
+            meaning.check(self._rule.kind, work, head, self._codec)
             if isinstance(work, Bend) and self._rule.place is None:
                 return self._bend(action)
             takes, usual = (work.takes, work.usual) if isinstance(work, Strike) else (0, None)
@@ -148,16 +141,6 @@ class Rewriter:
         self._body = Body(self._codec)
         self._seeking = Seeking(place, self._body, self._types)
         return [action, *self._advance()]
-
-    def _check(self, head: Head) -> None:
-        kind = self._rule.kind
-        what = ""
-        if head.framing not in kind.delimited:
-            what = _DELIMITED[head.framing]
-        elif self._codec not in kind.bodies:
-            what = "a whole body" if self._codec == "whole" else f"a body of {self._codec}"
-        if what:
-            raise CannotInject(f"{kind.name} has no meaning in {what}")
 
     def _types(self, message: bytes) -> frozenset[str]:
         assert self._head is not None  # noqa: S101 # there is no message before the head
