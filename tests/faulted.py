@@ -90,7 +90,7 @@ def struck(request: Request, burst: Burst, *rules: str) -> tuple[Burst, Injectio
 def live(request: Request, burst: Burst, *rules: str) -> tuple[list[Action], Injection]:
     """The same answer, as if each action arrived alone and nobody knew the next."""
     meant = injection(request, *rules)
-    chain, _ = meant.chain(None)
+    chain, _ = meant.chain()
     gone: list[Action] = []
     for action in burst:
         if isinstance(action, Wait) and chain.alarm is not None and chain.alarm < action.due:

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from faulted import answer_of, asked, burst_of, live, struck
+from faulted import answer_of, asked, body, burst_of, live, struck
 from llm_proxy.actions import Begin, Burst, Send, Wait
 from llm_proxy.exchange import Head
 from llm_proxy.faults.kinds import KINDS
@@ -79,3 +79,26 @@ def test_in_a_packed_body_there_are_bytes_alone(rule: str, why: str) -> None:
         gone, injection = strike(asked(), burst, rule)
         assert [it.skipped for it in injection.settle()] == [why]
         assert (tuple(gone) == burst) == bool(why)
+
+
+@pytest.mark.parametrize("rule", ["truncate,after={}", "truncate,fraction=1"])
+def test_behind_its_last_message_a_body_is_not_truncated(rule: str) -> None:
+    request = asked()
+    answer = answer_of(request)
+    gone, injection = struck(request, burst_of(answer), rule.format(len(answer.messages)))
+    assert gone == burst_of(answer)
+    assert [it.skipped for it in injection.injected] == ["there was nothing behind it"]
+
+
+def test_what_is_behind_a_place_is_what_the_rules_before_left() -> None:
+    request = asked()
+    answer = answer_of(request)
+    count = len(answer.messages)
+    rules = ["duplicate,after=0", f"truncate,after={count}"]
+    gone, injection = struck(request, burst_of(answer), *rules)
+    assert body(gone) == b"".join((answer.messages[0], *answer.messages[: count - 1]))
+    assert [it.skipped for it in injection.injected] == ["", ""]
+    rules = ["duplicate,after=0", "truncate,fraction=50%"]
+    gone, _ = struck(request, burst_of(answer), *rules)
+    doubled = answer.messages[0] + b"".join(answer.messages)
+    assert body(gone) == doubled[: round(len(doubled) / 2)]

@@ -77,15 +77,11 @@ class Injection:
 
     def rewrite(self, burst: Burst) -> Burst:
         """A whole answer as it goes out."""
-        total = sum(len(it.data) for it in burst if isinstance(it, Send))
-        chain, _ = self.chain(total)
+        chain, _ = self.chain()
         return rewritten(burst, chain)
 
-    def chain(self, total: int | None) -> tuple[Chain, bool]:
-        """What an answer goes through, and whether its length may come out otherwise.
-
-        `total` is the length of its body in bytes, where that is known beforehand.
-        """
+    def chain(self) -> tuple[Chain, bool]:
+        """What an answer goes through, and whether its length may come out otherwise."""
         rewriters: list[Rewriter] = []
         resizes = False
         for meant in self._meant:
@@ -93,7 +89,7 @@ class Injection:
             if isinstance(work, Instead):  # a scenario's, beside another that has answered
                 self._note(meant.rule, work, "the answer had begun")
                 continue
-            rewriters.append(Rewriter(meant.rule, work, meant.met, total))
+            rewriters.append(Rewriter(meant.rule, work, meant.met))
             if isinstance(work, Bend) and work.afterwards is not None:
                 self._afterwards.append(work.afterwards)
             resizes = resizes or rewriters[-1].resizes

@@ -133,6 +133,8 @@ class Strike:
     anything is held back for it."""
     resizes: bool = False
     """Whether a body may have another length than was declared, and be right all the same."""
+    cuts: bool = False
+    """Whether all that it does is to leave out what lies behind its place."""
     before_head: bool = False
     """Whether it strikes before the head where no place is given."""
     usual: Place | None = None

@@ -22,7 +22,7 @@ class Empty:
 
     def work(self, _place: Place | None, /) -> Work:
         """Behind the head."""
-        return Strike(_strike, resizes=True, usual=AfterBytes(0))
+        return Strike(_strike, resizes=True, cuts=True, usual=AfterBytes(0))
 
 
 def _strike(moment: Moment) -> Struck:

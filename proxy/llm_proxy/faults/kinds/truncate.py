@@ -23,7 +23,7 @@ class Truncate:
 
     def work(self, _place: Place | None, /) -> Work:
         """The end, at its place."""
-        return Strike(_strike, resizes=True)
+        return Strike(_strike, resizes=True, cuts=True)
 
 
 def _strike(moment: Moment) -> Struck:

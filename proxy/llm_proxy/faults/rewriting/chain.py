@@ -76,6 +76,7 @@ def rewritten(burst: Burst, chain: Chain) -> Burst:
     Where one may change its length and means nothing by it, the length that is declared follows.
     """
     for rewriter in chain.rewriters:
+        rewriter.measure(_size(burst))
         alone = Chain((rewriter,))
         gone = alone.feed(burst)
         if not _is_broken_off(gone):

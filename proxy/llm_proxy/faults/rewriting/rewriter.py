@@ -25,12 +25,11 @@ class Rewriter:
     `feed` it the actions, `close` it at the clean end; after `over` it wants no more.
     """
 
-    def __init__(self, rule: Rule, work: Strike | Bend, met: Met, total: int | None) -> None:
-        """`total` is the length of the body in bytes, where that is known beforehand."""
+    def __init__(self, rule: Rule, work: Strike | Bend, met: Met) -> None:
         self._rule = rule
         self._work = work
         self._met = met
-        self._total = total
+        self._total: int | None = None
         self._at = 0.0
         self._shift = 0.0
         self._head: Head | None = None
@@ -45,6 +44,10 @@ class Rewriter:
         """Whether the answer has ended by it."""
         self.injected: Injected | None = None
         """What became of it; None as long as that is open."""
+
+    def measure(self, total: int) -> None:
+        """The body has so many bytes: all of it is there."""
+        self._total = total
 
     @property
     def resizes(self) -> bool:
@@ -205,6 +208,8 @@ class Rewriter:
         if work.takes and not self._there():
             is_empty = not self._body.fed
             return self._all("the body is empty" if is_empty else "there was no message behind it")
+        if work.cuts and self._head is not None and self._body.released == self._total:
+            return self._all("there was nothing behind it")
         before = self._at
         moment = self._moment(takes)
         try:

@@ -103,7 +103,7 @@ class Injecting:
             burst = injection.rewrite(source)
             heard.take(burst)
             return burst
-        chain, resizes = injection.chain(None)
+        chain, resizes = injection.chain()
         return self._live(source, chain, resizes, heard)
 
     def watch(self, entry: Entry, call: Call, heard: Heard) -> None:
