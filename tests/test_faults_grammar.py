@@ -159,6 +159,13 @@ WRONG: Final[dict[str, str]] = {
     "status,code=200": (
         "fault 'status,code=200': code=200 is not the status of an HTTP error, from 400 to 599"
     ),
+    "status,code=5\u0660\u0663": (
+        "fault 'status,code=5\u0660\u0663': code=5\u0660\u0663 is not the status of an HTTP error, "
+        "from 400 to 599"
+    ),
+    'status,code=503,message="\udcff"': (
+        "fault 'status,code=503,message=\"\\udcff\"': it holds bytes that are no UTF-8"
+    ),
     "status,code=503,should-retry=maybe": (
         "fault 'status,code=503,should-retry=maybe': should-retry=maybe is not true or false"
     ),
@@ -185,6 +192,13 @@ WRONG: Final[dict[str, str]] = {
     "reset,window=20s..10s": (
         "fault 'reset,window=20s..10s': window=20s..10s is not a window that ends after it begins, "
         "such as 10s..20s"
+    ),
+    "reset,window=0s": (
+        "fault 'reset,window=0s': window=0s is not a window that ends after it begins, such as "
+        "10s..20s"
+    ),
+    "hang,for=8761h": (
+        "fault 'hang,for=8761h': for=8761h is not a span of time up to a year, which is 8760h"
     ),
     "reset,window=x": f"fault 'reset,window=x': window=x is not {A_SPAN}",
     "quota,requests=1,nth=2": (

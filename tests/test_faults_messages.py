@@ -298,3 +298,14 @@ def test_a_type_is_found_in_what_a_frame_wraps() -> None:
     assert body(gone) == b"".join(answer.messages[: injected.event])
     closing = contents.document("eventstream", answer.messages[injected.event])
     assert closing == {"type": "content_block_stop", "index": 0}
+
+
+def test_copies_beyond_all_measure_are_not_made() -> None:
+    request = asked()
+    long = b"data: " + b"x" * 100_000 + b"\n\n"
+    burst = (Begin(answer_of(request).head), Send(long), Send(b"data: [DONE]\n\n"))
+    gone, injection = struck(request, burst, "duplicate,after=0,count=1000")
+    assert gone == burst
+    assert [it.skipped for it in injection.injected] == [
+        "so many copies would have more than 67108864 bytes"
+    ]

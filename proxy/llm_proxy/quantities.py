@@ -13,6 +13,8 @@ _SPAN: Final = re.compile(_NUMBER + r"(?P<unit>ms|s|m|h)")
 _SIZE: Final = re.compile(_NUMBER + r"(?P<unit>|b|kb|mb|kib|mib)")
 _MS: Final = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 _BYTES: Final = {"": 1, "b": 1, "kb": 1000, "mb": 1_000_000, "kib": 1024, "mib": 1024 * 1024}
+_LONGEST: Final = 8760 * 3_600_000.0
+"""A year in ms: dates that are told must not leave the calendar."""
 _COUNT: Final = re.compile("[0-9]{1,12}")
 
 
@@ -21,15 +23,16 @@ def milliseconds(text: str) -> float:
     found = _SPAN.fullmatch(text.strip().lower())
     if found is None:
         raise ValueError("a span of time such as 300ms, 0.5s or 2m")
-    return float(found["number"]) * _MS[found["unit"]]
+    found_ms = float(found["number"]) * _MS[found["unit"]]
+    if found_ms > _LONGEST:
+        raise ValueError("a span of time up to a year, which is 8760h")
+    return found_ms
 
 
 def window(text: str) -> tuple[float, float]:
     """A window such as `10s..20s`, or `10s` for one that begins at once, in ms."""
     begin, dots, end = text.partition("..")
-    if not dots:
-        return 0.0, milliseconds(text)
-    found = milliseconds(begin), milliseconds(end)
+    found = (milliseconds(begin), milliseconds(end)) if dots else (0.0, milliseconds(text))
     if found[0] >= found[1]:
         raise ValueError("a window that ends after it begins, such as 10s..20s")
     return found

@@ -47,6 +47,8 @@ def of_text(text: str) -> Terms:
     short = printable(text, _SHOWN)
     if len(text) > _LONGEST:
         raise UsageError(f"fault '{short}': it is longer than {_LONGEST} characters")
+    if any(map(_is_surrogate, text)):
+        raise UsageError(f"fault '{short}': it holds bytes that are no UTF-8")
     name, *terms = (it.strip() for it in _split(text))
     if not name:
         raise UsageError(f"fault '{short}': write the name of a fault first, such as reset,after=3")
@@ -95,6 +97,11 @@ def spelled(name: str, given: Mapping[str, str]) -> str:
 def _plain(name: str) -> str:
     """A name as it is looked for."""
     return name.lower().replace("_", "-")
+
+
+def _is_surrogate(character: str) -> bool:
+    """Whether it is half a character, which nobody can write."""
+    return "\ud800" <= character <= "\udfff"
 
 
 def _split(text: str) -> list[str]:

@@ -10,6 +10,7 @@ take a word that comes twice for two words.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from llm_proxy import quantities
 from llm_proxy.actions import Send
@@ -28,8 +29,10 @@ from llm_proxy.faults.kind import (
 from llm_proxy.faults.place import Place
 from llm_proxy.framing.rearranging import rearranged
 
-_MOST = 10_000
+_MOST: Final = 10_000
 """Copies of a message."""
+_LARGEST: Final = 64 * 1024 * 1024
+"""Bytes of all copies: they are remembered to judge what the client makes of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class Duplicate:
         return Strike(self._strike, takes=1, resizes=True)
 
     def _strike(self, moment: Moment) -> Struck:
+        if self.count * len(moment.taken[0]) > _LARGEST:
+            raise CannotInject(f"so many copies would have more than {_LARGEST} bytes")
         try:
             told = rearranged(moment.codec, moment.taken, [0] * (1 + self.count))
         except ValueError as why:

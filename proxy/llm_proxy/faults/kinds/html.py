@@ -21,7 +21,8 @@ from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
 from llm_proxy.faults.place import Place
 
 _PHRASES: Final = {it.value: it.phrase for it in HTTPStatus}
-_BODILESS: Final = frozenset((204, 205, 304))
+_CODES: Final = frozenset(range(200, 600)) - {204, 205, 304}
+"""Of answers that may have a body."""
 _PAGE: Final = (
     "<html>\r\n<head><title>{0}</title></head>\r\n<body>\r\n<center><h1>{0}</h1></center>\r\n"
     "<hr><center>gateway</center>\r\n</body>\r\n</html>\r\n"
@@ -47,7 +48,7 @@ class Html:
 
 def code(text: str) -> int:
     """The status of a page."""
-    if not text.isdecimal() or not 200 <= int(text) < 600 or int(text) in _BODILESS:
+    if not text.isascii() or not text.isdecimal() or int(text) not in _CODES:
         raise ValueError("the status of a page, from 200 to 599 and not 204, 205 or 304")
     return int(text)
 

@@ -45,7 +45,7 @@ class Status:
 
 def code(text: str) -> int:
     """The status of an HTTP error."""
-    if not text.isdecimal() or int(text) not in CODES:
+    if not text.isascii() or not text.isdecimal() or int(text) not in CODES:
         raise ValueError("the status of an HTTP error, from 400 to 599")
     return int(text)
 
