@@ -6,6 +6,7 @@ Nothing outside this folder and the entry points touches them.
         proxy        its parts put together, up and listening
         serving      at the command line: child process, signals, last word, exit code
         settings     flags, environment and file, as one frozen value
+        paces        the pace of the run, and those that were set since
         advice       what an operator is told at the start
         environment  what a child process needs to find us
         journal_file the file that a run leaves its journal in

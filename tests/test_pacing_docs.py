@@ -1,0 +1,69 @@
+"""What docs/pacing.md says of paces is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from llm_proxy.pacing import Modelled, parse_pace
+from llm_proxy.pacing.distributions import Distribution, Fixed, Measured, number
+from llm_proxy.pacing.profiles import PROFILES
+
+PAGE: Final = (Path(__file__).parents[1] / "docs" / "pacing.md").read_text("utf-8")
+ROWS: Final = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in PAGE.splitlines()
+    if line.startswith("| `")
+]
+TERMS: Final = [it for row in ROWS if len(row) == 3 for it in re.findall("`([^`]+)`", row[2])]
+PIECES: Final = PAGE.partition("## Pieces")[2].partition("## Profiles")[0]
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_every_example_of_a_term_is_a_pace(term: str) -> None:
+    assert term in str(parse_pace(term)).split(",")
+
+
+@pytest.mark.parametrize("span", re.findall(r"`([^`]+)`", "".join(
+    row[0] for row in ROWS if len(row) == 2 and "ms" in row[0]
+)))  # fmt: skip
+def test_every_span_is_one(span: str) -> None:
+    assert isinstance(parse_pace(f"gap={span}"), Modelled)
+
+
+@pytest.mark.parametrize(
+    "pace", [*re.findall(r'--pace "?([^" ]+)', PAGE), *re.findall(r'"pace": "([^"]+)"', PAGE)]
+)
+def test_every_pace_of_an_example_is_one(pace: str) -> None:
+    assert str(parse_pace(pace)) == pace
+
+
+def test_every_word_for_pieces_is_there() -> None:
+    words = re.findall(r"^\| `(\w+)` \|", PIECES, re.MULTILINE)
+
+    assert words == ["recorded", "event", "token", "coalesced", "N"]
+    assert [parse_pace(f"chunks={it}").chunks for it in words[:-1]] == words[:-1]
+
+
+def test_the_profiles_are_told_as_they_are() -> None:
+    told = [[row[0], row[1], row[2], row[3]] for row in ROWS if len(row) == 4]
+
+    assert told == [
+        [f"`{it.name}`", shown(it.latency.ttft), shown(it.latency.gap), it.source]
+        for it in PROFILES.values()
+    ]
+
+
+def shown(distribution: Distribution) -> str:
+    match distribution:
+        case Fixed(ms):
+            return number(ms)
+        case Measured((least, most)):
+            return f"{number(least)} to {number(most)}"
+        case Measured(quantiles):
+            return ", ".join(map(number, quantiles))
+        case other:
+            raise AssertionError(other)
