@@ -13,12 +13,15 @@ from llm_proxy.pacing.timing import Times, capped
 
 def arranged(head: Head, pieces: Sequence[bytes], times: Times, pace: Pace) -> Burst:
     """The actions that send these pieces at these times, as far as `pace` leaves them so."""
-    if pace.max_gap is not None:
-        times = capped(times, pace.max_gap)
+    placed = rechunked(zip(times.pieces, pieces, strict=True), pace.chunks)
+    if pace.max_gap is not None:  # of the pieces as they go out: a longer one comes later
+        placed = tuple(placed)
+        times = capped(Times(times.head, tuple(at for at, _ in placed), times.end), pace.max_gap)
+        placed = zip(times.pieces, (data for _, data in placed), strict=True)
     waited = max(times.head, 0.0)
     actions: list[Action] = [Wait(waited)] if waited else []
     actions.append(Begin(head))
-    for at, data in rechunked(zip(times.pieces, pieces, strict=True), pace.chunks):
+    for at, data in placed:
         if at > waited:
             actions.append(Wait(at))
             waited = at
