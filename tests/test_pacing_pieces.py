@@ -221,6 +221,18 @@ def test_no_silence_is_longer_than_the_longest() -> None:
     assert timed(it, "ttft=9s,gap=9s,max-gap=1s") == [1000.0, "Begin", ONE, 2000.0, TWO]
 
 
+def test_no_silence_is_longer_either_where_the_body_is_cut_anew() -> None:
+    reads = [Read(at * 1000.0, b"ab") for at in range(1, 6)]
+    it = read_cassette(FILE, written(reads, end_at=9000))
+
+    assert timed(it, "max-gap=2s,chunks=coalesced") == [
+        10.0, "Begin", 2010.0, b"ab" * 5, 4010.0,
+    ]  # fmt: skip
+    assert timed(it, "max-gap=1500ms,chunks=4") == [
+        10.0, "Begin", 1510.0, b"abab", 3010.0, b"abab", 4010.0, b"ab", 5510.0,
+    ]  # fmt: skip
+
+
 def test_each_recorded_message_can_be_a_piece_at_the_time_when_it_was_whole() -> None:
     it = read_cassette(FILE, written())
     whole = b"".join(read.data for read in READS).split(b"\n\n")
@@ -307,3 +319,12 @@ def test_a_recording_that_is_read_or_cut_keeps_nobody_waiting(pace: str, is_it: 
 
     assert is_slow(large, parse_pace(pace)) is is_it
     assert not is_slow(small, parse_pace(pace))
+
+
+def test_a_recording_of_many_pieces_keeps_nobody_waiting() -> None:
+    few, many = recorded(*[ONE] * 100), recorded(*[ONE] * 1000)
+
+    for pace in map(parse_pace, ("recorded", "4x,max-gap=1s", "50tps", "gap=1ms")):
+        assert is_slow(many, pace, told(many, None))
+        assert not is_slow(few, pace, told(few, None))
+    assert not is_slow(many, parse_pace("instant"))

@@ -21,6 +21,8 @@ _SECONDS: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _COUNTDOWNS: Final = frozenset(("retry-after", "retry-after-ms"))
 _LARGE: Final = 2 * 1024
 """Bytes of a body that is read in a ms."""
+_MANY: Final = 500
+"""Pieces whose times are made in a few ms."""
 _AS_READ: Final = (None, "recorded")
 """Chunks that leave a recording the pieces in which it arrived."""
 
@@ -46,8 +48,12 @@ def play(cassette: Cassette, pace: Pace, chance: Chance, read: Told | None = Non
 
 def is_slow(cassette: Cassette, pace: Pace, read: Told | None = None) -> bool:
     """Whether making its actions may take longer than others should wait."""
+    if isinstance(pace, Instant) and pace.chunks in _AS_READ:
+        return False
     must_read = isinstance(pace, Rate | Modelled) and read is None
-    return (must_read or pace.chunks not in _AS_READ) and cassette.end.size > _LARGE
+    if (must_read or pace.chunks not in _AS_READ) and cassette.end.size > _LARGE:
+        return True
+    return len(cassette.reads if read is None else read.pieces) > _MANY
 
 
 def due(pace: Recorded | Instant, at: float) -> float:
