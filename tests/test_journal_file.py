@@ -74,6 +74,7 @@ async def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
     [
         ("no/run.json", "there is no folder {}/no; make it, or name another"),
         ("there", "is a folder: name a file in it"),
+        ("/dev/null", "is a device or the like: name a plain file"),
     ],
 )
 async def test_a_place_that_is_none_is_told_before_anything_runs(
@@ -103,6 +104,16 @@ def test_an_older_journal_is_replaced_as_a_whole(tmp_path: Path) -> None:
     journal_file.write(path, {"requests": 0, "entries": []})
     assert path.read_bytes() == b'{"requests":0,"entries":[]}\n'
     assert list(tmp_path.iterdir()) == [tmp_path / "run.json"]
+
+
+def test_a_link_to_a_journal_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "run.json"
+    link.symlink_to("there/latest.json")
+    journal_file.check_place(link)
+    journal_file.write(link, {"requests": 0})
+    assert link.is_symlink()
+    assert (tmp_path / "there" / "latest.json").read_bytes() == b'{"requests":0}\n'
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from llm_proxy.errors import LlmProxyError, UsageError
 
 def check_place(path: Path) -> None:
     """Raise `UsageError` where no file can be written at the end; nothing is made by asking."""
-    folder = path.absolute().parent
+    folder = _target(path).parent
     if path.is_dir():
         raise UsageError(f"--journal {path} is a folder: name a file in it")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--journal {path} is a device or the like: name a plain file")
     if not folder.is_dir():
         raise UsageError(f"--journal {path}: there is no folder {folder}; make it, or name another")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -28,10 +30,16 @@ def check_place(path: Path) -> None:
 
 def write(path: Path, document: Mapping[str, Any]) -> None:
     """Write a journal document, whole or not at all.  Raises `LlmProxyError` where that fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    target = _target(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         temporary.write_bytes(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
-        temporary.replace(path)
+        temporary.replace(target)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise LlmProxyError(f"--journal {path} cannot be written: {error.strerror}") from None
+
+
+def _target(path: Path) -> Path:
+    """The file itself, where a link leads to it: the link stays."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path.absolute()
