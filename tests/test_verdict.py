@@ -170,7 +170,7 @@ def test_junit_holds_no_character_that_xml_cannot_have() -> None:
         (b"[]", "Expected `object`, got `array`"),
         (b"{}", "missing required field `entries`"),
         (b'{"entries":[{"number":"1"}]}', "Expected `int`, got `str` - at `$.entries[0].number`"),
-        (b'{"entries":[{"number":1,"ms":1e300}]}', "`float` <= 1000000000000000.0"),
+        (b'{"entries":[{"number":1,"ms":1e300}]}', "`float` <= 1e+18"),
         (b'{"entries":[{"number":1,"faults":3}]}', "at `$.entries[0].faults`"),
         (b'{"entries":[],"x":' + b"[" * 9_999 + b"]" * 9_999 + b"}", "recursion"),
         (b'{"entries":[{"number":1,"path":"\xff"}]}', "utf-8"),
@@ -190,8 +190,8 @@ def test_a_journal_of_a_later_version_is_read() -> None:
 
 # Whatever a journal holds
 
-TIMES = st.sampled_from([0.0, 1.0, 80.0, 500.0, 5000.0, 700_000.0, 1e15, -1e15]) | st.floats(
-    -1e15, 1e15
+TIMES = st.sampled_from([0.0, 1.0, 80.0, 500.0, 5000.0, 700_000.0, 1e18, -1e18]) | st.floats(
+    -1e18, 1e18
 )
 FAULTS = st.fixed_dictionaries(
     {"rule": st.text(max_size=5), "effect": st.sampled_from([*Effect, "later"]), "at_ms": TIMES},

@@ -14,7 +14,7 @@ import msgspec
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.faults.injected import Effect
 
-Ms = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+Ms = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 """Milliseconds, within limits that sums and differences keep finite."""
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """A whole number within the limits that JSON has everywhere."""
