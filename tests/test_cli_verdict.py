@@ -204,7 +204,7 @@ async def test_a_report_tells_a_run_in_figures(tmp_path: Path) -> None:
               late_worst_ms=2.0, timed_writes=1200),
         entry(4, retry_count=1, ms=2500.0, pace="50tps"),
         requests=12_345,
-        faults=[{"rule": "reset,after=3", "seen": 4, "struck": 0}],
+        faults=[{"rule": it, "seen": 4, "struck": 0} for it in ("cut", "reset,after=3")],
     )  # fmt: skip
     ran = await run("report", path, folder=tmp_path)
 

@@ -62,7 +62,8 @@ def _lines(it: Report) -> Iterator[Line]:
         yield _row("lateness", _lateness(it.lateness))
     for struck in it.faults:
         yield _row("fault", _fault(struck))
-    for rule in it.never:
+    told = {struck.rule for struck in it.faults}
+    for rule in (it for it in it.never if it not in told):
         yield _row("fault", f"{rule}: never struck")
 
 
