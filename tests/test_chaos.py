@@ -10,16 +10,22 @@ import shutil
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from command import Ran, run, started
+from command import Ran, environment, run, started
 from llm_proxy.chaos.plan import plan
+from llm_proxy.chaos.trials import Outcome, Trial
 from llm_proxy.faults.grammar import rule_of
+from llm_proxy.faults.injected import Effect
 from llm_proxy.faults.kinds import KINDS
+from llm_proxy.shell.running import chaos as shell_chaos
+from llm_proxy.verdict.attempts import read_run
 from waiting import appeared
+from watching import document, entry, fault
 
 APP: Final = Path(__file__).parent / "chaos_app"
 MOCK: Final = "{reply: Red and green and blue and yellow and white., chunk_delay_ms: 60}"
@@ -155,6 +161,80 @@ async def test_ctrl_c_ends_it_with_what_has_been_tried(tmp_path: Path) -> None:
         ran = await running.ended()
     assert ran.code == 130
     assert ran.complaint == "llm-proxy: 0 faults tried: none; nothing wrong; 1 not tried"
+
+
+GOES_ON: Final = """
+import os, signal, sys, time, urllib.request
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(os.getpid(), file=open(sys.argv[1], "w"), flush=True)
+time.sleep(600)
+"""
+"""A process that ends for nothing but a kill, and says who it is in a file."""
+LEAVES: Final = f"""
+import os, subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", {GOES_ON!r}, "left"])
+while not (os.path.exists("left") and open("left").read().strip()):
+    time.sleep(0.01)
+{{}}
+"""
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process runs no more; one that nobody has buried is gone too."""
+    try:
+        return "State:\tZ" in Path(f"/proc/{process}/status").read_text()
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="tells processes by /proc")
+@pytest.mark.parametrize("then", ["raise SystemExit(3)", "time.sleep(600)"])
+async def test_nothing_is_left_of_what_a_command_has_started(tmp_path: Path, then: str) -> None:
+    words = (sys.executable, "-c", LEAVES.format(then))
+    ran = await chaos(tmp_path, "--timeout", "1", command=words)
+    assert "without any fault the command" in ran.err
+    assert is_gone(int((tmp_path / "left").read_text()))
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="tells processes by /proc")
+async def test_nothing_is_left_where_ctrl_c_comes_twice(tmp_path: Path) -> None:
+    words = (sys.executable, "-c", GOES_ON, str(tmp_path / "left"))
+    async with started("chaos", "--mock", MOCK, "--", *words, folder=tmp_path) as running:
+        await appeared(tmp_path / "left")
+        running.send(signal.SIGINT)
+        running.send(signal.SIGINT)
+        ran = await running.ended()
+    assert ran.code == 130
+    assert is_gone(int((tmp_path / "left").read_text()))
+
+
+async def test_what_a_command_prints_cannot_steer_a_terminal(tmp_path: Path) -> None:
+    words = (sys.executable, "-c", "print('\033]0;mine\007'); raise SystemExit(3)")
+    ran = await chaos(tmp_path, command=words)
+    assert "mine" in ran.complaint
+    assert "\033" not in ran.err
+
+
+async def test_what_a_command_prints_does_not_fill_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell_chaos, "_MOST", 10_000)
+    with (tmp_path / "output").open("w+b") as output:
+        shell_chaos._append(output)
+        many = "import time\nfor n in range(40): print('x' * 9000, flush=True); time.sleep(0.01)"
+        command = shell_chaos.Command((sys.executable, "-c", many), 20.0)
+        assert await shell_chaos._run(command, environment(tmp_path), output) == (0, False)
+        assert 0 < output.seek(0, 2) < 40 * 9001
+
+
+def test_a_fault_struck_where_it_did_itself_and_not_where_a_scenario_fails() -> None:
+    scripted = entry(1, 0, status=500, simulated={"source": "s, turn 1", "failure": "model_error"})
+    other = entry(2, 900, fault(Effect.CUT, rule="reset"))
+    skipped = entry(3, 1800, fault(Effect.CUT, rule="truncate", skipped="no body"))
+    run = read_run(document(scripted, other, skipped), "a test")
+    it = Trial("truncate", 0, 1.0, hung=False, run=run, misses=0, output="")
+    assert (it.struck, it.outcome, it.why) == (0, Outcome.NOT_STRUCK, "not struck: no body")
+    assert replace(it, fault="reset").struck == 1
 
 
 def test_every_fault_is_tried_where_none_is_chosen() -> None:

@@ -56,7 +56,7 @@ class Trial:
     @property
     def struck(self) -> int:
         """How many answers the fault struck."""
-        return sum(bool(it.struck) for it in self.run.entries)
+        return sum(any(fault.rule == self.fault for fault in it.struck) for it in self.run.entries)
 
     @property
     def outcome(self) -> Outcome:

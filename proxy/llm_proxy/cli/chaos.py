@@ -151,6 +151,8 @@ class _Trials:
             task.cancel()
 
         for number in _SIGNALS:
+            if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # started by nohup
             loop.add_signal_handler(number, stop, number)
         watched.begins(BASELINE)
         async with aclosing(trials(self._settings, self._command, self._rules)) as coming:
@@ -166,7 +168,8 @@ class _Trials:
 def _check(baseline: Trial) -> None:
     """Raises `LlmProxyError` where trials would say nothing."""
     if baseline.hung or baseline.code:
-        lines = "".join(f"\n  {it}" for it in baseline.output.splitlines()[-_LINES:])
+        said = map(display.one_line, baseline.output.splitlines()[-_LINES:])
+        lines = "".join(f"\n  {it}" for it in said)
         raise LlmProxyError(
             f"without any fault the command {baseline.why}: mend that first; it printed{lines}"
         )

@@ -23,8 +23,12 @@ from llm_proxy.verdict.attempts import read_run
 
 _KEPT: Final = 8 * 1024
 """Bytes of the command's output that are kept of a trial, the last."""
+_MOST: Final = 64 * 1024 * 1024
+"""Bytes of output from which it is begun anew."""
 _LAST_MOMENT: Final = 3.0
 """Seconds that a command has to end in, once it is told to."""
+_LOOK: Final = 0.05
+"""Seconds between one look and the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,7 @@ async def _trial(settings: Settings, command: Command, rule: Rule | None) -> Tri
     loop = asyncio.get_running_loop()
     under = replace(settings, faults=() if rule is None else (rule,), port=0)
     with tempfile.TemporaryFile() as output:
+        _append(output)
         async with running("replay", under) as proxy:
             began = loop.time()
             environment = child_environment(os.environ, proxy.url, dummy_keys=True)
@@ -68,29 +73,49 @@ async def _trial(settings: Settings, command: Command, rule: Rule | None) -> Tri
 async def _run(
     command: Command, environment: Mapping[str, str], output: IO[bytes]
 ) -> tuple[int, bool]:
-    """The command's exit code, and whether it ran for too long."""
+    """The command's exit code, and whether it ran for too long; nothing that it started is left."""
     child = await start(command.words, environment, output)
+    trimming = asyncio.ensure_future(_trimmed(output))
     try:
         async with asyncio.timeout(command.limit):
             code = await child.wait()
     except TimeoutError:
-        return await _stop(child), True
-    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM, True
+    else:
+        return (128 - code if code < 0 else code), False
+    finally:
+        trimming.cancel()
         await _stop(child)
-        raise
-    return (128 - code if code < 0 else code), False
 
 
-async def _stop(child: asyncio.subprocess.Process) -> int:
-    """Stop a command with all that it has started."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, number)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_MOMENT):
-                await child.wait()
-                break
-    return 128 + signal.SIGTERM
+async def _stop(child: asyncio.subprocess.Process) -> None:
+    """Stop what there is left of a command and of all that it has started."""
+    try:
+        if _signalled(child.pid, signal.SIGTERM):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_MOMENT):
+                    await child.wait()
+                    while _signalled(child.pid, 0):  # noqa: ASYNC110 # nobody tells of others' children
+                        await asyncio.sleep(_LOOK)
+    finally:  # also where we are told once more to stop
+        _signalled(child.pid, signal.SIGKILL)
+
+
+def _signalled(group: int, number: int) -> bool:
+    """Signal all processes of a group; gives whether there are any."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # none, or on a Mac none but the dead
+        return False
+    return True
+
+
+async def _trimmed(output: IO[bytes]) -> None:
+    """Keep what a command prints from filling the disk: what is kept is its last."""
+    while True:
+        await asyncio.sleep(_LOOK)
+        if os.fstat(output.fileno()).st_size > _MOST:
+            os.ftruncate(output.fileno(), 0)
 
 
 async def _settled(proxy: RunningProxy) -> None:
@@ -98,6 +123,14 @@ async def _settled(proxy: RunningProxy) -> None:
     hurry = asyncio.Event()
     hurry.set()
     await proxy.drain(hurry)
+
+
+def _append(output: IO[bytes]) -> None:
+    """Have everybody write at its end, also where it has become shorter."""
+    import fcntl  # noqa: PLC0415 # not on every platform
+
+    flags = fcntl.fcntl(output, fcntl.F_GETFL)
+    fcntl.fcntl(output, fcntl.F_SETFL, flags | os.O_APPEND)
 
 
 def _tail(output: IO[bytes]) -> str:
