@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.display import counted, duration
+from llm_proxy.verdict.answers import forbids
 from llm_proxy.verdict.chains import Chain, pause
 from llm_proxy.verdict.finding import Finding, Level, Rule
 from llm_proxy.verdict.wording import evidence
@@ -29,8 +30,12 @@ _LONG: Final = 5_000.0
 
 
 def _pauses(chain: Chain) -> list[float]:
-    """Those for which the client had nothing but its own judgement."""
-    return [pause(*pair) for pair in chain.followed() if pair[0].retry_after_ms is None]
+    """Those for which the client had nothing but its own judgement; no pause helps after some."""
+    return [
+        pause(before, after)
+        for before, after in chain.followed()
+        if before.retry_after_ms is None and not forbids(before)
+    ]
 
 
 def _concerns(chain: Chain) -> bool:
