@@ -219,6 +219,13 @@ MUST_NOT_RETRY: Final[Told] = {
             "422, and 300 ms later the same request"
         ),
     ),
+    "without a pause, which is told once": (
+        after(9, 9, 9, status=404),
+        (
+            "must-not-retry, error: asked again for what was refused for good, 3 times: HTTP "
+            "404, and 9.00 ms later the same request"
+        ),
+    ),
     "against what it was told": (
         then_answered(after(status=503, should_retry=False), 300),
         (
@@ -264,6 +271,13 @@ TRUNCATED: Final[Told] = {
         [SHORT],
         (
             "truncated-accepted, warning: an answer that was not whole was not asked for "
+            "again, and nothing shows that it was noticed"
+        ),
+    ),
+    "nothing shows, of a document": (
+        [SHORT | {"streams": False}],
+        (
+            "truncated-accepted, note: an answer that was not whole was not asked for "
             "again, and nothing shows that it was noticed"
         ),
     ),

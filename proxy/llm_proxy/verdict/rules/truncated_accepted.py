@@ -29,6 +29,11 @@ def _is_kept(attempt: Attempt, chain: Chain) -> bool:
     return attempt.number in chain.continued and attempt.met(*_BROKEN_OFF) is not None
 
 
+def _can_pass(attempt: Attempt) -> bool:
+    """Whether it can be taken for whole: half a document is none, and whatever reads it raises."""
+    return attempt.streams or stands_in(attempt)
+
+
 def _concerns(chain: Chain) -> bool:
     return any(_is_short(it) or _is_kept(it, chain) for it in chain.attempts)
 
@@ -43,7 +48,8 @@ def _judge(chain: Chain) -> Finding | None:
         return Finding(Level.WARNING, message, evidence_of_taking(chain, kept))
     if _is_short(chain.last) and chain.last.ending == SENT:
         message = "an answer that was not whole was not asked for again, and nothing shows that it "
-        return Finding(Level.WARNING, message + "was noticed", (evidence_of(chain.last, None),))
+        level = Level.WARNING if _can_pass(chain.last) else Level.NOTE
+        return Finding(level, message + "was noticed", (evidence_of(chain.last, None),))
     return None
 
 
