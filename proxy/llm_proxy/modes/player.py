@@ -18,7 +18,7 @@ from llm_proxy.ports import Aside, Paces, Take
 from llm_proxy.routing import Call
 
 _KEPT: Final = 64 * 1024 * 1024
-"""Bytes of all recordings of which it is kept what was read to pace them."""
+"""Bytes of all recordings, requests too, of which it is kept what was read to pace them."""
 
 
 class Player:
@@ -61,11 +61,16 @@ class Player:
             return
         key = _key(cassette, pace)
         before, _ = self._kept.pop(key, (None, None))
-        self._size += cassette.end.size - (before.end.size if before is not None else 0)
+        self._size += _size(cassette) - (_size(before) if before is not None else 0)
         self._kept[key] = cassette, read
         while self._size > _KEPT:
             _, (oldest, _) = self._kept.popitem(last=False)
-            self._size -= oldest.end.size
+            self._size -= _size(oldest)
+
+
+def _size(cassette: Cassette) -> int:
+    """Bytes of its request and its answer."""
+    return cassette.end.size + len(cassette.request.body)
 
 
 def _key(cassette: Cassette, pace: Pace) -> tuple[str, bool]:
