@@ -375,7 +375,8 @@ async def test_a_long_recording_is_read_aside_and_a_short_one_is_not() -> None:
 
 
 async def test_no_more_is_kept_than_of_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm_proxy.modes.player._KEPT", 3 * CASSETTE.end.size)
+    size = CASSETTE.end.size + len(CASSETTE.request.body)
+    monkeypatch.setattr("llm_proxy.modes.player._KEPT", 3 * size)
     it, of = player(parse_pace("gap=1ms")), call(chat())
     for number in (1, 2, 3, 1, 4, 5):
         take = Always(replace(CASSETTE, file=f"{number}.jsonl"))

@@ -201,6 +201,10 @@ RETRY_STORM: Final[Told] = {
         then_answered(after(100, 151, 227, 341), 10),
         "retry-storm, error: asked 6 times for the same within 879 ms",
     ),
+    "three calls of one prompt, each counted anew": (
+        then_answered([refused(n, n * (90 + n * 10), retry_count=n % 3) for n in range(1, 8)], 300),
+        "retry-storm, warning: asked 8 times for the same within 1.3 s",
+    ),
     "six within more": (then_answered(after(100, 151, 227, 341), 300), ""),
 }
 
@@ -208,28 +212,28 @@ MUST_NOT_RETRY: Final[Told] = {
     "a client without a count": (
         after(300, status=400),
         (
-            "must-not-retry, error: asked again for what was refused for good, once: HTTP "
+            "must-not-retry, warning: asked again for what was refused for good, once: HTTP "
             "400, and 300 ms later the same request"
         ),
     ),
     "twice": (
         after(300, 700, status=422),
         (
-            "must-not-retry, error: asked again for what was refused for good, twice: HTTP "
+            "must-not-retry, warning: asked again for what was refused for good, twice: HTTP "
             "422, and 300 ms later the same request"
         ),
     ),
     "without a pause, which is told once": (
         after(9, 9, 9, status=404),
         (
-            "must-not-retry, error: asked again for what was refused for good, 3 times: HTTP "
+            "must-not-retry, warning: asked again for what was refused for good, 3 times: HTTP "
             "404, and 9.00 ms later the same request"
         ),
     ),
     "against what it was told": (
         then_answered(after(status=503, should_retry=False), 300),
         (
-            "must-not-retry, error: asked again for what was refused for good, once: HTTP "
+            "must-not-retry, warning: asked again for what was refused for good, once: HTTP "
             "503, x-should-retry: false, and 300 ms later the same request"
         ),
     ),
@@ -258,7 +262,7 @@ MUST_NOT_RETRY: Final[Told] = {
     "a key that was not": (
         after(300, 700, status=401),
         (
-            "must-not-retry, error: asked again for what was refused for good, twice: HTTP "
+            "must-not-retry, warning: asked again for what was refused for good, twice: HTTP "
             "401, and 700 ms later the same request"
         ),
     ),

@@ -19,6 +19,8 @@ from llm_proxy.verdict.attempts import Attempt, Fault
 
 _OVERLAP: Final = 5.0
 """Ms by which the next attempt may be read before we have noted the end of the one before."""
+_LONGEST: Final = 60_000.0
+"""Ms after which the same request is a new wish, unless it was told to wait longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,14 @@ class Chain:
     def followed(self) -> Iterator[tuple[Attempt, Attempt]]:
         """Each attempt that another came after, with that one."""
         return pairwise(self.attempts)
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether an SDK counts one of its later attempts as a new request.
+
+        Then the application asked again by itself, or for something else that is the same.
+        """
+        return any(after.retry_count == 0 for _, after in self.followed())
 
     def met(self, *effects: Effect) -> bool:
         """Whether its client met a fault of one of these effects."""
@@ -89,7 +99,7 @@ def _counted(group: Sequence[Attempt]) -> list[list[Attempt]]:
     waiting: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
     for attempt in group:
         count = attempt.retry_count
-        place = _ended(waiting[count - 1], attempt) if count else None
+        place = _ended(waiting[count - 1], parts, attempt) if count else None
         if place is None:
             place = len(parts)
             parts.append([])
@@ -104,7 +114,7 @@ def _joined(parts: Sequence[list[Attempt]]) -> list[list[Attempt]]:
     joined: list[list[Attempt]] = []
     waiting: list[tuple[float, int]] = []
     for part in parts:
-        place = _ended(waiting, part[0])
+        place = _ended(waiting, joined, part[0])
         if place is None:
             place = len(joined)
             joined.append([])
@@ -114,8 +124,20 @@ def _joined(parts: Sequence[list[Attempt]]) -> list[list[Attempt]]:
     return joined
 
 
-def _ended(waiting: list[tuple[float, int]], attempt: Attempt) -> int | None:
-    """Takes out what ended first, and before this attempt; None where there is nothing."""
-    if waiting and waiting[0][0] <= attempt.at_ms + _OVERLAP:
-        return heappop(waiting)[1]
+def _ended(
+    waiting: list[tuple[float, int]], parts: Sequence[Sequence[Attempt]], attempt: Attempt
+) -> int | None:
+    """Takes out what ended first, and before this attempt; None where there is nothing.
+
+    What ended too long ago goes without being taken: nobody waited for that.
+    """
+    while waiting and waiting[0][0] <= attempt.at_ms + _OVERLAP:
+        over, place = heappop(waiting)
+        if attempt.at_ms - over <= _patience(parts[place][-1]):
+            return place
     return None
+
+
+def _patience(before: Attempt) -> float:
+    """How long after this attempt, in ms, another may still be one of the same request."""
+    return max(_LONGEST, 2 * (before.retry_after_ms or 0.0))

@@ -46,9 +46,7 @@ def _level(before: Attempt, after: Attempt) -> Level | None:
         return None
     if after.retry_count:
         return Level.ERROR
-    if pause(before, after) > _SOON:
-        return None
-    return Level.ERROR if after.retry_count is None else Level.WARNING
+    return None if pause(before, after) > _SOON else Level.WARNING
 
 
 def _refusal(attempt: Attempt) -> str:

@@ -46,7 +46,8 @@ def _judge(chain: Chain) -> Finding | None:
     pauses = _pauses(chain)
     short = [it for it in pauses if it < _NO_PAUSE]
     if len(short) >= _FEW:
-        level = Level.ERROR if len(short) > _FEW else Level.WARNING
+        is_sure = len(short) > _FEW and not chain.is_doubtful
+        level = Level.ERROR if is_sure else Level.WARNING
         message = (
             f"asked again without a pause: {counted(len(short), 'time')} within "
             f"{duration(max(short))}"

@@ -31,7 +31,8 @@ def _judge(chain: Chain) -> Finding | None:
     if number <= _MOST and not _has_burst(chain):
         return None
     message = f"asked {counted(number, 'time')} for the same within {duration(span)}"
-    return Finding(Level.ERROR, message, evidence(chain))
+    level = Level.WARNING if chain.is_doubtful else Level.ERROR
+    return Finding(level, message, evidence(chain))
 
 
 def _has_burst(chain: Chain) -> bool:
