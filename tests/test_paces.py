@@ -420,3 +420,13 @@ async def test_the_seed_is_told_where_chance_has_a_part_in_the_pace(
 
     assert ran.code == 0
     assert re.findall("pace .*", ran.err) == said
+
+
+def test_sessions_with_a_pace_of_their_own_are_kept_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("llm_proxy.shell.running.paces._MOST", 2)
+    paces = Paces(Recorded())
+    for session in ("a", "b", "a", "c"):
+        paces.set(Instant(), session)
+    assert list(paces.sessions) == ["a", "c"]

@@ -328,3 +328,13 @@ def test_a_recording_of_many_pieces_keeps_nobody_waiting() -> None:
         assert is_slow(many, pace, told(many, None))
         assert not is_slow(few, pace, told(few, None))
     assert not is_slow(many, parse_pace("instant"))
+
+
+def test_there_are_no_more_pieces_than_so_many_and_no_byte_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("llm_proxy.pacing.rechunking._MOST", 3)
+    there = [(1.0, b"ab"), (2.0, b"cdefg"), (3.0, b"hi")]
+    assert [*rechunked(there, 1)] == [
+        (1.0, b"a"), (1.0, b"b"), (2.0, b"c"), (2.0, b"defg"), (3.0, b"hi"),
+    ]  # fmt: skip

@@ -6,11 +6,15 @@ A new piece is due when the last of its bytes is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from llm_proxy.pacing.pace import Chunks
 
 Piece = tuple[float, bytes]
 """When it is due, in ms since the request was read in full; and bytes that go out together."""
+
+_MOST: Final = 100_000
+"""Pieces: each of them takes memory, whatever the body's size."""
 
 
 def rechunked(pieces: Iterable[Piece], chunks: Chunks | None) -> Iterable[Piece]:
@@ -25,16 +29,22 @@ def rechunked(pieces: Iterable[Piece], chunks: Chunks | None) -> Iterable[Piece]
 
 
 def _cut(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
-    """Pieces of `size` bytes, wherever that cuts; the last one has what is left."""
+    """Pieces of `size` bytes, wherever that cuts; the last one has what is left.
+
+    Behind so many pieces as are made at all, the rest comes as it would have come.
+    """
     left = bytearray()
-    last = 0.0
+    last, made = 0.0, 0
     for at, data in pieces:
         left += data
         last = at
-        if whole := len(left) // size * size:
-            full = bytes(left[:whole])
-            yield from ((at, full[here : here + size]) for here in range(0, whole, size))
-            del left[:whole]
+        whole = min(len(left) // size, _MOST - made) * size
+        yield from ((at, bytes(left[here : here + size])) for here in range(0, whole, size))
+        made += whole // size
+        del left[:whole]
+        if made == _MOST and left:
+            yield at, bytes(left)
+            left.clear()
     if left:
         yield last, bytes(left)
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from llm_proxy.pacing import Pace
+
+_MOST: Final = 10_000
+"""Sessions with a pace of their own, the latest."""
 
 
 class Paces:
@@ -32,7 +37,10 @@ class Paces:
         if not session:
             self._all = pace
         elif pace is not None:
+            self.sessions.pop(session, None)
             self.sessions[session] = pace
+            if len(self.sessions) > _MOST:  # the one that was set first
+                del self.sessions[next(iter(self.sessions))]
         else:
             self.sessions.pop(session, None)
 
