@@ -21,7 +21,7 @@ log: Final = logging.getLogger("llm_proxy")
 LARGE: Final = 16 * 1024
 """Bytes of a request whose key takes a while."""
 LONGEST_PATH: Final = 200
-"""Characters of a path in the log."""
+"""Characters of a path in the log, and of what else came from outside."""
 _RETRY_COUNT: Final = "x-stainless-retry-count"
 """By which the SDKs of OpenAI and Anthropic say how often they have asked before."""
 _COUNT: Final = re.compile("[0-9]{1,4}")
@@ -51,7 +51,8 @@ def log_faults(call: Call, entry: Entry) -> None:
     """Say what was injected, and what was meant to be and has no meaning there."""
     asked = f"{call.request.method} {printable(call.stored.path, LONGEST_PATH)}"
     for it in entry.faults:
-        what = f"not injected, {it.skipped}" if it.skipped else "injected"
+        skipped = printable(it.skipped, LONGEST_PATH)
+        what = f"not injected, {skipped}" if skipped else "injected"
         log.info("%s: fault %s: %s", asked, printable(it.rule, LONGEST_PATH), what)
 
 

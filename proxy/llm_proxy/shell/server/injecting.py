@@ -20,17 +20,18 @@ from llm_proxy.exchange import Head
 from llm_proxy.faults.grammar import rules_of
 from llm_proxy.faults.injection import Injection
 from llm_proxy.faults.injector import Injector
-from llm_proxy.faults.rewriting.chain import Chain, unmeasured
+from llm_proxy.faults.rewriting.chain import Chain, rewritten, unmeasured
 from llm_proxy.faults.rule import Occasion, Rule
 from llm_proxy.faults.watching import Watch, is_spoiled, said
 from llm_proxy.modes import Answer
 from llm_proxy.routing import FAULT_HEADER, Call
+from llm_proxy.shell.server.entries import LARGE
 from llm_proxy.shell.server.journal import Entry
 
 log: Final = logging.getLogger("llm_proxy")
 
-_LARGE: Final = 16 * 1024
-"""Bytes of a request whose key takes a while."""
+_LARGE_ANSWER: Final = 64 * 1024
+"""Bytes of an answer that takes a while to rewrite."""
 _MUST_STAND: Final = (
     "fault '{0}': {1} is no matter of one request: give it with --fault, or PUT it to "
     "/_proxy/faults"
@@ -82,7 +83,7 @@ class Injecting:
         own = self._own(call)
         if not self.injector.wants(call):
             return None
-        if len(call.plain.body) > _LARGE:  # other streams need not wait for its key
+        if len(call.plain.body) > LARGE:  # other streams need not wait for its key
             await asyncio.to_thread(lambda: call.key)
         return self.injector.meet(call, own, self.since(call.arrived))
 
@@ -97,10 +98,15 @@ class Injecting:
         """Count the requests of this session from 1 again."""
         self.injector.reset(session)
 
-    def spoil(self, source: Source, injection: Injection, heard: Heard) -> Source:
+    async def spoil(self, source: Source, injection: Injection, heard: Heard) -> Source:
         """The answer as it goes out; `heard` is told what does."""
         if isinstance(source, tuple):
-            burst = injection.rewrite(source)
+            size = sum(len(it.data) for it in source if isinstance(it, Send))
+            chain, _ = injection.chain()
+            if size > _LARGE_ANSWER and chain.rewriters:  # other streams need not wait for it
+                burst = await asyncio.to_thread(rewritten, source, chain)
+            else:
+                burst = rewritten(source, chain)
             heard.take(burst)
             return burst
         chain, resizes = injection.chain()
@@ -111,7 +117,7 @@ class Injecting:
         if heard.head is None or not is_spoiled(entry.faults):
             return
         read = partial(said, call.dialect, call.plain, heard.head, bytes(heard.body))
-        if len(heard.body) > _LARGE:
+        if len(heard.body) > LARGE:
             self._follow(self._remember_later(entry, read))
         else:
             self._watch.remember(entry.session, read(), entry.number)
@@ -121,7 +127,7 @@ class Injecting:
         if heard.head is None or not injection.has_account:
             return
         tell = partial(injection.account, heard.head, bytes(heard.body))
-        if len(heard.body) > _LARGE:
+        if len(heard.body) > LARGE:
             self._follow(asyncio.to_thread(tell))
         else:
             tell()
@@ -129,11 +135,14 @@ class Injecting:
     async def _remember_later(self, entry: Entry, read: Callable[[], str]) -> None:
         self._watch.remember(entry.session, await asyncio.to_thread(read), entry.number)
 
-    def continued(self, call: Call) -> int | None:
+    async def continued(self, call: Call) -> int | None:
         """The number of the request whose spoiled answer this one goes on from."""
         if not self._watch:
             return None
-        conversation = call.dialect.conversation(call.plain)
+        if len(call.plain.body) > LARGE:
+            conversation = await asyncio.to_thread(call.dialect.conversation, call.plain)
+        else:
+            conversation = call.dialect.conversation(call.plain)
         if conversation is None:
             return None
         return self._watch.continued(call.session, conversation)

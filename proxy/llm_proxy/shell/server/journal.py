@@ -71,7 +71,7 @@ class Entry:
     key: str = ""
     """The first 16 digits."""
     origin: str = ""
-    """`live`, a cassette's file, `miss`, `error` or `refused`."""
+    """`live`, a cassette's file, what simulates, `fault`, `miss`, `error` or `refused`."""
     status: int = 0
     bytes: int = 0
     """Body bytes sent."""

@@ -162,7 +162,7 @@ class Server:
         injection: Injection | None = None
         heard = Heard(call)
         try:
-            entry.continues = self._injecting.continued(call)
+            entry.continues = await self._injecting.continued(call)
             injection = await self._injecting.meet(call)
             instead = injection.instead() if injection is not None else None
             if instead is not None:
@@ -171,7 +171,7 @@ class Server:
             else:
                 source, injection = await self._asked(call, entry, injection)
             if injection is not None:
-                source = self._injecting.spoil(source, injection, heard)
+                source = await self._injecting.spoil(source, injection, heard)
             await perform(source, call, wire, lateness)
             entry.ending = "cut" if wire.cut else "sent"
         except LlmProxyError as error:
