@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from faulted import DIALECTS, answer_of, asked, burst_of, call_of
-from llm_proxy.actions import Burst
+from llm_proxy.actions import Begin, Burst
 from llm_proxy.exchange import Request
 from llm_proxy.faults.grammar import rule_of
 from llm_proxy.faults.injector import Conditions, Injector
@@ -42,6 +42,7 @@ def struck(rule: str, calls: Sequence[Call], times: Sequence[float] = ()) -> lis
     ]
 
 
+ANSWER: Final = burst_of(answer_of(request()))
 ONE: Final = [called() for _ in range(7)]
 TWO: Final = [called(session) for session in "abababab"]
 SAID: Final = [called(content=it) for it in "xyxyxx"]
@@ -132,11 +133,12 @@ def test_rules_are_meant_for_those_that_they_name(
 
 
 def test_a_session_that_begins_again_is_counted_from_1_and_others_are_not() -> None:
-    injector = Injector(map(rule_of, ("reset,nth=1", "reset,nth=1,per=request", "drop,times=1")))
+    rules = ("stall,for=1s,nth=1", "stall,for=2s,nth=1,per=request", "drop,times=1")
+    injector = Injector(map(rule_of, rules))
 
     def meets(session: str) -> int:
         injection = injector.meet(called(session), (), 0.0)
-        injection.instead()
+        injection.rewrite(ANSWER)
         return len(injection.settle())
 
     before = [meets("a"), meets("b"), meets("a"), meets("b")]
@@ -146,10 +148,35 @@ def test_a_session_that_begins_again_is_counted_from_1_and_others_are_not() -> N
     assert before == [3, 2, 0, 0]
     assert after == [2, 0, 0]
     assert [it.told() for it in injector.given] == [
-        {"rule": "reset,nth=1", "seen": 7, "struck": 3},
-        {"rule": "reset,nth=1,per=request", "seen": 7, "struck": 3},
+        {"rule": "stall,for=1s,nth=1", "seen": 7, "struck": 3},
+        {"rule": "stall,for=2s,nth=1,per=request", "seen": 7, "struck": 3},
         {"rule": "drop,times=1", "seen": 7, "struck": 1},
     ]
+
+
+def test_what_comes_to_nothing_is_not_counted_as_struck() -> None:
+    injector = Injector([rule_of("reset,after=99,times=1"), rule_of("drop,after=1,times=1")])
+
+    noted = []
+    for _ in range(3):
+        injection = injector.meet(called(), (), 0.0)
+        injection.rewrite(ANSWER)
+        noted.append([bool(it.skipped) for it in injection.settle()])
+
+    assert noted == [[True, False], [True], [True]]
+    assert [it.told()["struck"] for it in injector.given] == [0, 1]
+
+
+def test_a_quota_is_not_used_up_by_what_another_rule_answers() -> None:
+    injector = Injector([rule_of("status,code=503,first=2"), rule_of("quota,requests=1,window=9s")])
+
+    statuses = []
+    for _ in range(4):
+        injection = injector.meet(called(), (), 0.0)
+        instead = injection.instead()
+        statuses.append(next(it.head.status for it in instead or ANSWER if isinstance(it, Begin)))
+
+    assert statuses == [503, 503, 200, 429]
 
 
 def test_the_rules_of_a_scenario_count_what_it_answers_and_those_of_a_turn_the_turn() -> None:

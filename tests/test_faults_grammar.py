@@ -209,6 +209,9 @@ WRONG: Final[dict[str, str]] = {
         "fault 'reset,dialect=opnai-chat': there is no dialect opnai-chat; did you mean "
         "openai-chat?"
     ),
+    "reset,model=*a*b*c*d*e*f*g*h*": (
+        "fault 'reset,model=*a*b*c*d*e*f*g*h*': model has more than 8 stars"
+    ),
     "reset,model=": ("fault 'reset,model=': model is empty: name one, or a pattern such as gpt-4*"),
     "reset,stream=maybe": "fault 'reset,stream=maybe': stream=maybe is not true or false",
     "drop,after=1,stream=false": (

@@ -14,6 +14,7 @@ from typing import Final, Generic, Self, TypeVar, overload
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import Dialect, reading
 from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.exchange import Request, header
@@ -110,6 +111,11 @@ class Call:
             body=_without_secrets(asked.body, redactor),
             redacted=redactor.count + count,
         )
+
+    @_Once
+    def conversation(self) -> Conversation | None:
+        """What it asks for a turn; None where it asks for none."""
+        return self.dialect.conversation(self.plain)
 
     @_Once
     def model(self) -> str:

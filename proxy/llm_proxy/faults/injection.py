@@ -22,6 +22,8 @@ class Meant:
     rule: Rule
     met: Met
     work: Working
+    missed: Callable[[], None]
+    """Is told where it came to nothing, so that it does not count."""
 
 
 class Injection:
@@ -33,7 +35,7 @@ class Injection:
         """How often this request has been asked in its session, with this time."""
         self._meant: list[Meant] = []
         self._done: list[Injected] = []
-        self._rewriters: list[Rewriter] = []
+        self._working: list[tuple[Rewriter, Meant]] = []
         self._afterwards: list[Callable[[Head, bytes], None]] = []
 
     def __bool__(self) -> bool:
@@ -47,17 +49,19 @@ class Injection:
     @property
     def injected(self) -> tuple[Injected, ...]:
         """What has come of it by now."""
-        working = (it.injected for it in self._rewriters if not it.is_quiet)
+        working = (it.injected for it, _ in self._working if not it.is_quiet)
         return (*self._done, *(it for it in working if it is not None))
 
     def settle(self) -> tuple[Injected, ...]:
         """What has come of it in the end: of every rule that strikes."""
         for meant in self._meant:
             if not (isinstance(meant.work, Bend) and meant.work.quiet):
-                self._note(meant.rule, meant.work, "there was no answer")
+                self._note(meant, "there was no answer")
         self._meant = []
-        for rewriter in self._rewriters:
+        for rewriter, meant in self._working:
             rewriter.settle()
+            if rewriter.injected is not None and rewriter.injected.skipped:
+                meant.missed()
         return self.injected
 
     def instead(self) -> Burst | None:
@@ -69,7 +73,7 @@ class Injection:
             if not isinstance(work, Instead):
                 left.append(meant)
             elif answer is not None:
-                self._note(meant.rule, work, "another fault has answered already")
+                self._note(meant, "another fault has answered already")
             else:
                 answer = self._answer(meant, work)
         self._meant = left
@@ -87,13 +91,13 @@ class Injection:
         for meant in self._meant:
             work = meant.work
             if isinstance(work, Instead):  # a scenario's, beside another that has answered
-                self._note(meant.rule, work, "the answer had begun")
+                self._note(meant, "the answer had begun")
                 continue
             rewriters.append(Rewriter(meant.rule, work, meant.met))
+            self._working.append((rewriters[-1], meant))
             if isinstance(work, Bend) and work.afterwards is not None:
                 self._afterwards.append(work.afterwards)
             resizes = resizes or rewriters[-1].resizes
-        self._rewriters += rewriters
         self._meant = []
         return Chain(rewriters), resizes
 
@@ -111,15 +115,18 @@ class Injection:
         try:
             answer = work.answer(meant.met)
         except (CannotInject, CannotSay) as why:
-            self._note(meant.rule, work, str(why))
+            self._note(meant, str(why))
             return None
-        self._note(meant.rule, work, "")
+        self._note(meant, "")
         is_bodiless = meant.met.asked.request.method == "HEAD"
         return tuple(_without_body(answer)) if is_bodiless else answer
 
-    def _note(self, rule: Rule, work: Working, why: str) -> None:
-        effect = work.effect or rule.kind.effect
-        self._done.append(Injected(rule.text, rule.kind.name, effect, skipped=why))
+    def _note(self, meant: Meant, why: str) -> None:
+        kind = meant.rule.kind
+        effect = meant.work.effect or kind.effect
+        self._done.append(Injected(meant.rule.text, kind.name, effect, skipped=why))
+        if why:
+            meant.missed()
 
 
 def _without_body(answer: Burst) -> Iterable[Action]:

@@ -14,7 +14,7 @@ from typing import Final
 from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.faults.injection import Injection, Meant
-from llm_proxy.faults.kind import Bend, Met, Meter, Metered, Working
+from llm_proxy.faults.kind import Bend, Instead, Met, Meter, Metered, Working
 from llm_proxy.faults.rule import Audience, Occasion, Rule, ScriptedRule
 from llm_proxy.rolls import roll
 from llm_proxy.routing import Call
@@ -49,6 +49,10 @@ class Standing:
     """Requests that it is meant for, by what `per` counts."""
     meter: Meter | None = None
     """The account that its fault keeps, where it keeps one."""
+
+    def miss(self) -> None:
+        """A fault that was to strike came to nothing."""
+        self.struck -= 1
 
     def told(self) -> dict[str, str | int]:
         """For people and programs."""
@@ -101,6 +105,11 @@ class Injector:
             for scope in [it for it in standing.counts if it.split("\0")[:1] == [session]]:
                 del standing.counts[scope]
 
+    @property
+    def keeps_account(self) -> bool:
+        """Whether any rule keeps account of what is asked."""
+        return any(it.rule.kind.scope == "rule" for it in (*self._given, *self._added))
+
     def wants(self, call: Call) -> bool:
         """Whether any rule may strike this request at all."""
         return bool(self._given or self._added or call.faults)
@@ -147,12 +156,14 @@ class Injector:
                 continue
             if not self._strikes(standing, call, ordinal, now):
                 continue
+            if standing.rule.kind.scope == "rule" and any(map(_answers, meant)):
+                continue  # another has answered: that is none of its account
             met = self._met(standing.rule, call, ordinal, number)
             work = _work(standing, met, call.session, now)
             if work is None:
                 continue
             standing.struck += not (isinstance(work, Bend) and work.quiet)
-            meant.append(Meant(standing.rule, met, work))
+            meant.append(Meant(standing.rule, met, work, standing.miss))
         return meant
 
     def _strikes(self, standing: Standing, call: Call, ordinal: int, now: float) -> bool:
@@ -189,10 +200,20 @@ class Injector:
         seed = "\0".join((str(conditions.seed), call.session, call.key, str(ordinal), "fault"))
         delivery = Delivery(f"{seed}\0{number}", conditions.created(), provider=call.provider)
         asked = Asked(call.dialect, call.plain, delivery)
-        return Met(asked, lambda what: self._roll(rule, call, ordinal, what), conditions.silence)
+        return Met(
+            asked,
+            lambda what: self._roll(rule, call, ordinal, what),
+            conditions.silence,
+            lambda: call.conversation,
+        )
 
     def _roll(self, rule: Rule, call: Call, ordinal: int, what: str) -> float:
         return roll(self._conditions.seed, rule.text, call.session, call.key, ordinal, what)
+
+
+def _answers(it: Meant) -> bool:
+    """Whether it answers in place of the provider."""
+    return isinstance(it.work, Instead)
 
 
 def _work(standing: Standing, met: Met, session: str, now: float) -> Working | None:

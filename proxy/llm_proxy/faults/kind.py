@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from llm_proxy.actions import Action, Burst
+from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.asked import Asked
 from llm_proxy.exchange import Framing, Head
 from llm_proxy.faults.injected import Effect
@@ -56,6 +57,8 @@ class Met:
     chance: Chance
     silence: float
     """The longest that anything is silent, in ms: what ends a fault that a client does not end."""
+    conversation: Callable[[], Conversation | None]
+    """What the request asks, where it asks for a turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,17 @@ from llm_proxy.dialects import made
 from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.base import Response
 from llm_proxy.exchange import Head
+from llm_proxy.faults.kind import Met
 from llm_proxy.framing import messages
 from llm_proxy.pacing.tokens import characters
 from llm_proxy.turns import Counting, Usage
 
 
-def asked_for(asked: Asked) -> int:
+def asked_for(met: Met) -> int:
     """Of what is asked: a quarter of the characters that a model would read."""
-    conversation = asked.dialect.conversation(asked.request)
+    conversation = met.conversation()
     if conversation is None:
-        return made.tokens(asked.request.body.decode("utf-8", "replace"))
+        return made.tokens(met.asked.request.body.decode("utf-8", "replace"))
     return made.tokens(conversation.prompt)
 
 

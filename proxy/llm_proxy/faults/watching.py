@@ -54,6 +54,11 @@ class Watch:
         while len(self._spoiled) > _KEPT:
             self._spoiled.popitem(last=False)
 
+    def forget(self, session: str) -> None:
+        """Begin this session again."""
+        for it in [it for it in self._spoiled if it[0] == session]:
+            del self._spoiled[it]
+
     def continued(self, session: str, conversation: Conversation) -> int | None:
         """The number of the request whose spoiled answer this conversation goes on from."""
         for message in reversed(conversation.messages):

@@ -136,7 +136,7 @@ class Simulate:
 
     def _stage(self, call: Call, script: Script, delivery: Delivery) -> _Stage | Answer:
         """What a request for a turn is answered by; or the answer to what is asked beside turns."""
-        conversation = call.dialect.conversation(call.plain)
+        conversation = call.conversation
         if conversation is None:
             return self._beside(call, script, delivery)
         is_lost = self._memory.lacks(call.session, conversation)

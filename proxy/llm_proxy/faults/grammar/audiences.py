@@ -14,6 +14,8 @@ AUDIENCES: Final = ("dialect", "provider", "model", "path", "session", "stream")
 """Their words in the grammar."""
 _LONGEST: Final = 200
 """Characters of a pattern."""
+_STARS: Final = 8
+"""Of a pattern: each makes it slower to match."""
 
 
 def audience_of(terms: Terms, kind: Kind) -> Audience:
@@ -27,10 +29,7 @@ def audience_of(terms: Terms, kind: Kind) -> Audience:
         raise terms.wrong(f"{kind.name} is for all clients alike: leave {next(iter(given))} out")
     values: dict[str, Any] = {name: text for name, text in given.items() if name != "stream"}
     for name, text in values.items():
-        if not text:
-            raise terms.wrong(f"{name} is empty: name one, or a pattern such as gpt-4*")
-        if len(text) > _LONGEST:
-            raise terms.wrong(f"{name} is longer than {_LONGEST} characters")
+        _check_pattern(terms, name, text)
     if "dialect" in values:
         _check_dialect(terms, values["dialect"])
     if "stream" in given:
@@ -39,6 +38,15 @@ def audience_of(terms: Terms, kind: Kind) -> Audience:
         except ValueError as error:
             raise terms.wrong(f"stream={given['stream']} is not {error}") from None
     return Audience(**values)
+
+
+def _check_pattern(terms: Terms, name: str, text: str) -> None:
+    if not text:
+        raise terms.wrong(f"{name} is empty: name one, or a pattern such as gpt-4*")
+    if len(text) > _LONGEST:
+        raise terms.wrong(f"{name} is longer than {_LONGEST} characters")
+    if text.count("*") > _STARS:
+        raise terms.wrong(f"{name} has more than {_STARS} stars")
 
 
 def _check_dialect(terms: Terms, pattern: str) -> None:

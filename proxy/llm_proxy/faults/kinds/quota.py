@@ -75,7 +75,7 @@ class _Accounts:
         account = self._accounts.get(session)
         if account is None or now >= account.begun + limits.window:
             account = self._accounts[session] = _Account(now)
-        cost = 0 if limits.tokens is None else tokens.asked_for(met.asked)
+        cost = 0 if limits.tokens is None else tokens.asked_for(met)
         if self._is_too_much(account, cost):
             left = account.begun + limits.window - now
             refusal = Refusal(rate_limit.STATUS, quota=self._left(account, now), until=left)

@@ -32,6 +32,8 @@ log: Final = logging.getLogger("llm_proxy")
 
 _LARGE_ANSWER: Final = 64 * 1024
 """Bytes of an answer that takes a while to rewrite."""
+_HEARD: Final = 16 * 1024 * 1024
+"""Bytes of an answer that are looked at once it has gone out; longer ones say no more."""
 _MUST_STAND: Final = (
     "fault '{0}': {1} is no matter of one request: give it with --fault, or PUT it to "
     "/_proxy/faults"
@@ -85,6 +87,8 @@ class Injecting:
             return None
         if len(call.plain.body) > LARGE:  # other streams need not wait for its key
             await asyncio.to_thread(lambda: call.key)
+            if self.injector.keeps_account:
+                await asyncio.to_thread(lambda: call.conversation)
         return self.injector.meet(call, own, self.since(call.arrived))
 
     def script(self, call: Call, answer: Answer, injection: Injection | None) -> Injection | None:
@@ -97,6 +101,7 @@ class Injecting:
     def reset(self, session: str) -> None:
         """Count the requests of this session from 1 again."""
         self.injector.reset(session)
+        self._watch.forget(session)
 
     async def spoil(self, source: Source, injection: Injection, heard: Heard) -> Source:
         """The answer as it goes out; `heard` is told what does."""
@@ -140,12 +145,10 @@ class Injecting:
         if not self._watch:
             return None
         if len(call.plain.body) > LARGE:
-            conversation = await asyncio.to_thread(call.dialect.conversation, call.plain)
-        else:
-            conversation = call.dialect.conversation(call.plain)
-        if conversation is None:
+            await asyncio.to_thread(lambda: call.conversation)
+        if call.conversation is None:
             return None
-        return self._watch.continued(call.session, conversation)
+        return self._watch.continued(call.session, call.conversation)
 
     def _own(self, call: Call) -> tuple[Rule, ...]:
         """The rules that a request brings along."""
@@ -219,7 +222,7 @@ class Heard:
         for action in burst:
             if isinstance(action, Begin):
                 self.head = action.head
-            elif isinstance(action, Send):
+            elif isinstance(action, Send) and len(self.body) < _HEARD:
                 self.body += action.data
             elif isinstance(action, Abort):
                 return
