@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from llm_proxy.faults.grammar import rule_of
 from llm_proxy.shell.running.advice import warnings
 from llm_proxy.shell.running.settings import Simulating
 from proxying import settings
@@ -28,7 +29,7 @@ def said(folder: Path, mode: str, on_miss: str, **simulating: Any) -> list[str]:
 def test_where_something_is_simulated_nothing_is_said(
     tmp_path: Path, mode: str, on_miss: str
 ) -> None:
-    assert said(tmp_path, mode, on_miss, mock="{reply: Hi}", seed=7) == []
+    assert said(tmp_path, mode, on_miss, mock="{reply: Hi}", silence=7.0) == []
 
 
 @pytest.mark.parametrize(
@@ -46,13 +47,25 @@ def test_options_of_simulation_without_effect_are_named(
 ) -> None:
     one = said(tmp_path, mode, on_miss, mock="{reply: Hi}")
     several = said(
-        tmp_path, mode, on_miss, scenarios=tmp_path, respond="a:b", on_unknown="synthesis", seed=7
+        tmp_path,
+        mode,
+        on_miss,
+        scenarios=tmp_path,
+        respond="a:b",
+        on_unknown="synthesis",
+        silence=7.0,
     )
 
     assert one == [f"--mock has {_IDLE}{hint}"]
-    assert several == [f"--scenarios, --respond, --on-unknown, --seed have {_IDLE}{hint}"]
+    assert several == [f"--scenarios, --respond, --on-unknown, --silence have {_IDLE}{hint}"]
 
 
 @pytest.mark.parametrize("mode", ["record", "auto", "replay"])
 def test_nothing_is_said_of_options_that_nobody_gave(tmp_path: Path, mode: str) -> None:
     assert said(tmp_path, mode, "record") == []
+
+
+def test_a_silence_has_an_effect_on_faults(tmp_path: Path) -> None:
+    faults = (rule_of("hang"),)
+    it = settings(tmp_path, on_miss="fail", simulating=Simulating(silence=7.0), faults=faults)
+    assert [each for each in warnings("replay", it) if "no effect" in each] == []

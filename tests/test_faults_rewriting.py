@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faulted import DIALECTS, answer_of, asked, body, burst_of, cut, live, struck
+from faulted import DIALECTS, answer_of, asked, body, burst_of, cut, injection, live, struck
 from llm_proxy.actions import Abort, Begin, Send, Wait
 from llm_proxy.faults.injected import Effect, Injected
+from llm_proxy.faults.rewriting import TooMuch, rewritten
 
 FRAMINGS = st.sampled_from(list(DIALECTS))
 CUTS = st.lists(st.integers(0, 4000), max_size=30)
@@ -162,3 +163,18 @@ def test_what_has_no_place_answers_alone(rule: str) -> None:
     assert injection.injected[0].skipped == ""
     assert injection.injected[0].event is None
     assert len(gone) in (1, 2)
+
+
+def test_rules_that_make_too_much_work_together_strike_nothing() -> None:
+    request = asked()
+    chain, _ = injection(request, *["slice,size=1,delay=0ms"] * 99).chain()
+    with pytest.raises(TooMuch, match="the rules of this answer make too much work together"):
+        rewritten(burst_of(answer_of(request)), chain)
+
+
+def test_rules_behind_each_other_make_no_more_work_than_they_must() -> None:
+    request = asked()
+    answer = answer_of(request)
+    size = sum(map(len, answer.messages))
+    gone, _ = struck(request, burst_of(answer), *["slice,size=1"] * 5)
+    assert len(gone) <= 2 * size + 3

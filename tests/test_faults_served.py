@@ -212,10 +212,14 @@ async def test_rules_are_put_and_taken_back_while_the_proxy_runs(tmp_path: Path)
         ({"faults": ["rset"]}, "fault 'rset': there is no fault rset; did you mean reset?"),
         ({"faults": [7]}, "a fault is a text such as reset,after=3, or a mapping with its name"),
         ({"faults": ONE}, 'name the faults: {"faults": ["reset,after=3"]}; DELETE takes them back'),
+        (
+            {"faults": [ONE], "fault": ONE},
+            'name the faults: {"faults": ["reset,after=3"]}; DELETE takes them back',
+        ),
         ({}, 'name the faults: {"faults": ["reset,after=3"]}; DELETE takes them back'),
         (
             {"faults": [ONE] * 1001},
-            'name the faults: {"faults": ["reset,after=3"]}; DELETE takes them back',
+            "there may be 1000 faults, and these are 1001",
         ),
     ],
 )

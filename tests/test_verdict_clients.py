@@ -231,6 +231,16 @@ async def behaving(url: str) -> None:
         await asyncio.sleep(0.15 * 2**attempt)
 
 
+async def behaving_over_two_turns(url: str) -> None:
+    """The same, and it goes on with the answer that was whole."""
+    for attempt in range(3):
+        number, text, has_ended = await _post(url)
+        if number == 200 and has_ended:
+            await _post(url, [*ASKED, {"role": "assistant", "content": text}, *ASKED])
+            return
+        await asyncio.sleep(0.15 * 2**attempt)
+
+
 async def judged(folder: Path, client: Client, *rules: str) -> Any:
     """The verdict on this client."""
     async with faulty(folder, *rules) as stage:
@@ -249,9 +259,13 @@ async def judged(folder: Path, client: Client, *rules: str) -> Any:
         ),
         (accepting, ["truncate,after=3,first=1"], {"truncated-accepted": "error"}),
         (behaving, ["status,code=503,nth=1", "truncate,after=3,nth=2"], {}),
+        (behaving_over_two_turns, ["truncate,at=finish,nth=1"], {}),
     ],
-    ids=["without backoff", "a storm", "half an answer accepted", "behaving"],
-)
+    ids=[
+        "without backoff", "a storm", "half an answer accepted", "behaving",
+        "behaving, and the same words came whole",
+    ],
+)  # fmt: skip
 async def test_a_client_without_an_sdk_is_judged_by_what_it_does(
     tmp_path: Path, client: Client, rules: list[str], expected: dict[str, str]
 ) -> None:

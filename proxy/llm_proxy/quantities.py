@@ -21,6 +21,8 @@ _COUNT: Final = re.compile("[0-9]{1,12}")
 def milliseconds(text: str) -> float:
     """A span of time, in ms."""
     found = _SPAN.fullmatch(text.strip().lower())
+    if found is None and re.fullmatch(_NUMBER, text.strip()):
+        raise ValueError(f"a span of time: its unit is missing; write {text}s, or {text}ms")
     if found is None:
         raise ValueError("a span of time such as 300ms, 0.5s or 2m")
     found_ms = float(found["number"]) * _MS[found["unit"]]

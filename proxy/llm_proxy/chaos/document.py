@@ -13,10 +13,10 @@ VERSION: Final = 1
 
 
 def document(it: Chaos) -> dict[str, Any]:
-    """The document; `ok` is whether nothing was wrong."""
+    """The document; `ok` is whether everything was tried, and nothing was wrong."""
     return {
         "chaos": VERSION,
-        "ok": not it.wrong,
+        "ok": not it.wrong and it.is_complete,
         "level": it.level.value,
         "command": list(it.command),
         "planned": it.planned,

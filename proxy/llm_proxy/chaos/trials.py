@@ -45,8 +45,6 @@ class Trial:
     """Requests that no cassette answered: the fault led the command to ask something else."""
     output: str
     """The last of what the command printed."""
-    is_unseen: bool = False
-    """Whether the fault keeps requests from us: what is refused stands in no journal."""
 
     @property
     def requests(self) -> int:
@@ -63,7 +61,7 @@ class Trial:
         """How it ended."""
         if self.hung:
             return Outcome.HUNG
-        if self.fault != BASELINE and not self.struck and not self.is_unseen:
+        if self.fault != BASELINE and not self.struck:
             return Outcome.NOT_STRUCK
         return Outcome.PASSED if self.code == 0 else Outcome.FAILED
 
@@ -125,6 +123,11 @@ class Chaos:
     """Whether it fails for a command that fails under a fault, too."""
     planned: int
     """How many faults were to be tried."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every fault of the plan was tried."""
+        return len(self.trials) == 1 + self.planned
 
     @property
     def wrong(self) -> tuple[Trial, ...]:

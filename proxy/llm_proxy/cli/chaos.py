@@ -9,7 +9,6 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import click
-from click.core import ParameterSource
 
 from llm_proxy import display
 from llm_proxy.chaos.document import document
@@ -51,7 +50,16 @@ _LINES: Final = 15
 """Of the command's output, where it fails without any fault."""
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+class _Command(click.Command):
+    """One with defaults of its own for server options."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        for param in self.params:
+            param.default = _DEFAULTS.get(param.name or "", param.default)
+
+
+@click.command(cls=_Command, context_settings={"allow_interspersed_args": False})
 @server_options
 @click.option(
     "--timeout",
@@ -92,10 +100,9 @@ def chaos(
 
     The exit code is 1 where a client is found to do wrong (llm-proxy verdict --help says what),
     or never ends. Answers come from cassettes, or from scenarios where --scenarios, --mock or
-    --respond is given; nothing is recorded, and no network is used. Where nothing else is said,
-    the pace is recorded,max-gap=20ms, and the silence of a fault ends after 10 s.
+    --respond is given; nothing is recorded, and no network is used. So that no trial takes long,
+    gaps are cut short (--pace), and the silence of a fault ends (--silence).
     """
-    _shorten(values)
     if not command:
         raise UsageError("chaos runs a command: llm-proxy chaos -- pytest tests/")
     scripted = any(values[it] for it in ("scenarios", "mock", "respond"))
@@ -113,16 +120,6 @@ def chaos(
     if tried.stopped_by:
         raise click.exceptions.Exit(128 + tried.stopped_by)
     raise click.exceptions.Exit(1 if done.wrong else 0)
-
-
-def _shorten(values: dict[str, Any]) -> None:
-    """Take what chaos has in place of the defaults of other commands."""
-    ctx = click.get_current_context()
-    values |= {
-        name: value
-        for name, value in _DEFAULTS.items()
-        if ctx.get_parameter_source(name) is ParameterSource.DEFAULT
-    }
 
 
 class _Trials:

@@ -153,7 +153,8 @@ SIMULATION: Final[tuple[Callable[[Any], Any], ...]] = (
     _option("--clock", type=OneOf(["fixed", "real"]), default="fixed",
             help="The time that answers name: the same in each run, or the machine's."),
     _option("--silence", type=Seconds(), default=660.0,
-            help="When a scripted time-out ends for clients that wait for ever, in seconds."),
+            help="When a scripted time-out, or the silence of a fault, ends for clients that "
+                 "wait for ever, in seconds."),
 )  # fmt: skip
 """Options of answers that are scripted or made up."""
 

@@ -79,6 +79,11 @@ class Injection:
         self._meant = left
         return answer
 
+    def abandon(self, why: str) -> None:
+        """No rule has struck after all."""
+        for rewriter, _ in self._working:
+            rewriter.abandon(why)
+
     def rewrite(self, burst: Burst) -> Burst:
         """A whole answer as it goes out."""
         chain, _ = self.chain()

@@ -9,6 +9,7 @@ ending     what was said so far stays, and the answer ends in another way
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 from llm_proxy.actions import Action, Burst, Send, Wait
 from llm_proxy.dialects import plain, speech
 from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.errors import CannotSay
 from llm_proxy.faults import contents
 from llm_proxy.faults.kind import CannotInject, Moment
@@ -24,6 +26,10 @@ from llm_proxy.turns import Turn
 
 _NUMBER: Final = "sequence_number"
 """What a stream that counts its messages calls the number of one."""
+_CREATED: Final = re.compile(rb'"created(?:_at)?"\s*:\s*([0-9]{9,11})\b')
+"""The time that an answer names, in s since 1970."""
+_FIRST: Final = 3
+"""Messages that are searched for it: the first of them name it where any does."""
 _INDEX: Final = "index"
 """How the names of fields end that number the parts of an answer."""
 
@@ -109,10 +115,19 @@ def _nothing(moment: Moment) -> tuple[Turn, ...]:
     return (Turn(()),)
 
 
+def _delivery(moment: Moment) -> Delivery:
+    """How the rest is told: with the time that the answer has named by now."""
+    delivery = moment.met.asked.delivery
+    for message in (*moment.before[:_FIRST], *moment.taken[:_FIRST]):
+        if (found := _CREATED.search(message)) is not None:
+            return replace(delivery, created=int(found[1]))
+    return delivery
+
+
 def _spoken(moment: Moment, turns: Sequence[Turn]) -> Response:
     asked = moment.met.asked
     try:
-        response = asked.dialect.speak(asked.request, turns, asked.delivery)
+        response = asked.dialect.speak(asked.request, turns, _delivery(moment))
     except CannotSay as why:
         raise CannotInject(str(why)) from None
     if response.codec != moment.codec:

@@ -46,6 +46,14 @@ class Watch:
         """Whether there is anything to watch for."""
         return bool(self._spoiled)
 
+    def watches(self, session: str) -> bool:
+        """Whether an answer of this session was spoiled."""
+        return any(it == session for it, _ in self._spoiled)
+
+    def clear(self, session: str, text: str) -> None:
+        """An answer that was not spoiled said this, too: a history that holds it proves nothing."""
+        self._spoiled.pop((session, text), None)
+
     def remember(self, session: str, text: str, number: int) -> None:
         """The answer to request `number` was spoiled, and said this."""
         if not text:

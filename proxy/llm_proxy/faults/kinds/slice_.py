@@ -50,10 +50,11 @@ class _Slicing:
         match action:
             case Send(data):
                 return tuple(self._cut(data))
+            case Wait(due) if due <= self._at:
+                return ()  # what comes while others are still on their way goes behind them
             case Wait(due):
-                # What comes while others are still on their way goes behind them.
-                self._at = max(self._at, due)
-                return (Wait(self._at),)
+                self._at = due
+                return (action,)
             case _:
                 return (action,)
 

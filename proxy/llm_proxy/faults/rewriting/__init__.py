@@ -8,8 +8,8 @@ chain     several rules, one after the other
 types     what types of event a message has
 """
 
-from llm_proxy.faults.rewriting.chain import Chain, rewritten
+from llm_proxy.faults.rewriting.chain import Chain, TooMuch, rewritten
 from llm_proxy.faults.rewriting.rewriter import Rewriter
 
-__all__ = ["Chain", "Rewriter", "rewritten"]
+__all__ = ["Chain", "Rewriter", "TooMuch", "rewritten"]
 """What the rest of the package works with."""

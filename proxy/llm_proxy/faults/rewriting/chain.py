@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send
 from llm_proxy.exchange import Head
 from llm_proxy.faults.rewriting.rewriter import Rewriter
+
+_MOST: Final = 300_000
+"""Actions that the rules of one answer look at, all together: some seconds of work."""
+
+
+class TooMuch(Exception):
+    """The rules of one answer make too much work together."""
+
+    def __init__(self) -> None:
+        super().__init__("the rules of this answer make too much work together")
 
 
 class Chain:
@@ -17,6 +28,7 @@ class Chain:
         self.rewriters = tuple(rewriters)
         self.over = False
         """Whether the answer has ended by a rule: its source is wanted no more."""
+        self._looked_at = 0
 
     @property
     def alarm(self) -> float | None:
@@ -25,7 +37,7 @@ class Chain:
         return min(alarms, default=None)
 
     def feed(self, actions: Sequence[Action]) -> list[Action]:
-        """What goes out for these actions."""
+        """What goes out for these actions.  Raises `TooMuch`."""
         return self._through(0, actions)
 
     def tick(self, ms: float) -> list[Action]:
@@ -45,6 +57,9 @@ class Chain:
         if number == len(self.rewriters):
             return list(actions)
         gone: list[Action] = []
+        self._looked_at += len(actions)
+        if self._looked_at > _MOST:
+            raise TooMuch
         for action in actions:
             gone += self._settled(number, self.rewriters[number].feed(action))
             if self.over:
@@ -74,8 +89,13 @@ def rewritten(burst: Burst, chain: Chain) -> Burst:
     """A whole answer through the rules.
 
     Where one may change its length and means nothing by it, the length that is declared follows.
+    Raises `TooMuch`.
     """
+    looked_at = 0
     for rewriter in chain.rewriters:
+        looked_at += len(burst)
+        if looked_at > _MOST:
+            raise TooMuch
         rewriter.measure(_size(burst))
         alone = Chain((rewriter,))
         gone = alone.feed(burst)

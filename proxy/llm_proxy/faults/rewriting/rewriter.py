@@ -106,6 +106,10 @@ class Rewriter:
             gone += self._all(self._seeking.missed() if self._seeking else "there was no answer")
         return gone
 
+    def abandon(self, why: str) -> None:
+        """It has not struck after all, whatever it had done by now."""
+        self._skip(why)
+
     def settle(self) -> None:
         """Nothing more comes, and it was no clean end."""
         if self.injected is None:

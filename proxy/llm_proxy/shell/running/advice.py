@@ -16,6 +16,8 @@ from llm_proxy.shell.running.environment import KEYS, keys_not_set
 from llm_proxy.shell.running.settings import Settings, Simulating
 from llm_proxy.shell.running.simulating import simulates
 
+_OF_FAULTS: Final = ("silence", "clock")
+"""Options of simulation that faults go by, too."""
 _EFFECTIVE: Final = os.access in os.supports_effective_ids
 
 
@@ -80,6 +82,7 @@ def _idle_simulation(mode: str, settings: Settings) -> Iterator[str]:
         f"--{it.name.replace('_', '-')}"
         for it in fields(Simulating)
         if getattr(settings.simulating, it.name) != getattr(plain, it.name)
+        and not (it.name in _OF_FAULTS and settings.faults)
     ]
     if not options:
         return

@@ -54,10 +54,14 @@ async def trials(
 
 async def _trial(settings: Settings, command: Command, rule: Rule | None) -> Trial:
     loop = asyncio.get_running_loop()
-    under = replace(settings, faults=() if rule is None else (rule,), port=0)
+    given = () if rule is None else (rule,)
+    # A listener that is closed before the command has begun to ask is met by nobody.
+    later = given if rule is not None and rule.kind.scope == "listener" else ()
+    under = replace(settings, faults=() if later else given, port=0)
     with tempfile.TemporaryFile() as output:
         _append(output)
         async with running("replay", under) as proxy:
+            proxy.injecting.arm(later)
             began = loop.time()
             environment = child_environment(os.environ, proxy.url, dummy_keys=True)
             code, hung = await _run(command, environment, output)
@@ -66,8 +70,7 @@ async def _trial(settings: Settings, command: Command, rule: Rule | None) -> Tri
         run = read_run(orjson.dumps(proxy.journal.document()), "the journal")
         fault = BASELINE if rule is None else rule.text
         misses = proxy.journal.counts.missed
-        is_unseen = rule is not None and rule.kind.scope == "listener"
-        return Trial(fault, code, seconds, hung, run, misses, _tail(output), is_unseen)
+        return Trial(fault, code, seconds, hung, run, misses, _tail(output))
 
 
 async def _run(

@@ -64,6 +64,7 @@ class RunningProxy:
 
     url: str
     server: Server
+    injecting: Injecting
     journal: Journal
     upstream: LiveUpstream | None
     recorder: Recorder | None
@@ -121,7 +122,8 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         doors = Doors(runner, injecting)
         stack.push_async_callback(doors.stop)
         await doors.follow()
-        yield RunningProxy(url, server, journal, sources.upstream, sources.recorder, doors.stop)
+        upstream, recorder = sources.upstream, sources.recorder
+        yield RunningProxy(url, server, injecting, journal, upstream, recorder, doors.stop)
 
 
 def _injecting(settings: Settings, journal: Journal) -> Injecting:

@@ -14,13 +14,14 @@ from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final
 
-from llm_proxy.actions import Abort, Begin, Burst, Send, Source
+from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Source
 from llm_proxy.errors import LlmProxyError, RequestRefused, UsageError, printable
 from llm_proxy.exchange import Head
 from llm_proxy.faults.grammar import rules_of
 from llm_proxy.faults.injection import Injection
 from llm_proxy.faults.injector import Injector
-from llm_proxy.faults.rewriting.chain import Chain, rewritten, unmeasured
+from llm_proxy.faults.rewriting import Chain, TooMuch, rewritten
+from llm_proxy.faults.rewriting.chain import unmeasured
 from llm_proxy.faults.rule import Occasion, Rule
 from llm_proxy.faults.watching import Watch, is_spoiled, said
 from llm_proxy.modes import Answer
@@ -32,7 +33,9 @@ log: Final = logging.getLogger("llm_proxy")
 
 _LARGE_ANSWER: Final = 64 * 1024
 """Bytes of an answer that takes a while to rewrite."""
-_HEARD: Final = 16 * 1024 * 1024
+_FEW: Final = 3
+"""Rules that do not take long together."""
+_HEARD: Final = 1024 * 1024
 """Bytes of an answer that are looked at once it has gone out; longer ones say no more."""
 _MUST_STAND: Final = (
     "fault '{0}': {1} is no matter of one request: give it with --fault, or PUT it to "
@@ -63,6 +66,7 @@ class Injecting:
         self.changed = asyncio.Event()
         """Set whenever other rules hold; whoever waits for it clears it."""
         self._aside: set[asyncio.Task[None]] = set()
+        self._armed: tuple[Rule, ...] = ()
 
     def since(self, moment: float) -> float:
         """A moment of the loop's clock, in ms since the run began."""
@@ -77,12 +81,20 @@ class Injecting:
         self.injector.put(rules, self.now())
         self.changed.set()
 
+    def arm(self, rules: tuple[Rule, ...]) -> None:
+        """Put these rules when the first request comes."""
+        self._armed = rules
+
     async def meet(self, call: Call) -> Injection | None:
         """What strikes this request; None where nothing does.
 
         Raises `RequestRefused` for a header that is no rule, or that nobody hears.
         """
         own = self._own(call)
+        if self._armed:
+            self.injector.put(self._armed, self.since(call.arrived))
+            self._armed = ()
+            self.changed.set()
         if not self.injector.wants(call):
             return None
         if len(call.plain.body) > LARGE:  # other streams need not wait for its key
@@ -106,12 +118,7 @@ class Injecting:
     async def spoil(self, source: Source, injection: Injection, heard: Heard) -> Source:
         """The answer as it goes out; `heard` is told what does."""
         if isinstance(source, tuple):
-            size = sum(len(it.data) for it in source if isinstance(it, Send))
-            chain, _ = injection.chain()
-            if size > _LARGE_ANSWER and chain.rewriters:  # other streams need not wait for it
-                burst = await asyncio.to_thread(rewritten, source, chain)
-            else:
-                burst = rewritten(source, chain)
+            burst = await _whole(source, injection)
             heard.take(burst)
             return burst
         chain, resizes = injection.chain()
@@ -119,13 +126,23 @@ class Injecting:
 
     def watch(self, entry: Entry, call: Call, heard: Heard) -> None:
         """Remember what a client was left with, for what it asks next."""
-        if heard.head is None or not is_spoiled(entry.faults):
+        spoiled = is_spoiled(entry.faults)
+        if heard.head is None or not (spoiled or self._watch.watches(entry.session)):
             return
         read = partial(said, call.dialect, call.plain, heard.head, bytes(heard.body))
         if len(heard.body) > LARGE:
-            self._follow(self._remember_later(entry, read))
+            self._follow(self._note_later(entry, read, spoiled=spoiled))
         else:
-            self._watch.remember(entry.session, read(), entry.number)
+            self._note(entry, read(), spoiled=spoiled)
+
+    async def _note_later(self, entry: Entry, read: Callable[[], str], *, spoiled: bool) -> None:
+        self._note(entry, await asyncio.to_thread(read), spoiled=spoiled)
+
+    def _note(self, entry: Entry, text: str, *, spoiled: bool) -> None:
+        if spoiled:
+            self._watch.remember(entry.session, text, entry.number)
+        else:
+            self._watch.clear(entry.session, text)
 
     def account(self, injection: Injection, heard: Heard) -> None:
         """Tell the rules that keep account of it what went out."""
@@ -136,9 +153,6 @@ class Injecting:
             self._follow(asyncio.to_thread(tell))
         else:
             tell()
-
-    async def _remember_later(self, entry: Entry, read: Callable[[], str]) -> None:
-        self._watch.remember(entry.session, await asyncio.to_thread(read), entry.number)
 
     async def continued(self, call: Call) -> int | None:
         """The number of the request whose spoiled answer this one goes on from."""
@@ -189,7 +203,7 @@ class Injecting:
                 else:
                     burst, coming = await coming, None
                     is_there = burst is not None
-                    gone = chain.close() if burst is None else chain.feed(burst)
+                    gone = _fed(chain, burst)
                 burst = tuple(map(unmeasured, gone) if resizes else gone)
                 heard.take(burst)
                 yield burst
@@ -209,6 +223,16 @@ class Injecting:
         task.add_done_callback(self._aside.discard)
 
 
+def _fed(chain: Chain, burst: Burst | None) -> list[Action]:
+    """What goes out for a burst, or for the end where there is none."""
+    try:
+        return chain.close() if burst is None else chain.feed(burst)
+    except TooMuch as why:  # what has gone out cannot be taken back
+        log.warning("an answer is broken off: %s", why)
+        chain.over = True
+        return [Abort("rst")]
+
+
 class Heard:
     """What of an answer has gone out."""
 
@@ -226,6 +250,19 @@ class Heard:
                 self.body += action.data
             elif isinstance(action, Abort):
                 return
+
+
+async def _whole(source: Burst, injection: Injection) -> Burst:
+    """A whole answer as it goes out; as it is, where its rules make too much work."""
+    chain, _ = injection.chain()
+    size = sum(len(it.data) for it in source if isinstance(it, Send))
+    try:
+        if size > _LARGE_ANSWER or len(chain.rewriters) > _FEW:  # others need not wait for it
+            return await asyncio.to_thread(rewritten, source, chain)
+        return rewritten(source, chain)
+    except TooMuch as why:
+        injection.abandon(str(why))
+        return source
 
 
 async def _next(source: AsyncGenerator[Burst, None]) -> Burst | None:

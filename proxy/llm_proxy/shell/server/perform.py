@@ -13,6 +13,8 @@ from llm_proxy.shell.server.wire import Wire
 
 _ENOUGH: Final = 256
 """Pieces that are collected before they are framed, where nothing says wait."""
+_TURN: Final = 4096
+"""Actions after which everybody else has a turn."""
 _LARGE: Final = 256 * 1024
 """Bytes that are collected before they are handed over, where nothing says wait."""
 
@@ -59,7 +61,9 @@ async def perform(source: Source, call: Call, wire: Wire, lateness: Lateness) ->
 async def _perform(burst: Burst, call: Call, wire: Wire, lateness: Lateness) -> None:
     """Perform what is known together: pieces that nothing keeps apart are written as one."""
     pieces: list[bytes] = []
-    for action in burst:
+    for number, action in enumerate(burst, 1):
+        if number % _TURN == 0:
+            await asyncio.sleep(0)
         if isinstance(action, Send) and len(pieces) < _ENOUGH:
             pieces.append(action.data)  # hundreds make a replay: as little as can be for each
             continue

@@ -101,8 +101,9 @@ class Wire(web.StreamResponse):
             self._left -= size
 
     def send_raw(self, data: bytes) -> None:
-        """Send bytes past the framing."""
-        self._pending += data
+        """Send bytes past the framing; none where the client's HTTP has no such framing."""
+        if self._head is None or self._chunked or self._head.framing != "chunked":
+            self._pending += data
 
     async def flush_if(self, size: int) -> None:
         """`flush` if that many bytes wait for it."""

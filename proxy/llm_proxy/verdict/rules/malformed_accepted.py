@@ -66,8 +66,8 @@ def _judge(chain: Chain) -> Finding | None:
 MALFORMED_ACCEPTED: Final = Rule(
     "malformed-accepted",
     "passes over what it cannot read, and takes the rest of the answer",
-    "let an event that is no JSON end the stream as an error, and ask again; do not catch and "
-    "continue within the loop that reads the stream",
+    "let what cannot be read end the answer as an error, and ask again; do not catch and continue "
+    "within the loop that reads the stream",
     _concerns,
     _judge,
 )

@@ -40,9 +40,12 @@ class Faults:
 
     async def _put(self, body: bytes) -> Answered:
         """Have these rules hold, in place of those that were set so before."""
-        given = reading.document(body).get("faults")
-        if not isinstance(given, list) or len(given) > _MOST:
+        document = reading.document(body)
+        given = document.get("faults")
+        if not isinstance(given, list) or document.keys() != {"faults"}:
             return 400, {"error": _HOW}
+        if len(given) > _MOST:
+            return 400, {"error": f"there may be {_MOST} faults, and these are {len(given)}"}
         try:
             rules = await asyncio.to_thread(rules_of, given)
         except UsageError as error:
