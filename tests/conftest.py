@@ -71,14 +71,14 @@ def _hear_signals() -> None:
 def _judge_properties() -> None:
     """Properties hold however slow the machine is; CI tries the same examples every time.
 
-    A property without a number of its own is tried on 40 examples; on LLM_PROXY_EXAMPLES, where
+    A property without a number of its own is tried on 20 examples; on LLM_PROXY_EXAMPLES, where
     that is set.
     """
     ci = bool(os.environ.get("CI"))
     hypothesis.settings.register_profile(
         "llm-proxy",
         deadline=None,
-        max_examples=int(os.environ.get("LLM_PROXY_EXAMPLES", "40")),
+        max_examples=int(os.environ.get("LLM_PROXY_EXAMPLES", "20")),
         derandomize=ci,
         database=None if ci else hypothesis.settings().database,
     )
