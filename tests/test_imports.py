@@ -29,6 +29,9 @@ def fresh(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+_DEPTH: Final = 2
+"""Dots of the names that are tried: `llm_proxy.shell.server`, with all that it imports."""
+
 IMPORT_EACH: Final = """
 import os, sys
 import aiohttp.web, click, msgspec, orjson, rich.console, rich.progress, rich.table  # not ours
@@ -56,9 +59,11 @@ for each in names:
 
 
 @pytest.mark.long
-def test_every_module_can_be_imported_alone() -> None:
+def test_every_room_can_be_imported_alone() -> None:
+    # Beneath a room of the package it is enough that no modules import each other in a circle,
+    # which a house rule sees at once.
     modules = [source.module for source in house_rules.package(PACKAGE)]
-    result = fresh("-c", IMPORT_EACH, *modules)
+    result = fresh("-c", IMPORT_EACH, *(it for it in modules if it.count(".") <= _DEPTH))
 
     assert not result.stdout, f"cannot be imported alone: {result.stdout}{result.stderr}"
     assert result.returncode == 0

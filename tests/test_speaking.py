@@ -29,7 +29,7 @@ def fitted(manner: Manner, *turns: Turn) -> Fitted:
 
 
 @each_manner
-@settings(max_examples=16)
+@settings(max_examples=10)
 @given(turn=TALKS | ANY_TURNS)
 def test_what_is_told_is_read_as_it_was_told_and_is_whole_and_cut_as_its_codec_cuts(
     manner: Manner, turn: Turn
@@ -48,7 +48,7 @@ def test_what_is_told_is_read_as_it_was_told_and_is_whole_and_cut_as_its_codec_c
 
 
 @each_manner
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(turn=TALKS | ANY_TURNS)
 def test_what_fits_fits_as_it_is_and_loses_nothing(manner: Manner, turn: Turn) -> None:
     fits = fitted(manner, turn)
@@ -57,7 +57,7 @@ def test_what_fits_fits_as_it_is_and_loses_nothing(manner: Manner, turn: Turn) -
 
 
 @each_manner
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(turns=st.lists(TALKS, min_size=2, max_size=3), successive=st.booleans())
 def test_several_choices_are_told_as_one_answer_or_refused(
     manner: Manner, turns: list[Turn], successive: bool
