@@ -41,6 +41,7 @@ PLANTED: Final = {
     "status,code=429,retry-after=1s,first=1": {"too-soon"},
     "status,code=503": {"no-backoff", "retry-storm", "gave-up"},
     "truncate,after=4": {"truncated-accepted"},
+    "malformed-json,after=2": {"malformed-accepted"},
     "drop,after=2": set[str](),
     "stall,after=2,first=1": {"no-read-timeout"},
 }
@@ -85,9 +86,11 @@ async def test_it_finds_what_is_wrong_with_a_client(tmp_path: Path) -> None:
 @pytest.mark.long
 async def test_a_client_that_behaves_passes_under_each_fault(tmp_path: Path) -> None:
     rules = [f"{it},first=1" if "first" not in it else it for it in PLANTED]
+    rules.append("refuse,window=300ms")
     ran = await chaos(tmp_path, *under(*rules), "--json", "--survive", careful=True, command=ONCE)
     document = json.loads(ran.out)
-    assert [found(it) for it in document["trials"]] == [set()] * (1 + len(PLANTED))
+    assert [found(it) for it in document["trials"]] == [set()] * (1 + len(rules))
+    assert document["trials"][-1]["struck"] > 0
     assert {it["outcome"] for it in document["trials"]} == {"passed"}
     assert (ran.code, document["ok"]) == (0, True)
 

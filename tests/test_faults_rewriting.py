@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -178,3 +181,17 @@ def test_rules_behind_each_other_make_no_more_work_than_they_must() -> None:
     size = sum(map(len, answer.messages))
     gone, _ = struck(request, burst_of(answer), *["slice,size=1"] * 5)
     assert len(gone) <= 2 * size + 3
+
+
+def test_an_end_that_is_made_names_the_time_that_the_answer_had_named() -> None:
+    request = asked()
+    whole = answer_of(request)
+    answer = replace(
+        whole,
+        messages=tuple(
+            re.sub(rb'"created":\d+', b'"created":1795252595', it) for it in whole.messages
+        ),
+    )
+    gone, _ = struck(request, burst_of(answer), "finish-length,after=4")
+    assert b'"finish_reason":"length"' in body(gone)
+    assert set(re.findall(rb'"created":(\d+)', body(gone))) == {b"1795252595"}

@@ -12,12 +12,13 @@ import pytest
 
 from fault_cells import REQUESTS
 from llm_proxy.errors import UsageError
+from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import rules_of
 from llm_proxy.pacing import Instant
 from llm_proxy.shell.running.faulting import read_rules
 from llm_proxy.shell.running.settings import Simulating
 from playing import playing, says, script
-from proxying import proxy
+from proxying import cassettes, proxy
 from raw import Raw, ask, post
 from shelf import chat, key_of, put
 from shelf import says as told
@@ -370,3 +371,43 @@ async def _once_open(url: str) -> Wire:
                 return await wire(url, REQUESTS["sse"])
             except ConnectionRefusedError:
                 await asyncio.sleep(0.02)
+
+
+# What cannot be done
+
+
+async def test_a_client_of_http_1_0_meets_no_malformed_chunk_in_its_body(tmp_path: Path) -> None:
+    about = {"faults": rules_of(["malformed-chunk,after=1"]), **MADE}
+    async with proxy("simulate", tmp_path, **about) as it:
+        port = int(it.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        asked = b'{"model": "m", "stream": true, "messages": [{"role": "user", "content": "Hi"}]}'
+        head = (
+            f"POST /v1/chat/completions HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(asked)}\r\n\r\n"
+        )
+        writer.write(head.encode() + asked)
+        heard = bytearray()
+        try:
+            while data := await reader.read(65536):
+                heard += data
+        except ConnectionResetError:
+            heard += b"RST"
+        writer.close()
+    assert heard.startswith(b"HTTP/1.1 200")
+    assert b"data: " in heard
+    assert b"zz" not in heard
+
+
+async def test_a_live_answer_whose_rules_make_too_much_work_is_broken_off_and_kept_whole(
+    tmp_path: Path,
+) -> None:
+    pieces = [b"data: {}\n\n" * 400]
+    rules = rules_of(["slice,size=1,delay=0ms"] * 50)
+    async with upstream(chunked(pieces)) as provider:
+        async with proxy("record", tmp_path, provider.url, faults=rules) as it:
+            raw = await ask(it.url, chat())
+    assert raw.how == "rst"
+    [cassette] = cassettes(tmp_path)
+    assert b"".join(read.data for read in cassette.reads) == pieces[0]
+    assert cassette.end.ending is Ending.CLEAN

@@ -60,7 +60,8 @@ class Injection:
         self._meant = []
         for rewriter, meant in self._working:
             rewriter.settle()
-            if rewriter.injected is not None and rewriter.injected.skipped:
+            came_to_nothing = rewriter.injected is not None and rewriter.injected.skipped
+            if came_to_nothing and not rewriter.is_quiet:  # which was never counted
                 meant.missed()
         return self.injected
 

@@ -41,7 +41,7 @@ class Chain:
         return self._through(0, actions)
 
     def tick(self, ms: float) -> list[Action]:
-        """What goes out because it is that late."""
+        """What goes out because it is that late.  Raises `TooMuch`."""
         gone: list[Action] = []
         for number, rewriter in enumerate(self.rewriters):
             gone += self._settled(number, rewriter.tick(ms))
@@ -50,7 +50,7 @@ class Chain:
         return gone
 
     def close(self) -> list[Action]:
-        """What goes out before the clean end."""
+        """What goes out before the clean end.  Raises `TooMuch`."""
         return [] if self.over else self._closed(0)
 
     def _through(self, number: int, actions: Sequence[Action]) -> list[Action]:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Final
@@ -127,9 +127,8 @@ async def _serve(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, planned: Sequence[Read]
 ) -> None:
     try:
-        await _answer(reader, writer, planned)
-    except (ConnectionError, asyncio.IncompleteReadError):
-        pass  # whoever asked has gone
+        with suppress(ConnectionError, asyncio.IncompleteReadError):  # whoever asked has gone
+            await _answer(reader, writer, planned)
     finally:
         writer.close()
 

@@ -78,7 +78,10 @@ class Injecting:
 
     def put(self, rules: tuple[Rule, ...]) -> None:
         """Have these rules hold from now on, in place of those that were put before."""
-        self.injector.put(rules, self.now())
+        self._put(rules, self.now())
+
+    def _put(self, rules: tuple[Rule, ...], moment: float) -> None:
+        self.injector.put(rules, moment)
         self.changed.set()
 
     def arm(self, rules: tuple[Rule, ...]) -> None:
@@ -92,9 +95,8 @@ class Injecting:
         """
         own = self._own(call)
         if self._armed:
-            self.injector.put(self._armed, self.since(call.arrived))
+            self._put(self._armed, self.since(call.arrived))
             self._armed = ()
-            self.changed.set()
         if not self.injector.wants(call):
             return None
         if len(call.plain.body) > LARGE:  # other streams need not wait for its key
@@ -199,11 +201,13 @@ class Injecting:
             while is_there and not chain.over:
                 coming = coming or asyncio.ensure_future(_next(source))
                 if not await _comes(coming, chain.alarm, heard.call):
-                    gone = chain.tick(heard.call.elapsed())
+                    gone = _gone(chain, partial(chain.tick, heard.call.elapsed()))
                 else:
                     burst, coming = await coming, None
                     is_there = burst is not None
-                    gone = _fed(chain, burst)
+                    gone = _gone(
+                        chain, chain.close if burst is None else partial(chain.feed, burst)
+                    )
                 burst = tuple(map(unmeasured, gone) if resizes else gone)
                 heard.take(burst)
                 yield burst
@@ -223,10 +227,10 @@ class Injecting:
         task.add_done_callback(self._aside.discard)
 
 
-def _fed(chain: Chain, burst: Burst | None) -> list[Action]:
-    """What goes out for a burst, or for the end where there is none."""
+def _gone(chain: Chain, step: Callable[[], list[Action]]) -> list[Action]:
+    """What goes out by the next step of a live answer."""
     try:
-        return chain.close() if burst is None else chain.feed(burst)
+        return step()
     except TooMuch as why:  # what has gone out cannot be taken back
         log.warning("an answer is broken off: %s", why)
         chain.over = True
