@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from faulted import DIALECTS, answer_of, asked, burst_of, call_of
-from llm_proxy.actions import Abort, Begin, Burst
+from llm_proxy.actions import Begin, Burst
 from llm_proxy.exchange import Request
 from llm_proxy.faults.grammar import rule_of
 from llm_proxy.faults.injector import Conditions, Injector
@@ -179,14 +179,15 @@ def test_a_quota_is_not_used_up_by_what_another_rule_answers() -> None:
     assert statuses == [503, 503, 200, 429]
 
 
-def test_a_quota_that_lets_pass_what_never_ends_counts_nothing() -> None:
-    injector = Injector([rule_of("quota,requests=5,window=9s")])
+def test_a_quota_that_lets_pass_is_never_counted_whatever_becomes_of_the_answer() -> None:
+    injector = Injector([rule_of("quota,requests=5,window=9s"), rule_of("drop,after=1")])
 
     injection = injector.meet(called(), (), 0.0)
-    injection.rewrite((*ANSWER[:3], Abort("rst")))
+    injection.rewrite(ANSWER)
+    injection.abandon("the rules of this answer make too much work together")
 
-    assert injection.settle() == ()
-    assert [it.told()["struck"] for it in injector.given] == [0]
+    assert [it.fault for it in injection.settle()] == ["drop"]
+    assert [it.told()["struck"] for it in injector.given] == [0, 0]
 
 
 def test_the_rules_of_a_scenario_count_what_it_answers_and_those_of_a_turn_the_turn() -> None:
