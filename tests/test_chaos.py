@@ -23,6 +23,7 @@ from llm_proxy.faults.grammar import rule_of
 from llm_proxy.faults.injected import Effect
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.shell.running import chaos as shell_chaos
+from llm_proxy.shell.running.output import Output
 from llm_proxy.verdict.attempts import read_run
 from waiting import appeared
 from watching import document, entry, fault
@@ -218,16 +219,25 @@ async def test_what_a_command_prints_cannot_steer_a_terminal(tmp_path: Path) -> 
     assert "\033" not in ran.err
 
 
-async def test_what_a_command_prints_does_not_fill_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shell_chaos, "_MOST", 10_000)
-    with (tmp_path / "output").open("w+b") as output:
-        shell_chaos._append(output)
-        many = "import time\nfor n in range(40): print('x' * 9000, flush=True); time.sleep(0.01)"
+def test_what_a_command_prints_does_not_fill_the_disk(tmp_path: Path) -> None:
+    with (tmp_path / "output").open("w+b") as file, (tmp_path / "output").open("ab") as command:
+        output = Output(file, most=10_000)
+        for number in range(40):
+            command.write(b"%9000d" % number)
+            command.flush()
+            output.trim()
+            assert file.seek(0, 2) <= 10_000
+        assert file.seek(0, 2) == 0
+        assert output.tail() == f"{39:8192}"
+
+
+async def test_a_command_that_prints_much_is_told_by_its_last_words(tmp_path: Path) -> None:
+    with (tmp_path / "output").open("w+b") as file:
+        output = Output(file, most=10_000)
+        many = "import time\nfor n in range(40): print('x' * 9000, n, flush=True); time.sleep(0.01)"
         command = shell_chaos.Command((sys.executable, "-c", many), 20.0)
         assert await shell_chaos._run(command, environment(tmp_path), output) == (0, False)
-        assert 0 < output.seek(0, 2) < 40 * 9001
+        assert output.tail().endswith("x 39\n")
 
 
 def test_a_fault_struck_where_it_did_itself_and_not_where_a_scenario_fails() -> None:

@@ -9,22 +9,19 @@ import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import IO, Final
+from typing import Final
 
 import orjson
 
 from llm_proxy.chaos.trials import BASELINE, Trial
 from llm_proxy.faults.rule import Rule
 from llm_proxy.shell.running.environment import child_environment
+from llm_proxy.shell.running.output import Output
 from llm_proxy.shell.running.proxy import RunningProxy, running
 from llm_proxy.shell.running.serving import start
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.verdict.attempts import read_run
 
-_KEPT: Final = 8 * 1024
-"""Bytes of the command's output that are kept of a trial, the last."""
-_MOST: Final = 64 * 1024 * 1024
-"""Bytes of output from which it is begun anew."""
 _LAST_MOMENT: Final = 3.0
 """Seconds that a command has to end in, once it is told to."""
 _LOOK: Final = 0.05
@@ -58,8 +55,8 @@ async def _trial(settings: Settings, command: Command, rule: Rule | None) -> Tri
     # A listener that is closed before the command has begun to ask is met by nobody.
     later = given if rule is not None and rule.kind.scope == "listener" else ()
     under = replace(settings, faults=() if later else given, port=0)
-    with tempfile.TemporaryFile() as output:
-        _append(output)
+    with tempfile.TemporaryFile() as file:
+        output = Output(file)
         async with running("replay", under) as proxy:
             proxy.injecting.arm(later)
             began = loop.time()
@@ -70,14 +67,14 @@ async def _trial(settings: Settings, command: Command, rule: Rule | None) -> Tri
         run = read_run(orjson.dumps(proxy.journal.document()), "the journal")
         fault = BASELINE if rule is None else rule.text
         misses = proxy.journal.counts.missed
-        return Trial(fault, code, seconds, hung, run, misses, _tail(output))
+        return Trial(fault, code, seconds, hung, run, misses, output.tail())
 
 
 async def _run(
-    command: Command, environment: Mapping[str, str], output: IO[bytes]
+    command: Command, environment: Mapping[str, str], output: Output
 ) -> tuple[int, bool]:
     """The command's exit code, and whether it ran for too long; nothing that it started is left."""
-    child = await start(command.words, environment, output)
+    child = await start(command.words, environment, output.file)
     trimming = asyncio.ensure_future(_trimmed(output))
     try:
         async with asyncio.timeout(command.limit):
@@ -113,12 +110,11 @@ def _signalled(group: int, number: int) -> bool:
     return True
 
 
-async def _trimmed(output: IO[bytes]) -> None:
-    """Keep what a command prints from filling the disk: what is kept is its last."""
+async def _trimmed(output: Output) -> None:
+    """Keep what a command prints from filling the disk."""
     while True:
         await asyncio.sleep(_LOOK)
-        if os.fstat(output.fileno()).st_size > _MOST:
-            os.ftruncate(output.fileno(), 0)
+        output.trim()
 
 
 async def _settled(proxy: RunningProxy) -> None:
@@ -126,17 +122,3 @@ async def _settled(proxy: RunningProxy) -> None:
     hurry = asyncio.Event()
     hurry.set()
     await proxy.drain(hurry)
-
-
-def _append(output: IO[bytes]) -> None:
-    """Have everybody write at its end, also where it has become shorter."""
-    import fcntl  # noqa: PLC0415 # not on every platform
-
-    flags = fcntl.fcntl(output, fcntl.F_GETFL)
-    fcntl.fcntl(output, fcntl.F_SETFL, flags | os.O_APPEND)
-
-
-def _tail(output: IO[bytes]) -> str:
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - _KEPT))
-    return output.read().decode("utf-8", "replace")
