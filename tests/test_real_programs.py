@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import differences, leaves
+from llm_proxy.matching import differences, document_of, leaves
 from llm_proxy.outcomes import outcome
 from proxying import cassettes
 from real_programs import CLAUDE_CODE, CODEX, Place, Program, work
@@ -49,7 +49,9 @@ async def test_a_program_finishes_its_task_while_it_is_recorded(
 
 def difference(one: bytes, other: bytes) -> set[str]:
     """Where two bodies differ, whatever the place in a list; all metadata of a client is one."""
-    values = [leaves("", StoredRequest("POST", "/", "", (), body)) for body in (one, other)]
+    values = [
+        leaves(document_of("", StoredRequest("POST", "/", "", (), body))) for body in (one, other)
+    ]
     paths = {re.sub(r"\[\d+\]", "[*]", it.path) for it in differences(*values)}
     return {re.sub(r"(?<=^\$\.client_metadata)\W.*", "", path) for path in paths}
 

@@ -21,7 +21,9 @@ logic       bytes and values in, bytes and values out
     `routing`    a request's session, provider, dialect and key: a `Call`
     `redaction`  what never reaches the disk
     `frame_redaction`  the same, of a stream whose frames know their own length
-    `matching`   keys, and why a request missed
+    `matching`   documents, rules and keys: which cassette answers; how two requests differ
+    `misses`     why none does, in words
+    `ages`       how old a cassette may be
     `cassette`   the file format, its spool, and its migrations
     `understanding`  the dialect of a recording, and its response as that one sees it
     `outcomes`   what an ending means

@@ -11,8 +11,9 @@ from typing import Final
 
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import Cassette
-from llm_proxy.errors import printable
+from llm_proxy.errors import UsageError, printable
 from llm_proxy.matching import KEY_RULES
+from llm_proxy.matching.grammar import rules_of
 from llm_proxy.routing import is_name
 
 _EDITED: Final = "was edited by hand; record it again"
@@ -43,10 +44,10 @@ def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
             f"the key begins {meta.key[:16]}, the file's name says {place.key16}: "
             f"a replay does not find it; rename the file to {meta.key[:16]}-<take>.jsonl"
         )
-    key = matching.key(meta.provider, cassette.request)
-    if meta.key_rules == KEY_RULES and key != meta.key and not _is_keyed_otherwise(cassette):
+    key = _key(cassette)
+    if key not in {None, meta.key} and not _is_keyed_otherwise(cassette):
         yield (
-            f"the stored request has key {key[:16]}…, line 1 says {meta.key[:16]}…: "
+            f"the stored request has key {str(key)[:16]}…, line 1 says {meta.key[:16]}…: "
             f"one of them {_EDITED}"
         )
     if meta.key_rules > KEY_RULES:
@@ -59,6 +60,18 @@ def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
             f"session {meta.session} lies in the folder of session {place.session}: "
             f"move it below {_folder(meta.session)}"
         )
+
+
+def _key(cassette: Cassette) -> str | None:
+    """The key of the stored request, by the rules of line 1; None where these are not ours."""
+    meta = cassette.meta
+    if meta.key_rules != KEY_RULES:
+        return None
+    try:
+        rules = rules_of(meta.rules)
+    except UsageError:  # of another version of this tool
+        return None
+    return matching.key(meta.provider, cassette.request, rules)
 
 
 def _is_keyed_otherwise(cassette: Cassette) -> bool:

@@ -11,7 +11,7 @@ from llm_proxy.cassette import Meta, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.display import counted
 from llm_proxy.errors import Miss, printable
-from llm_proxy.matching import Difference
+from llm_proxy.matching import Difference, Document, Rules
 from llm_proxy.routing import Call
 
 _SHOWN: Final = 3
@@ -65,12 +65,12 @@ def nearest(call: Call, candidates: Iterable[Candidate]) -> Nearest | None:
     very same in its body to another path (a model that stands in the path, another version of an
     API).  Anything else is another kind of request, and its name would mislead.
     """
-    asked = matching.leaves(call.provider, call.stored)
+    asked = matching.leaves(call.normalised.document)
     best: tuple[float, Candidate, dict[str, str]] | None = None
     looked_at = 0
     for candidate in candidates:
         looked_at += 1
-        stored = matching.leaves(candidate.meta.provider, candidate.request)
+        stored = matching.leaves(_document(candidate, call.rules))
         score = matching.nearness(asked, stored)
         if _alike(asked, stored) and (best is None or score > best[0]):
             best = (score, candidate, stored)
@@ -79,6 +79,10 @@ def nearest(call: Call, candidates: Iterable[Candidate]) -> Nearest | None:
     score, candidate, stored = best
     differences = tuple(matching.differences(asked, stored))
     return Nearest(looked_at, Near(candidate, score, differences))
+
+
+def _document(it: Candidate, rules: Rules) -> Document:
+    return matching.normalised(it.meta.provider, it.request, rules).document
 
 
 def _alike(asked: Mapping[str, str], stored: Mapping[str, str]) -> bool:

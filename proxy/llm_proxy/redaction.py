@@ -112,7 +112,7 @@ def query(raw: str) -> tuple[str, int]:
     count, kept = 0, list[str]()
     for pair in _PAIRS.split(raw):
         name, equals, value = pair.partition("=")
-        if equals and value and _is_secret(name):
+        if equals and value and is_secret_parameter(name):
             count += 1
             kept.append(f"{name}={PLACEHOLDER}")
         else:
@@ -120,7 +120,7 @@ def query(raw: str) -> tuple[str, int]:
     return "".join(kept), count
 
 
-def _is_secret(name: str) -> bool:
+def is_secret_parameter(name: str) -> bool:
     """Whether a query parameter is called like a secret, or a part of its name is."""
     parts = _BRACKETS.split(unquote(name))
     return any(_SECRET_PARAMETERS.fullmatch(part) for part in parts if part)
@@ -139,7 +139,7 @@ def credentials(request: Request) -> frozenset[bytes]:
             found.update(_of_header(sent))
     for pair in _PAIRS.split(request.query):
         name, _, value = pair.partition("=")
-        if _is_secret(name):
+        if is_secret_parameter(name):
             found.update((value.encode(), unquote_to_bytes(value)))
             found.add(unquote_to_bytes(value.replace("+", " ")))
     bare = {secret.strip(b"\"'") for secret in found}  # quotes are the document's, not the secret's

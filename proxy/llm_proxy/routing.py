@@ -18,6 +18,7 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import Dialect, reading
 from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.exchange import Request, header
+from llm_proxy.matching import PLAIN, Normalised, Rules
 from llm_proxy.providers import provider_of
 
 T = TypeVar("T")
@@ -84,6 +85,8 @@ class Call:
     """The pace that the client asks for in a header; empty where it asks for none."""
     faults: tuple[str, ...] = ()
     """The faults that the client asks for in headers."""
+    rules: Rules = PLAIN
+    """What its key is loosened by."""
 
     def elapsed(self) -> float:
         """ms since the request was read in full."""
@@ -126,9 +129,14 @@ class Call:
         )
 
     @_Once
+    def normalised(self) -> Normalised:
+        """What its key is made from."""
+        return matching.normalised(self.provider, self.stored, self.rules)
+
+    @_Once
     def key(self) -> str:
         """The key of the stored request."""
-        return matching.key(self.provider, self.stored)
+        return matching.key_of(self.normalised.document)
 
 
 def _without_secrets(body: bytes, redactor: redaction.Redactor) -> bytes:
@@ -145,8 +153,22 @@ def _without_secrets(body: bytes, redactor: redaction.Redactor) -> bytes:
     return again if redactor.count > before else plain
 
 
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """What an operator decides about calls."""
+
+    session: str = DEFAULT_SESSION
+    """That of a request that names none."""
+    rules: Rules = PLAIN
+    """What keys are loosened by."""
+
+
 def route(
-    request: Request, arrived: float, now: Callable[[], float], uncoded: Request | None = None
+    request: Request,
+    arrived: float,
+    now: Callable[[], float],
+    uncoded: Request | None = None,
+    how: Routing = Routing(),
 ) -> Call:
     """The call that this request makes; `uncoded` is the same without its content coding.
 
@@ -156,11 +178,12 @@ def route(
     ours = [pair for pair in request.headers if pair[0].lower().startswith(OUR_HEADERS)]
     if not ours and not request.path.startswith(_PREFIXES):  # nearly all of them
         provider = provider_of(request)
-        return Call(request, asked, DEFAULT_SESSION, provider, dialects.find(asked), arrived, now)
+        dialect = dialects.find(asked)
+        return Call(request, asked, how.session, provider, dialect, arrived, now, rules=how.rules)
     match = _PREFIX.fullmatch(request.path)
     assert match is not None  # noqa: S101 # the pattern matches every path
     named = header(tuple(ours), SESSION_HEADER)
-    session = _checked("session", _first(match["session"], named, DEFAULT_SESSION))
+    session = _checked("session", _first(match["session"], named, how.session))
     theirs, plain = (
         replace(
             it,
@@ -176,6 +199,7 @@ def route(
         scenario=(header(tuple(ours), SCENARIO_HEADER) or "").strip(),
         pace=(header(tuple(ours), PACE_HEADER) or "").strip(),
         faults=tuple(value for name, value in ours if name.lower() == FAULT_HEADER),
+        rules=how.rules,
     )
 
 

@@ -31,6 +31,8 @@ class Meta:
     """64 hexadecimal digits."""
     key_rules: int
     redaction_rules: int
+    rules: tuple[str, ...] = ()
+    """The rules of the operator's that loosened the key, with their versions: `uuids@1`."""
     format: int = FORMAT
 
 

@@ -80,6 +80,7 @@ class MetaLine(_Line, frozen=True):
     key: Hex64
     key_rules: Count
     redaction_rules: Count
+    rules: Annotated[tuple[Word, ...], Is(max_length=100)] = ()
 
     @classmethod
     def of(cls, meta: Meta) -> MetaLine:
@@ -88,13 +89,14 @@ class MetaLine(_Line, frozen=True):
             meta.format, meta.tool, meta.recorded, meta.dialect, meta.provider,
             printable(meta.model, 1000),  # a client may call a model anything
             meta.session, meta.key, meta.key_rules, meta.redaction_rules,
+            meta.rules,
         )  # fmt: skip
 
     def value(self) -> Meta:
         """The value of this line."""
         return Meta(
             self.tool, self.recorded, self.dialect, self.provider, self.model, self.session,
-            self.key, self.key_rules, self.redaction_rules, self.cassette,
+            self.key, self.key_rules, self.redaction_rules, self.rules, self.cassette,
         )  # fmt: skip
 
 

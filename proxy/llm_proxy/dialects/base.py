@@ -52,6 +52,13 @@ class Dialect(Protocol):
         """
 
     @property
+    def key_headers(self) -> tuple[str, ...]:
+        """The request headers that enter the key, in lower case: they change what is answered.
+
+        They must be stored, and a change here is a change of `matching.KEY_RULES`.
+        """
+
+    @property
     def counting(self) -> Counting:
         """What its usage counts."""
 

@@ -20,6 +20,7 @@ class Opaque(Unspoken):
 
     name = "opaque"
     volatile: tuple[str, ...] = ()
+    key_headers: tuple[str, ...] = ()
 
     def claims(self, request: Request) -> bool:
         """Any request at all."""

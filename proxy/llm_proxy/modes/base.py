@@ -23,6 +23,10 @@ class Answer:
     direction: Direction | None = None
     """What a simulated answer follows."""
     simulated: bool = False
+    likeness: float | None = None
+    """How alike, from 0 to 1, the request of the cassette is, where it is not the same."""
+    renamed: int = 0
+    """How many values of the recording were replaced by those that this client has for them."""
     pace: str = ""
     """How it goes out, as the grammar of paces spells it; empty where no pace holds."""
 

@@ -41,7 +41,7 @@ def from_(
     \b
     Examples:
       llm-proxy scenario from dc8593
-      llm-proxy scenario from dc8593 4e8278 --id refund --output scenarios/refund.yaml
+      llm-proxy scenario from dc8593 aa77e9 --id refund --output scenarios/refund.yaml
     """
     if name != name.strip() or not name.isprintable():
         raise UsageError(f"--id must be printable, without blanks around it: {name!r} is not")

@@ -70,6 +70,7 @@ class Anthropic:
 
     name = "anthropic"
     volatile = ("$.metadata.user_id",)
+    key_headers = ("anthropic-beta",)
     counting = Counting(cache_is_input=False)
     overloaded = 529
 

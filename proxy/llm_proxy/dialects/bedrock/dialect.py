@@ -57,6 +57,7 @@ class Bedrock:
 
     name = "bedrock"
     volatile: tuple[str, ...] = ()
+    key_headers: tuple[str, ...] = ()
     counting = Counting(cache_is_input=False)
     overloaded = 503
 

@@ -78,6 +78,7 @@ class Cohere:
 
     name = "cohere"
     volatile: tuple[str, ...] = ()
+    key_headers: tuple[str, ...] = ()
     counting = Counting()
     overloaded = 503
 

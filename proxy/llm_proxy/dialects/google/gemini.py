@@ -63,6 +63,7 @@ class Gemini:
 
     name = "gemini"
     volatile: tuple[str, ...] = ()
+    key_headers: tuple[str, ...] = ()
     counting = Counting(reasoning_is_output=False)
     overloaded = 503
 

@@ -38,6 +38,7 @@ class GeminiInteractions:
 
     name = "gemini-interactions"
     volatile: tuple[str, ...] = ()
+    key_headers: tuple[str, ...] = ()
     counting = Counting(reasoning_is_output=False)
     overloaded = 503
 

@@ -42,6 +42,7 @@ class Ollama:
 
     name = "ollama"
     volatile: tuple[str, ...] = ()
+    key_headers: tuple[str, ...] = ()
     counting = Counting()
     overloaded = 503
 

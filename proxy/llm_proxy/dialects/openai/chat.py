@@ -35,6 +35,7 @@ class OpenAIChat:
 
     name = "openai-chat"
     volatile: tuple[str, ...] = ()
+    key_headers = ("openai-beta",)
     counting = Counting()
     overloaded = 503
 

@@ -35,6 +35,7 @@ class OpenAICompletions:
 
     name = "openai-completions"
     volatile: tuple[str, ...] = ()
+    key_headers = ("openai-beta",)
     counting = Counting()
     overloaded = 503
 

@@ -50,6 +50,7 @@ class OpenAIResponses:
 
     name = "openai-responses"
     volatile = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
+    key_headers = ("openai-beta",)
     counting = Counting()
     overloaded = 503
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llm_proxy import matching, misses
-from llm_proxy.cassette import Cassette
+from llm_proxy.cassette import Cassette, Meta, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import CassetteError, Miss
 from llm_proxy.integrity import Place, complaints
-from llm_proxy.matching import KEY_RULES
+from llm_proxy.matching import KEY_RULES, PLAIN, Rules
 from llm_proxy.misses import Candidate
 from llm_proxy.outcomes import outcome
 from llm_proxy.routing import Call
@@ -57,10 +57,11 @@ class TakesOnDisk:
     All takes of a key are read when it is first asked for, to know which are playable.
     """
 
-    def __init__(self, library: Library, *, allow_partial: bool) -> None:
+    def __init__(self, library: Library, *, allow_partial: bool, rules: Rules = PLAIN) -> None:
         """`library` must be refreshed, and not be added to by a recorder."""
         self._library = library
         self._allow_partial = allow_partial
+        self._rules = rules
         self._playable: dict[tuple[str, str], tuple[TakeOnDisk, ...]] = {}
         self._strays: tuple[_Stray, ...] | None = None
 
@@ -93,7 +94,8 @@ class TakesOnDisk:
         """The playable takes of one session by number; strays come in front of the named ones."""
         numbers = self._library.numbers(session, key)
         named = [self._library.take(session, key, number).path for number in numbers]
-        strays = self._strays_of(session, key, everywhere=not named)
+        anew = self._strays_of(session, key, everywhere=not named)
+        strays = [path for path in anew if path not in named]
         places = [*range(1, len(strays) + 1), *(len(strays) + number for number in numbers)]
         playable = set(self._only_playable([*strays, *named], key))
         placed = zip(places, [*strays, *named], strict=True)
@@ -113,19 +115,30 @@ class TakesOnDisk:
         playable: list[Path] = []
         for path in paths:
             cassette = self._library.load(path)
-            ours = cassette.meta.key_rules != KEY_RULES or cassette.meta.key == key
-            if ours and (self._allow_partial or outcome(cassette).complete):
+            if self._key(cassette.meta, cassette.request) != key:
+                continue
+            if self._allow_partial or outcome(cassette).complete:
                 playable.append(path)
         return tuple(playable)
+
+    def _is_ours(self, meta: Meta) -> bool:
+        """Whether a file was keyed by the rules of this run, so that its name can be trusted."""
+        return meta.key_rules == KEY_RULES and meta.rules == self._rules.spelled
+
+    def _key(self, meta: Meta, request: StoredRequest) -> str:
+        """The key of a file by the rules of this run."""
+        if self._is_ours(meta):
+            return meta.key
+        return matching.key(meta.provider, request, self._rules)
 
     def _keyed_anew(self) -> tuple[_Stray, ...]:
         """The files that their names do not find: other key rules, or names of another kind."""
         if self._strays is None:
             unnamed = set(self._library.strays())
             found = [
-                _Stray(meta.session, matching.key(meta.provider, request), path)
+                _Stray(meta.session, self._key(meta, request), path)
                 for path, meta, request in self._library.openings()
-                if meta.key_rules != KEY_RULES or path in unnamed
+                if path in unnamed or not self._is_ours(meta)
             ]
             self._strays = tuple(sorted(found, key=lambda it: _by_number(it.path)))
         return self._strays

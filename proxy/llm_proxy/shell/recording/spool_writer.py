@@ -263,4 +263,5 @@ def _meta(call: Call, stored: StoredRequest) -> Meta:
         key=call.key,
         key_rules=KEY_RULES,
         redaction_rules=redaction.REDACTION_RULES,
+        rules=call.rules.spelled,
     )

@@ -19,6 +19,7 @@ from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.injector import Injector
 from llm_proxy.modes import Auto, Mode, Player, Record, Replay, Simulate
+from llm_proxy.routing import Routing
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
 from llm_proxy.shell.recording.filing import Filed
@@ -158,7 +159,8 @@ def _server(
         )
     )
     guards = Guards(settings.allow_hosts, settings.allow_origins)
-    admission = Admission(guards, ServerLimits(settings.max_body))
+    routing = Routing(settings.matching.session, settings.matching.rules)
+    admission = Admission(guards, ServerLimits(settings.max_body), routing)
     return Server(mode, admission, journal, control, injecting)
 
 
@@ -200,7 +202,8 @@ async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
 async def _takes(settings: Settings) -> TakesOnDisk:
     library = Library(settings.cassettes)
     await asyncio.to_thread(library.refresh)
-    return TakesOnDisk(library, allow_partial=settings.allow_partial)
+    rules = settings.matching.rules
+    return TakesOnDisk(library, allow_partial=settings.allow_partial, rules=rules)
 
 
 async def _recorder(mode: ModeName, settings: Settings, journal: Journal) -> Recorder:

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from llm_proxy.ages import MaxAge
+from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.faults.rule import Rule
+from llm_proxy.matching import PLAIN, Rules
 from llm_proxy.pacing import Pace
 from llm_proxy.takes import AfterLast, OnMiss
 
@@ -51,6 +54,30 @@ class Simulating:
 
 
 @dataclass(frozen=True, slots=True)
+class Matching:
+    """What an operator decides about which cassette answers."""
+
+    session: str = DEFAULT_SESSION
+    """That of requests that name none."""
+    rules: Rules = PLAIN
+    """What keys are loosened by."""
+    nearest: float | None = None
+    """How alike, from 0 to 1, a cassette must be that answers where none is the same; None where
+    none may."""
+    collapse_retries: bool = False
+    """Whether a request that an SDK repeats is the one that it repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """What an operator wants to know of the library at the end of a run."""
+
+    fail_on_unused: bool = False
+    """Whether a cassette that was not played is a failure."""
+    max_age: MaxAge | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that an operator decides about a server."""
 
@@ -78,6 +105,8 @@ class Settings:
     """Providers whose address stands where clients have our `/v1`: it was theirs before."""
     sign: Sign | None = None
     """None passes the clients' own credentials on."""
+    matching: Matching = Matching()
+    care: Care = Care()
     simulating: Simulating = Simulating()
     seed: int = 0
     """What made ids and every roll of chance are hashed from."""

@@ -19,6 +19,7 @@ from aiohttp.streams import StreamReader
 
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import RequestRefused, printable
+from llm_proxy.routing import Routing
 from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.wire import Wire
@@ -41,10 +42,11 @@ class ServerLimits:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who may ask, and how much."""
+    """Who may ask, how much, and what calls are made of it."""
 
     guards: Guards = field(default_factory=Guards)
     limits: ServerLimits = field(default_factory=ServerLimits)
+    routing: Routing = field(default_factory=Routing)
 
 
 class Connection(web.RequestHandler):

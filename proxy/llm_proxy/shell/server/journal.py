@@ -101,6 +101,10 @@ class Entry:
     """What the answer told the client of asking again; None where it told nothing."""
     faults: tuple[Injected, ...] = ()
     """What was injected into the answer."""
+    likeness: float | None = None
+    """How alike the request of the cassette is that answered as the nearest; None for any other."""
+    renamed: int = 0
+    """How many values of a recording were replaced by those that this client has for them."""
     continues: int | None = None
     """The number of the entry whose answer, spoiled by a fault, this request's history holds."""
 

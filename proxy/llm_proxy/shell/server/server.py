@@ -129,9 +129,8 @@ class Server:
                 return
             arrived = loop.time()
             asked = _request(request, body)
-            call = route(
-                asked, arrived, loop.time, await uncoded(asked, self._admission.limits.max_body)
-            )
+            plain = await uncoded(asked, self._admission.limits.max_body)
+            call = route(asked, arrived, loop.time, plain, self._admission.routing)
         except RequestRefused as refused:
             entry.origin, entry.note = "refused", str(refused)
             wire.close_afterwards()
@@ -192,6 +191,8 @@ class Server:
         answer = await self._mode.answer(call)
         entry.origin = answer.origin
         entry.pace = answer.pace
+        entry.likeness = answer.likeness
+        entry.renamed = answer.renamed
         self._count(answer, call, entry)
         injection = self._injecting.script(call, answer, injection)
         instead = injection.instead() if injection is not None and not answer.live else None

@@ -1,0 +1,44 @@
+"""Options: what they are called, where they are read, and the settings that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from llm_proxy.cli.options.config import CONFIG
+from llm_proxy.cli.options.declaring import cassettes, match, normalise, scenarios, spool
+from llm_proxy.cli.options.server import (
+    AFTER_LAST,
+    CARE,
+    FAULTS,
+    LIVE,
+    MATCHING,
+    ON_MISS,
+    PORT,
+    SERVER,
+    SIMULATION,
+)
+from llm_proxy.cli.options.values import settings_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def server_options(function: F) -> F:
+    """All server options, the same on every command that serves: scripts switch the mode alone."""
+    groups = (*SERVER, *MATCHING, *LIVE, AFTER_LAST, ON_MISS, *CARE, *SIMULATION, *FAULTS, CONFIG)
+    for option in reversed(groups):
+        function = option(function)
+    return function
+
+
+__all__ = [
+    "CONFIG",
+    "PORT",
+    "cassettes",
+    "match",
+    "normalise",
+    "scenarios",
+    "server_options",
+    "settings_of",
+    "spool",
+]

@@ -1,0 +1,91 @@
+"""Rules as operators write them: `uuids`, `ignore=$.metadata.trace`, `claude-code`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy.errors import UsageError, printable
+from llm_proxy.matching.normalisers import NORMALISERS
+from llm_proxy.matching.presets import PRESETS
+from llm_proxy.matching.rules import Rule, Rules
+
+_RULE: Final = re.compile(r"\s*([a-z][a-z0-9-]*)\s*(?:@([0-9]+)\s*)?(?:=(.*))?", re.DOTALL)
+_SHARE: Final = re.compile(r"0?\.[5-9][0-9]{0,3}|1(?:\.0{1,4})?")
+_SHOWN: Final = 80
+"""Characters of a rule in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """How alike a cassette must be to answer."""
+
+    is_exact: bool = False
+    """Whether no rule counts, whatever is set."""
+    nearest: float | None = None
+    """Where none is the same: how alike, from 0 to 1, the nearest must be that answers."""
+
+
+def match_of(text: str) -> Match:
+    """What `exact`, `normalised` or `nearest:0.9` means.  Raises `UsageError` for anything else."""
+    word, colon, share = text.strip().partition(":")
+    match word:
+        case "exact" if not colon:
+            return Match(is_exact=True)
+        case "normalised" if not colon:
+            return Match()
+        case "nearest" if _SHARE.fullmatch(share):
+            return Match(nearest=float(share))
+        case _:
+            raise UsageError(
+                f"'{printable(text, _SHOWN)}' is no way to match: write exact, normalised, or "
+                "nearest:0.9 with the share, from 0.5 to 1, that must be alike"
+            )
+
+
+def rules_of(texts: Iterable[str]) -> Rules:
+    """The rules that these texts spell, in their order.  Raises `UsageError` as `rule_of` does."""
+    return Rules(tuple(map(rule_of, texts)))
+
+
+def rule_of(text: str) -> Rule:
+    """The rule that a text spells: `NAME`, or `NAME=ARGUMENT`.
+
+    Raises `UsageError` that says what is wrong with it.
+    """
+    match = _RULE.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            f"'{printable(text, _SHOWN)}' is no rule: write NAME or NAME=ARGUMENT, such as uuids, "
+            "or ignore=$.metadata.trace"
+        )
+    name, version, argument = match.groups()
+    rule = _made(name, argument)
+    if version is not None and int(version) != rule.version:
+        raise UsageError(
+            f"{name} is at version {rule.version} here, not {printable(version, 20)}: "
+            "leave the version out"
+        )
+    return rule
+
+
+def _made(name: str, argument: str | None) -> Rule:
+    """The rule of that name.  Raises `UsageError` where there is none."""
+    if (preset := PRESETS.get(name)) is not None:
+        if argument is not None:
+            raise UsageError(f"{name} is a preset and takes no argument: write {name} alone")
+        return preset.rule()
+    kind = NORMALISERS.get(name)
+    if kind is None:
+        known = [*NORMALISERS, *PRESETS]
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise UsageError(f"{printable(name, _SHOWN)} is no rule: {hint}")
+    if kind.takes and not (argument or "").strip():
+        raise UsageError(f"{name} needs {kind.takes}: write {name}={kind.example}")
+    if not kind.takes and argument is not None:
+        raise UsageError(f"{name} takes no argument: write {name} alone")
+    return kind.rule((argument or "").strip())

@@ -1,0 +1,18 @@
+"""What keys can overlook, one kind a file.
+
+A normaliser takes a document and gives it without what it overlooks.  What tells things apart,
+such as an id, becomes a name of ours by its place: the same id has the same name wherever it
+stands, so that two requests which use their ids alike are alike.
+"""
+
+from types import MappingProxyType
+from typing import Final
+
+from llm_proxy.matching.normalisers.ignore import IGNORE
+from llm_proxy.matching.normalisers.kind import Kind
+from llm_proxy.matching.normalisers.uuids import UUIDS
+
+NORMALISERS: Final = MappingProxyType({kind.name: kind for kind in (UUIDS, IGNORE)})
+"""All of them by name, in the order in which they are told of."""
+
+__all__ = ["NORMALISERS", "Kind"]
