@@ -15,10 +15,12 @@ import pytest
 
 import corpus
 import judges_at_hand
+import thoroughness
 from llm_proxy.shell.running.environment import BASE_URLS, KEYS
+from thoroughness import enough
 
 _LIVE: Final = ("LLM_PROXY_LIVE_SERVER", "LLM_PROXY_LIVE_MODEL")
-_OURS: Final = frozenset(("LLM_PROXY_CORPUS", *_LIVE))
+_OURS: Final = frozenset(("LLM_PROXY_CORPUS", thoroughness.VARIABLE, *_LIVE))
 _PROXIES: Final = frozenset(("ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"))
 _MISLEADING: Final = frozenset(("CI", "GITHUB_STEP_SUMMARY", *_PROXIES, *BASE_URLS, *KEYS))
 """Variables that change what llm-proxy or an SDK does, and that a test sets when it means to."""
@@ -71,14 +73,14 @@ def _hear_signals() -> None:
 def _judge_properties() -> None:
     """Properties hold however slow the machine is; CI tries the same examples every time.
 
-    A property without a number of its own is tried on 20 examples; on LLM_PROXY_EXAMPLES, where
-    that is set.
+    A property without a number of its own is tried on 20 examples, or 100 where all is wanted; on
+    LLM_PROXY_EXAMPLES, where that is set.
     """
     ci = bool(os.environ.get("CI"))
     hypothesis.settings.register_profile(
         "llm-proxy",
         deadline=None,
-        max_examples=int(os.environ.get("LLM_PROXY_EXAMPLES", "20")),
+        max_examples=int(os.environ.get("LLM_PROXY_EXAMPLES", enough(20, 100))),
         derandomize=ci,
         database=None if ci else hypothesis.settings().database,
     )

@@ -25,10 +25,11 @@ from proxying import cassettes, proxy
 from raw import post
 from shelf import call, chat
 from stub import Connection, chunked, upstream
+from thoroughness import enough
 from trials import IDLE, Seen, reset, trial_field
 from waiting import until
 
-TRIALS = 20
+TRIALS = enough(6, 20)
 MIB = 1024 * 1024
 
 

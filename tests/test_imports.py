@@ -12,6 +12,7 @@ import pytest
 
 import house_rules
 import llm_proxy
+from thoroughness import enough
 
 PACKAGE: Final = Path(llm_proxy.__file__).parent
 SERVING: Final = frozenset(("aiohttp", "asyncio", "multidict", "rich", "ssl", "yarl"))
@@ -29,7 +30,7 @@ def fresh(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-_DEPTH: Final = 2
+_DEPTH: Final = enough(1, 2)
 """Dots of the names that are tried: `llm_proxy.shell.server`, with all that it imports."""
 
 IMPORT_EACH: Final = """

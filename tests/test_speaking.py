@@ -15,6 +15,7 @@ from llm_proxy.dialects.fitting import Fitted
 from llm_proxy.errors import CannotSay
 from llm_proxy.turns import Refusal, Text, ToolCall, Turn
 from speaking import ANY_TURNS, MANNERS, TALKS, Manner
+from thoroughness import enough
 
 each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
 
@@ -29,7 +30,7 @@ def fitted(manner: Manner, *turns: Turn) -> Fitted:
 
 
 @each_manner
-@settings(max_examples=10)
+@settings(max_examples=enough(4, 40))
 @given(turn=TALKS | ANY_TURNS)
 def test_what_is_told_is_read_as_it_was_told_and_is_whole_and_cut_as_its_codec_cuts(
     manner: Manner, turn: Turn
@@ -48,7 +49,7 @@ def test_what_is_told_is_read_as_it_was_told_and_is_whole_and_cut_as_its_codec_c
 
 
 @each_manner
-@settings(max_examples=5)
+@settings(max_examples=enough(3, 20))
 @given(turn=TALKS | ANY_TURNS)
 def test_what_fits_fits_as_it_is_and_loses_nothing(manner: Manner, turn: Turn) -> None:
     fits = fitted(manner, turn)
@@ -57,7 +58,7 @@ def test_what_fits_fits_as_it_is_and_loses_nothing(manner: Manner, turn: Turn) -
 
 
 @each_manner
-@settings(max_examples=4)
+@settings(max_examples=enough(2, 16))
 @given(turns=st.lists(TALKS, min_size=2, max_size=3), successive=st.booleans())
 def test_several_choices_are_told_as_one_answer_or_refused(
     manner: Manner, turns: list[Turn], successive: bool
@@ -77,7 +78,7 @@ def test_several_choices_are_told_as_one_answer_or_refused(
 
 
 @each_manner
-@settings(max_examples=4)
+@settings(max_examples=enough(2, 16))
 @given(turn=TALKS)
 def test_the_same_delivery_gives_the_same_bytes(manner: Manner, turn: Turn) -> None:
     fitted(manner, turn)
