@@ -1,6 +1,5 @@
 """How much of what only repeats is done: enough for every day, or all of it.
 
-
 `LLM_PROXY_THOROUGH=1` asks for all of it.
 """
 
