@@ -30,6 +30,8 @@ _DEEPEST: Final = 100
 """Levels of nesting that are canonicalised; a deeper document counts as text."""
 _SLASH: Final = re.compile("%2F", re.IGNORECASE)
 _SAFE: Final = "/~:@!$&'()*+,;="
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./~:@!$&'()*+,;=-]*")
+"""What has but one spelling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ def document_of(provider: str, request: StoredRequest) -> Document:
 
 def normal_path(path: str) -> str:
     """The path with its percent-encoding in one spelling; an encoded slash stays one."""
+    if _PLAIN_PATH.fullmatch(path):
+        return path
     return "%2F".join(
         quote(unquote(part, errors="surrogateescape"), safe=_SAFE, errors="surrogateescape")
         for part in _SLASH.split(path)
@@ -90,6 +94,8 @@ def normal_query(query: str) -> str:
 
     Secret ones are left out: a client may as well send its key in a header.
     """
+    if not query:
+        return ""
     pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
     open_ = [pair for pair in pairs if not redaction.is_secret_parameter(pair[0])]
     return urlencode(sorted(open_, key=itemgetter(0)), errors="surrogateescape")
