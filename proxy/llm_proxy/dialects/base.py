@@ -59,6 +59,13 @@ class Dialect(Protocol):
         """
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        """Paths of a request's body where ids of calls, messages and conversations stand.
+
+        As in `volatile`; a change here is a new version of the normaliser `call-ids`.
+        """
+
+    @property
     def counting(self) -> Counting:
         """What its usage counts."""
 

@@ -21,6 +21,7 @@ class Opaque(Unspoken):
     name = "opaque"
     volatile: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
 
     def claims(self, request: Request) -> bool:
         """Any request at all."""

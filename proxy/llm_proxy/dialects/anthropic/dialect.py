@@ -71,6 +71,11 @@ class Anthropic:
     name = "anthropic"
     volatile = ("$.metadata.user_id",)
     key_headers = ("anthropic-beta",)
+    ids = (
+        "$.messages[*].id",
+        "$.messages[*].content[*].id",
+        "$.messages[*].content[*].tool_use_id",
+    )
     counting = Counting(cache_is_input=False)
     overloaded = 529
 

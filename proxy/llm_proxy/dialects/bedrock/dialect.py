@@ -58,6 +58,15 @@ class Bedrock:
     name = "bedrock"
     volatile: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
+    ids = (
+        "$.messages[*].content[*].toolUse.toolUseId",
+        "$.messages[*].content[*].toolResult.toolUseId",
+        "$.messages[*].content[*].id",
+        "$.messages[*].content[*].tool_use_id",
+        "$.messages[*].tool_calls[*].id",
+        "$.messages[*].tool_call_id",
+    )
+    """Those of Converse; of Claude's own words, and of chat's."""
     counting = Counting(cache_is_input=False)
     overloaded = 503
 

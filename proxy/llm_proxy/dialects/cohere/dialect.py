@@ -79,6 +79,11 @@ class Cohere:
     name = "cohere"
     volatile: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
+    ids = (
+        "$.conversation_id",
+        "$.messages[*].tool_calls[*].id",
+        "$.messages[*].tool_call_id",
+    )
     counting = Counting()
     overloaded = 503
 

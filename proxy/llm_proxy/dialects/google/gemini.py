@@ -64,6 +64,12 @@ class Gemini:
     name = "gemini"
     volatile: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
+    ids = (
+        "$.contents[*].parts[*].functionCall.id",
+        "$.contents[*].parts[*].functionResponse.id",
+        "$.contents[*].parts[*].function_call.id",
+        "$.contents[*].parts[*].function_response.id",
+    )
     counting = Counting(reasoning_is_output=False)
     overloaded = 503
 

@@ -39,6 +39,13 @@ class GeminiInteractions:
     name = "gemini-interactions"
     volatile: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
+    ids = (
+        "$.previous_interaction_id",
+        "$.input[*].id",
+        "$.input[*].call_id",
+        "$.input[*].content[*].id",
+        "$.input[*].content[*].call_id",
+    )
     counting = Counting(reasoning_is_output=False)
     overloaded = 503
 

@@ -43,6 +43,10 @@ class Ollama:
     name = "ollama"
     volatile: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
+    ids = (
+        "$.messages[*].tool_calls[*].id",
+        "$.messages[*].tool_call_id",
+    )
     counting = Counting()
     overloaded = 503
 

@@ -36,6 +36,12 @@ class OpenAIChat:
     name = "openai-chat"
     volatile: tuple[str, ...] = ()
     key_headers = ("openai-beta",)
+    ids = (
+        "$.messages[*].id",
+        "$.messages[*].audio.id",
+        "$.messages[*].tool_calls[*].id",
+        "$.messages[*].tool_call_id",
+    )
     counting = Counting()
     overloaded = 503
 

@@ -36,6 +36,7 @@ class OpenAICompletions:
     name = "openai-completions"
     volatile: tuple[str, ...] = ()
     key_headers = ("openai-beta",)
+    ids: tuple[str, ...] = ()
     counting = Counting()
     overloaded = 503
 

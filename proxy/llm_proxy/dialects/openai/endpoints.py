@@ -77,6 +77,7 @@ class OpenAIEndpoint(Unspoken):
     """What is answered where nothing was recorded; None where nobody could know."""
     volatile: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ("openai-beta",)
+    ids: tuple[str, ...] = ()
 
     def claims(self, request: Request) -> bool:
         """The endpoint's methods on its path, unless a header says that they are not OpenAI's."""

@@ -51,6 +51,14 @@ class OpenAIResponses:
     name = "openai-responses"
     volatile = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
     key_headers = ("openai-beta",)
+    ids = (
+        "$.previous_response_id",
+        "$.conversation",
+        "$.conversation.id",
+        "$.input[*].id",
+        "$.input[*].call_id",
+        "$.input[*].approval_request_id",
+    )
     counting = Counting()
     overloaded = 503
 

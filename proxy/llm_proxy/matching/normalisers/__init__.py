@@ -8,11 +8,13 @@ stands, so that two requests which use their ids alike are alike.
 from types import MappingProxyType
 from typing import Final
 
+from llm_proxy.matching.normalisers.call_ids import CALL_IDS
 from llm_proxy.matching.normalisers.ignore import IGNORE
 from llm_proxy.matching.normalisers.kind import Kind
+from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.uuids import UUIDS
 
-NORMALISERS: Final = MappingProxyType({kind.name: kind for kind in (UUIDS, IGNORE)})
+NORMALISERS: Final = MappingProxyType({kind.name: kind for kind in (UUIDS, CALL_IDS, PATHS, IGNORE)})
 """All of them by name, in the order in which they are told of."""
 
 __all__ = ["NORMALISERS", "Kind"]
