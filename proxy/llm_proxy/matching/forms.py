@@ -9,8 +9,10 @@ from urllib.parse import parse_qsl
 
 from llm_proxy.turns import Json
 
-_BOUNDARY: Final = re.compile(r'boundary=(?:"([^"]+)"|([^\s";,]+))', re.IGNORECASE)
-_PARAMETER: Final = re.compile(r';\s*(name|filename)="((?:[^"\\]|\\.)*)"', re.IGNORECASE)
+_PARAMETER: Final = re.compile(
+    r"""\s*;\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]*))"""
+)
+"""A parameter of a header, whose value may be quoted."""
 _LONGEST_TEXT: Final = 64 * 1024
 """Bytes of a part that is kept as text; a longer one is told by its hash."""
 
@@ -18,21 +20,34 @@ _LONGEST_TEXT: Final = 64 * 1024
 def fields(content_type: str, body: bytes) -> list[Json] | None:
     """The fields of a form in their order; None where the body is none, or not as it should be.
 
-    Each is an object: its `name`, its `filename` and `type` where it has them, and its `value`,
-    or the `sha256` and the number of `bytes` of one that is no text.
+    Each is an object: its `name`, `filename` and `type` where it has them, further `headers`, and
+    its `value`, or the `sha256` and the number of `bytes` of one that is no text.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
         return _urlencoded(body)
-    boundary = _BOUNDARY.search(content_type)
-    if not kind.startswith("multipart/") or boundary is None:
+    boundary = _parameters(content_type).get("boundary")
+    if not kind.startswith("multipart/") or not boundary:
         return None
-    return _multipart(body, (boundary[1] or boundary[2]).encode("latin-1", "replace"))
+    return _multipart(body, boundary.encode("latin-1", "replace"))
+
+
+def _parameters(value: str) -> dict[str, str]:
+    """What a header says behind its first word, as it is spelled; of equal names the first."""
+    told: dict[str, str] = {}
+    place = value.find(";")
+    while place >= 0 and (match := _PARAMETER.match(value, place)) is not None:
+        name, quoted, plain = match.groups()
+        told.setdefault(name.lower(), plain if quoted is None else quoted)
+        place = match.end()
+    return told
 
 
 def _urlencoded(body: bytes) -> list[Json] | None:
     try:
-        pairs = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True)
+        pairs = parse_qsl(
+            body.decode(), keep_blank_values=True, strict_parsing=True, errors="strict"
+        )
     except ValueError:
         return None
     return [{"name": name, "value": value} for name, value in pairs]
@@ -56,16 +71,30 @@ def _part(part: bytes) -> Json:
     head, blank, content = (b"\r\n" + rest).partition(b"\r\n\r\n")
     if not blank:
         return None
-    lines = head.decode("utf-8", "replace").split("\r\n")
-    named = {
-        key.strip().lower(): value.strip() for key, _, value in (it.partition(":") for it in lines)
-    }
     told: dict[str, Json] = {}
-    for name, value in _PARAMETER.findall(named.get("content-disposition", "")):
-        told[name.lower()] = value
-    if kind := named.get("content-type", ""):
-        told["type"] = kind
+    rest_of_head: dict[str, Json] = {}
+    for line in _decoded(head).split("\r\n")[1:]:
+        key, _, value = line.partition(":")
+        match key.strip().lower():
+            case "content-disposition":
+                told |= _parameters(value)
+            case "content-type":
+                told["type"] = value.strip()
+            case "content-length":  # says what the content says
+                pass
+            case other:
+                rest_of_head[other] = value.strip()
+    if rest_of_head:
+        told["headers"] = rest_of_head
     return told | value_of(content)
+
+
+def _decoded(head: bytes) -> str:
+    """A part's head; browsers of old write it in Latin-1."""
+    try:
+        return head.decode()
+    except UnicodeDecodeError:
+        return head.decode("latin-1")
 
 
 def value_of(content: bytes) -> dict[str, Json]:

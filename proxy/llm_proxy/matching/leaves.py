@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,15 +10,10 @@ from typing import Any, Final
 
 import orjson
 
+from llm_proxy.matching import encoded
 from llm_proxy.matching.document import Document
 
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z_]\w*")
-_BASE64: Final = re.compile(
-    r"(?:data:[\w.+-]+/[\w.+-]+(?:;[\w=.+-]+)*;base64,)?([A-Za-z0-9+/_-]{256,})={0,2}"
-)
-"""A long run of what base64 is made of, as images and sounds are sent."""
-_KINDS: Final = tuple(map(re.compile, ("[A-Z]", "[a-z]", "[0-9]")))
-"""Of all of these there are some in any base64 of that length."""
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +45,13 @@ def leaves(document: Document) -> dict[str, str]:
 
 
 def step(name: str) -> str:
-    """A member's name as a step of a path: `.name`, or `['a name']`."""
-    return f".{name}" if _PLAIN_NAME.fullmatch(name) else f"[{name!r}]"
+    """A member's name as a step of a JSONPath: `.name`, or `['a name']`."""
+    if _PLAIN_NAME.fullmatch(name):
+        return f".{name}"
+    quoted = json.dumps(name, ensure_ascii=False)
+    if "'" not in name:
+        quoted = "'" + quoted[1:-1].replace('\\"', '"') + "'"
+    return f"[{quoted}]"
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -62,23 +62,10 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
         case list() if value:
             for index, item in enumerate(value):
                 yield from _flat(f"{path}[{index}]", item)
-        case str() if (encoded := _encoded(value)) is not None:
-            yield path, orjson.dumps(_by_hash(encoded, value)).decode()
+        case str():
+            yield path, orjson.dumps(encoded.by_hash(value)).decode()
         case _:
             yield path, orjson.dumps(value).decode()
-
-
-def _encoded(value: str) -> str | None:
-    """The base64 that a text is, or a URL of data holds; None where it is none, or short."""
-    match = _BASE64.fullmatch(value)
-    is_some = match is not None and all(kind.search(match[1]) for kind in _KINDS)
-    return match[1] if match is not None and is_some else None
-
-
-def _by_hash(encoded: str, value: str) -> str:
-    """What is told of large base64."""
-    digest = hashlib.sha256(value.encode()).hexdigest()[:16]
-    return f"base64 of {len(encoded) * 3 // 4} bytes, sha256 {digest}"
 
 
 def nearness(one: Mapping[str, str], other: Mapping[str, str]) -> float:

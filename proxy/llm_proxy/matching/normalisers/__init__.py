@@ -12,9 +12,17 @@ from llm_proxy.matching.normalisers.call_ids import CALL_IDS
 from llm_proxy.matching.normalisers.ignore import IGNORE
 from llm_proxy.matching.normalisers.kind import Kind
 from llm_proxy.matching.normalisers.paths import PATHS
+from llm_proxy.matching.normalisers.regex import REGEX
+from llm_proxy.matching.normalisers.timestamps import TIMESTAMPS
 from llm_proxy.matching.normalisers.uuids import UUIDS
+from llm_proxy.matching.normalisers.whitespace import WHITESPACE
 
-NORMALISERS: Final = MappingProxyType({kind.name: kind for kind in (UUIDS, CALL_IDS, PATHS, IGNORE)})
+NORMALISERS: Final = MappingProxyType(
+    {
+        kind.name: kind
+        for kind in (WHITESPACE, TIMESTAMPS, UUIDS, CALL_IDS, PATHS, REGEX, IGNORE)
+    }
+)
 """All of them by name, in the order in which they are told of."""
 
 __all__ = ["NORMALISERS", "Kind"]

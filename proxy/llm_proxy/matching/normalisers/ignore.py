@@ -1,12 +1,14 @@
 """`ignore=JSONPATH`: what stands at this exact path of a JSON body does not count.
 
+A member goes with its name.  An item of a list leaves its place, so that the paths behind it stay
+what they were: of two rules, `$.messages[0]` and `$.messages[1]`, each means what it says.
+
 A path with `..` would reach every member of a name, also the property of a tool's schema that
 happens to be called so: it is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +20,13 @@ from llm_proxy.turns import Json
 
 if TYPE_CHECKING:
     from jsonpath import JSONPath as _Path
+    from jsonpath import JSONPathEnvironment
 
 _SHOWN: Final = 100
 """Characters of a path in a message."""
+_WHOLE: Final = frozenset(("$.*", "$[*]"))
+_PLACE: Final = "<ignored>"
+"""What an item of a list leaves."""
 _KEPT: Final[_Gone] = {}
 """Nothing of it is to go."""
 
@@ -33,7 +39,7 @@ def _make(argument: str) -> Apply:
     path = _compiled(argument)
 
     def apply(document: Document) -> Normalised:
-        if document.kind != "json":
+        if document.kind != "json" or not isinstance(document.body, dict | list):
             return Normalised(document)
         gone: _Gone = {}
         for match in path.finditer(document.body):
@@ -55,22 +61,23 @@ def _mark(gone: _Gone, parts: tuple[str | int, ...]) -> None:
 
 def _without(value: Json, gone: _Gone) -> Json:
     """A value without what is to go; the rest is shared with it."""
-    kept: list[tuple[str | int, Json]] = []
-    pairs: Iterable[tuple[str | int, Json]] = ()
     match value:
         case dict():
-            pairs = value.items()
+            return {
+                name: _without(item, inner) if (inner := gone.get(name, _KEPT)) else item
+                for name, item in value.items()
+                if gone.get(name, _KEPT) is not None
+            }
         case list():
-            pairs = enumerate(value)
+            return [_item(item, gone.get(place, _KEPT)) for place, item in enumerate(value)]
         case _:
             return value
-    for part, item in pairs:
-        inner = gone.get(part, _KEPT)
-        if inner is not None:
-            kept.append((part, _without(item, inner) if inner else item))
-    if isinstance(value, dict):
-        return {str(part): item for part, item in kept}
-    return [item for _, item in kept]
+
+
+def _item(item: Json, gone: _Gone | None) -> Json:
+    if gone is None:
+        return _PLACE
+    return _without(item, gone) if gone else item
 
 
 def _compiled(argument: str) -> _Path:
@@ -81,13 +88,12 @@ def _compiled(argument: str) -> _Path:
     if not argument.startswith("$"):
         raise UsageError(f"ignore={shown}: a path begins with $, such as $.metadata.trace")
     try:
-        path = jsonpath.compile(argument)
+        path = _language().compile(argument)
     except jsonpath.JSONPathError as error:
         why = " ".join(str(error).split("\n", 1)[0].split())
-        raise UsageError(f"ignore={shown} is no JSONPath: {why}") from None
-    if not isinstance(path, jsonpath.JSONPath):
-        raise UsageError(f"ignore={shown} is more than one path: write a rule for each")
-    if not path.segments:
+        raise UsageError(f"ignore={shown} is no JSONPath (RFC 9535): {why}") from None
+    assert isinstance(path, jsonpath.JSONPath)  # noqa: S101 # strict JSONPath joins none
+    if not path.segments or argument.strip() in _WHOLE:
         raise UsageError(f"ignore={shown} is the whole body: nothing would be left to tell apart")
     if any(isinstance(it, JSONPathRecursiveDescentSegment) for it in path.segments):
         raise UsageError(
@@ -95,6 +101,16 @@ def _compiled(argument: str) -> _Path:
             "write the whole path, with [*] for each item of a list"
         )
     return path
+
+
+def _language() -> JSONPathEnvironment:
+    """RFC 9535, but without its regular expressions: a text of a request could make them slow."""
+    import jsonpath  # noqa: PLC0415 # as below
+
+    language = jsonpath.JSONPathEnvironment(strict=True)
+    for function in ("match", "search"):
+        del language.function_extensions[function]
+    return language
 
 
 IGNORE: Final = Kind(

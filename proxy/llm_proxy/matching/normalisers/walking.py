@@ -1,14 +1,28 @@
-"""Texts of a document, one after the other, and what is put in their place."""
+"""Texts of a document, one after the other, and what is put in their place.
+
+What tells requests apart by its identity is no text to be loosened: the name of the model, large
+base64, bytes that are no text, the hash of a form's part.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from llm_proxy.matching.document import Document
+from llm_proxy.matching.encoded import is_encoded
 from llm_proxy.matching.rules import Normalised
 from llm_proxy.turns import Json
+
+_MODEL: Final = "model"
+"""The member or field that names it, in every dialect that has it in the body."""
+_OF_FIELD: Final = ("value", "filename")
+"""What of a form's field is text."""
+
+Change = Callable[[Json, str], Json]
+"""What becomes of a value that holds no others, under the name of the member that it stands in."""
 
 
 class Names:
@@ -34,26 +48,63 @@ def texts_changed(value: Json, change: Callable[[str], str]) -> Json:
     Members of objects come in the order of their names, whatever the spelling's was.  Names of
     members stay.
     """
-    match value:
-        case str():
-            return change(value)
-        case list():
-            return [texts_changed(item, change) for item in value]
-        case dict():
-            return {name: texts_changed(value[name], change) for name in sorted(value)}
+    return _changed(value, lambda leaf, _: change(leaf) if isinstance(leaf, str) else leaf, "")
+
+
+def with_texts(document: Document, change: Callable[[str], str]) -> Document:
+    """The document with every text of its body changed, in the order of `texts_changed`."""
+    return with_values(document, lambda leaf, _: change(leaf) if isinstance(leaf, str) else leaf)
+
+
+def with_values(document: Document, change: Change) -> Document:
+    """The document with every value of its body changed that holds no others."""
+    return replace(document, body=_body(document, change))
+
+
+def _body(document: Document, change: Change) -> Json:
+    body = document.body
+    match document.kind, body:
+        case "json", dict():
+            return {
+                name: item if name == _MODEL else _changed(item, change, name)
+                for name, item in sorted(body.items())
+            }
+        case "form", list():
+            return [_field(field, change) for field in body]
+        case "text", str() if not _is_text(body):
+            return body
         case _:
+            return _changed(body, change, "")
+
+
+def _field(field: Json, change: Change) -> Json:
+    """A field of a form."""
+    if not isinstance(field, dict) or (name := str(field.get("name", ""))) == _MODEL:
+        return field
+    return field | {part: change(field[part], name) for part in _OF_FIELD if part in field}
+
+
+def _changed(value: Json, change: Change, name: str) -> Json:
+    match value:
+        case list():
+            return [_changed(item, change, name) for item in value]
+        case dict():
+            return {each: _changed(value[each], change, each) for each in sorted(value)}
+        case str() if is_encoded(value):
             return value
+        case _:
+            return change(value, name)
+
+
+def _is_text(body: str) -> bool:
+    try:
+        body.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def named(document: Document, pattern: re.Pattern[str], names: Names) -> Normalised:
     """The document with a name in place of everything that the pattern finds in its texts."""
-    body = texts_changed(
-        document.body, lambda text: pattern.sub(lambda found: names.of(found[0]), text)
-    )
-    return Normalised(replace(document, body=body), names.given())
-
-
-def blanked(document: Document, pattern: re.Pattern[str], mark: str) -> Normalised:
-    """The document with one mark in place of everything that the pattern finds in its texts."""
-    body = texts_changed(document.body, lambda text: pattern.sub(mark, text))
-    return Normalised(replace(document, body=body))
+    done = with_texts(document, lambda text: pattern.sub(lambda found: names.of(found[0]), text))
+    return Normalised(done, names.given())

@@ -1,0 +1,131 @@
+"""How clients write what a clock says: patterns that no text makes slow.
+
+Every part has a greatest length, and each pattern begins where no word or number goes on, so a
+text is read once.  The years are those that a clock may show, 2015 to 2045: history counts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MARK: Final = "<time>"
+"""What stands in place of all of them."""
+
+_YEAR: Final = "20(?:1[5-9]|[23][0-9]|4[0-5])"
+_MONTH: Final = "(?:0[1-9]|1[0-2])"
+_DAY: Final = "(?:0[1-9]|[12][0-9]|3[01])"
+_SHORT_MONTH: Final = "(?:0?[1-9]|1[0-2])"
+_SHORT_DAY: Final = "(?:0?[1-9]|[12][0-9]|3[01])"
+_NAMED: Final = (
+    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_WEEKDAY: Final = (
+    r"(?:(?:mon|tues?|wed(?:nes)?|thu(?:rs?)?|fri|sat(?:ur)?|sun)(?:day)?\.?,?[ ]{1,2})?"
+)
+_SPACE: Final = "[ \u00a0\u202f]"
+
+_HOUR: Final = "(?:[01][0-9]|2[0-3])"
+_SIXTY: Final = "[0-5][0-9]"
+_FRACTION: Final = "(?:[.,][0-9]{1,9})?"
+_HALF: Final = rf"(?:{_SPACE}?[ap](?:m|\.m\.))?"
+_ZONE: Final = (
+    r"(?:z|[ ]?(?:(?:utc|gmt)?[+-][0-9]{2}:?[0-9]{2}"
+    r"|utc|gmt|w?e[sd]?t|ces?t|ees?t|bst|ist|jst|[cmp][sd]t)"
+    r"(?:[ ]\([a-z ]{1,40}\))?)?"
+)
+_CLOCK: Final = f"{_HOUR}:{_SIXTY}:(?:{_SIXTY}|60){_FRACTION}{_HALF}{_ZONE}"
+_HALF_CLOCK: Final = (
+    rf"(?:0?[1-9]|1[0-2]):{_SIXTY}:{_SIXTY}{_FRACTION}{_SPACE}?[ap](?:m|\.m\.){_ZONE}"
+)
+"""With seconds: what people say to each other, such as 3:05 PM, has none."""
+_BEHIND_A_DATE: Final = (
+    rf"(?:(?:t|:|,?{_SPACE}{{1,2}}(?:at[ ])?)(?:[01]?[0-9]|2[0-3]):{_SIXTY}"
+    rf"(?::{_SIXTY}{_FRACTION})?{_HALF}{_ZONE})?"
+)
+
+_STAMP: Final = (
+    rf"{_YEAR}-{_MONTH}-{_DAY}[t_ -]{_HOUR}[:.-]{_SIXTY}[:.-]{_SIXTY}{_FRACTION}{_ZONE}"
+    rf"|{_YEAR}{_MONTH}{_DAY}[t_-]{_HOUR}{_SIXTY}{_SIXTY}{_FRACTION}{_ZONE}"
+)
+"""A date and a time in one word, which may end a name: run-20261122T130509Z."""
+_ORDINAL: Final = "(?:st|nd|rd|th)?"
+_DATE: Final = (
+    f"{_WEEKDAY}(?:"
+    f"{_YEAR}-{_MONTH}-{_DAY}"
+    f"|{_YEAR}/{_SHORT_MONTH}/{_SHORT_DAY}"
+    f"|{_SHORT_MONTH}/{_SHORT_DAY}/{_YEAR}"
+    f"|{_SHORT_DAY}/{_SHORT_MONTH}/{_YEAR}"
+    f"|{_SHORT_DAY}{_ORDINAL}(?:[ /-]|[ ]of[ ]){_NAMED}(?:,?[ ]|[-/]){_YEAR}"
+    f"|{_NAMED}[ ]{{1,2}}{_SHORT_DAY}{_ORDINAL},?[ ]{{1,2}}{_YEAR}"
+    f"){_BEHIND_A_DATE}"
+    f"|{_WEEKDAY}{_NAMED}[ ]{{1,2}}{_SHORT_DAY}[ ]{_HOUR}:{_SIXTY}"
+    f"(?::{_SIXTY}{_HALF}(?:{_ZONE}[ ]{_YEAR}{_ZONE})?)?"
+)
+_JOINTS: Final = "[-./:+]"
+_FREE_BEFORE: Final = rf"(?<![0-9A-Za-z])(?<![0-9]{_JOINTS})(?<!{MARK}{_JOINTS})(?<!::)"
+_FREE_BEHIND: Final = rf"(?![0-9A-Za-z])(?!{_JOINTS}(?:[0-9]|{MARK}))"
+"""No part of a longer word or number.  A mark counts as the number that it stands for, or what is
+replaced once would not be what is replaced twice."""
+_NO_SNAPSHOT: Final = rf"(?<![0-9A-Za-z][-_])(?<!{MARK}_)"
+"""Not behind a name: gpt-4o-2024-08-06 is a model."""
+
+_FIRST_LETTER: Final = "(?=[0-9adfjmnostw])"
+"""What any of them begins with: most places of a text are passed quickly."""
+
+_TIME: Final = re.compile(
+    rf"{_FIRST_LETTER}{_FREE_BEFORE}(?:{_STAMP}|{_CLOCK}|{_HALF_CLOCK}|{_NO_SNAPSHOT}(?:{_DATE})){_FREE_BEHIND}",
+    re.IGNORECASE | re.ASCII,
+)
+"""A date, a time, or both."""
+
+_DIGITS: Final = r"[12][0-9]{9}(?:[0-9]{3}){0,3}(?:\.[0-9]{1,9})?"
+_EPOCH: Final = re.compile(
+    r"(?<![A-Za-z0-9_-])([A-Za-z][A-Za-z0-9_-]{0,60})"
+    r"""(\\{0,8}["']?[ ]{0,2}[:=>][ ]{0,2}\\{0,8}["']?)"""
+    rf"({_DIGITS})(?![0-9A-Za-z]|\.[0-9])"
+)
+"""A name, what stands between, and a number that may be seconds since 1970, or a fraction of them:
+`created=1795353909`, `"created": 1795353909`."""
+NUMBER: Final = re.compile(_DIGITS)
+
+_HINT: Final = re.compile("20[1-4][0-9]|:[0-5][0-9]")
+"""Without it there is no time in a text, and nearly all texts have none."""
+_LONG_NUMBER: Final = re.compile("[12][0-9]{9}")
+_WORDS: Final = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_TELLING: Final = frozenset(
+    ("created", "updated", "modified", "started", "ended", "finished", "expires", "timestamp",
+     "timestamps", "ts", "time", "date", "datetime", "epoch", "now", "mtime", "ctime", "atime")
+)  # fmt: skip
+_FIRST: Final = 1_420_070_400
+_LAST: Final = 2_398_377_600
+"""Seconds since 1970: the beginnings of 2015 and of 2046."""
+_A_SECOND: Final = (1, 1_000, 1_000_000, 1_000_000_000)
+
+
+def timeless(text: str) -> str:
+    """A text with the mark in place of every date and time."""
+    if _HINT.search(text) is not None:
+        lines = text.split("\n")  # no time goes over a line's end
+        text = "\n".join(_TIME.sub(MARK, it) if _HINT.search(it) else it for it in lines)
+    if _LONG_NUMBER.search(text) is not None:
+        text = _EPOCH.sub(_told, text)
+    return text
+
+
+def _told(found: re.Match[str]) -> str:
+    name, between, number = found.groups()
+    is_time = is_epoch(float(number)) and tells_time(name)
+    return name + between + MARK if is_time else found[0]
+
+
+def tells_time(name: str) -> bool:
+    """Whether a name says that a number is a time: `created_at`, `expiresAt`, `ts`."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    return bool(words) and (words[-1] == "at" or not _TELLING.isdisjoint(words))
+
+
+def is_epoch(number: float) -> bool:
+    """Whether a number can be a time of our years, in s, ms, µs or ns since 1970."""
+    return any(_FIRST * each <= number < _LAST * each for each in _A_SECOND)

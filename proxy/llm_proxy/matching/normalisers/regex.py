@@ -1,0 +1,120 @@
+"""`regex=PATTERN`: what a pattern finds in texts does not count, but that there is something.
+
+The patterns are RE2's, which reads a text at most once for each thing that it finds, whatever the
+pattern and the text are; and how much is read for one document has a limit.  So no request can
+hold up the proxy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from llm_proxy.errors import UsageError, printable
+from llm_proxy.matching.document import Document
+from llm_proxy.matching.normalisers.kind import Kind
+from llm_proxy.matching.normalisers.walking import with_texts
+from llm_proxy.matching.rules import Apply, Normalised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SHOWN: Final = 100
+"""Characters of a pattern in a message."""
+_LONGEST: Final = 4096
+"""Characters of a pattern."""
+_PROBES: Final = (b"", b" ", b"a", b"A", b"0", b"a a", b"\n")
+_BYTES: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
+"""RE2's word for a byte, which may be half a character."""
+_EFFORT: Final = 1_000_000_000
+"""Bytes that may be read for one document; what would be found beyond that stays as it is."""
+
+
+def _make(argument: str) -> Apply:
+    pattern = _compiled(argument)
+    mark = f"<regex-{hashlib.sha256(argument.encode()).hexdigest()[:6]}>".encode()
+
+    def apply(document: Document) -> Normalised:
+        return Normalised(with_texts(document, _Marking(pattern, mark)))
+
+    return apply
+
+
+class _Marking:
+    """Puts the mark in place of what the pattern finds in the texts of one document."""
+
+    def __init__(self, pattern: Any, mark: bytes) -> None:
+        self._pattern = pattern
+        self._mark = mark
+        self._left = _EFFORT
+
+    def __call__(self, text: str) -> str:
+        """The text with marks.
+
+        One that has the mark already was changed before: a pattern may well find itself again in
+        what it left.
+        """
+        whole = text.encode()
+        if self._mark in whole:
+            return text
+        kept: list[bytes] = []
+        done = 0
+        for match in self._pattern.finditer(whole):
+            if self._left <= 0:
+                break
+            self._left -= len(whole)  # as much may have been read to find it
+            if match.end() > match.start():
+                kept += (whole[done : match.start()], self._mark)
+                done = match.end()
+        return b"".join((*kept, whole[done:])).decode() if kept else text
+
+
+def _compiled(argument: str) -> Any:
+    """The pattern.  Raises `UsageError` for what is none, or finds nothing in particular."""
+    shown = printable(argument, _SHOWN)
+    compiled = _compiler()
+    if len(argument) > _LONGEST:
+        raise UsageError(f"regex={shown} is too long: at most {_LONGEST} characters")
+    if _BYTES.search(argument):
+        raise UsageError(rf"regex={shown}: \C finds half characters: write . or a class")
+    try:
+        pattern = compiled(argument)
+    except (ValueError, UnicodeEncodeError) as error:
+        raise UsageError(f"regex={shown} is no pattern of RE2: {error}") from None
+    if any(match.start() == match.end() for it in _PROBES for match in pattern.finditer(it)):
+        raise UsageError(
+            f"regex={shown} finds the empty text, which is everywhere: write + instead of *, or "
+            "a letter that must be there"
+        )
+    return pattern
+
+
+def _compiler() -> Callable[[str], Any]:
+    try:
+        import re2  # noqa: PLC0415 # an extra, only where a rule has a pattern
+    except ImportError:
+        raise UsageError(
+            "regex needs RE2, which no text makes slow: pip install 'llm-proxy-replay[regex]'"
+        ) from None
+
+    def compiled(pattern: str) -> Any:
+        options = re2.Options()
+        options.log_errors = False  # we say it ourselves
+        try:
+            return re2.compile(pattern.encode(), options)
+        except re2.error as error:
+            why = error.args[0] if error.args else error
+            raise ValueError(why.decode() if isinstance(why, bytes) else str(why)) from None
+
+    return compiled
+
+
+REGEX: Final = Kind(
+    name="regex",
+    version=1,
+    overlooks="what a pattern finds in texts",
+    make=_make,
+    takes="a pattern",
+    example="build-[0-9]+",
+)

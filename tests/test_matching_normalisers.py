@@ -1,0 +1,402 @@
+"""Normalisers: what each overlooks, what it does not, and that twice is once."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.errors import UsageError
+from llm_proxy.matching import Document, document_of
+from llm_proxy.matching.grammar import rule_of
+from llm_proxy.matching.normalisers import NORMALISERS, Kind
+
+FORM: Final = "multipart/form-data; boundary=X"
+UUID: Final = "3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a"
+OTHER: Final = "00000000-1111-2222-3333-444444444444"
+
+
+def of(body: Any, content_type: str = "application/json") -> Document:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return document_of(
+        "openai", StoredRequest("POST", "/v1/x", "", (("content-type", content_type),), data)
+    )
+
+
+def after(rule: str, body: Any, content_type: str = "application/json") -> Any:
+    """The body that a rule makes of this one."""
+    return rule_of(rule).apply(of(body, content_type)).document.body
+
+
+def said(rule: str, text: str) -> str:
+    """What a rule makes of a text in a body."""
+    return str(after(rule, {"content": text})["content"])
+
+
+class TestWhitespace:
+    @pytest.mark.parametrize(
+        ("text", "left"),
+        [
+            ("a b", "a b"),
+            ("  a \t\r\n  b\u00a0\u2003c\n", "a b c"),
+            ("\n", ""),
+            ("a\u200bb", "a\u200bb"),
+        ],
+        ids=["one space", "every kind", "nothing else", "no white space"],
+    )
+    def test_runs_of_it_are_one_space_and_the_ends_have_none(self, text: str, left: str) -> None:
+        assert said("whitespace", text) == left
+
+    def test_names_of_members_and_numbers_stay(self) -> None:
+        body = {" a ": [" b ", 1, None, {"c  d": "e  f"}]}
+        assert after("whitespace", body) == {" a ": ["b", 1, None, {"c  d": "e f"}]}
+
+
+TIMES: Final = """
+2026-11-22
+2026-11-22T13:05:09Z
+2026-11-22T13:05:09.123456+00:00
+2026-11-22 13:05:09,123
+2026-11-22 13:05
+2026-11-22_13-05-09
+20261122T130509Z
+20261122_130509
+Sun, 22 Nov 2026 13:05:09 GMT
+Sun, 22 Nov 2026 13:05:09 +0000
+Sunday, November 22, 2026
+sunday 22 november 2026
+November 22, 2026
+November 22nd, 2026
+Nov 22, 2026, 1:05 PM
+November 22, 2026 at 1:05 p.m. CET
+22 Nov 2026
+22nd of November, 2026
+22-Nov-2026
+22/Nov/2026:13:05:09 +0000
+2026/11/22
+2026/11/22 13:05:09
+11/22/2026
+11/22/2026, 1:05:09\u202fPM
+Sun Nov 22 13:05:09 2026
+Sun Nov 22 13:05:09 UTC 2026
+Sun Nov 22 01:05:09 PM UTC 2026
+Sun Nov 22 13:05:09 2026 +0000
+Sun Nov 22 2026 13:05:09 GMT+0000 (Coordinated Universal Time)
+Nov 22 13:05
+Nov  2  2026
+13:05:09
+13:05:09.123
+1:05:09 PM
+""".strip().split("\n")
+
+NO_TIMES: Final = """
+gpt-4o-2024-08-06
+claude-3-5-sonnet-20241022
+bedrock-2023-05-31
+1.2.3
+v2026.11.22
+2026.11.22
+10.0.2026.11
+$20.26
+2026
+20261122
+November 2026
+May 5
+1/2
+12:30
+3:05 PM
+16:9
+1:2:3
+00:11:22:33:44:55
+2001:db8::10:20:30
+1492-10-12
+July 20, 1969
+2026-13-01
+2026-11-32
+25:00:00
+1-2026-11-22
+2026-11-22-3
+123.13:05:09
+step_2026-11-22
+1795353909
+""".strip().split("\n")
+
+
+class TestTimestamps:
+    @pytest.mark.parametrize("text", TIMES)
+    def test_a_time_is_overlooked_wherever_it_stands(self, text: str) -> None:
+        for around in ("{}", "It is {}.", "({})", "from {}, or", "<d>{}</d>", "a\n{}\nb"):
+            assert said("timestamps", around.format(text)) == around.format("<time>")
+
+    @pytest.mark.parametrize("text", NO_TIMES)
+    def test_what_only_looks_like_a_time_counts(self, text: str) -> None:
+        for around in ("{}", "It is {}.", "({})", "from {}, or", "<d>{}</d>"):
+            assert said("timestamps", around.format(text)) == around.format(text)
+
+    def test_a_stamp_may_end_a_name(self) -> None:
+        assert said("timestamps", "logs/run-20261122T130509Z.txt") == "logs/run-<time>.txt"
+
+    @pytest.mark.parametrize(
+        "name",
+        ["created", "created_at", "createdAt", "timestamp", "start_time", "date", "expiresAt",
+         "x-ts", "TIMESTAMP", "lastUpdated"],
+    )  # fmt: skip
+    @pytest.mark.parametrize(
+        "number",
+        [1795353909, 1795353909.25, 1795353909123, 1795353909123456, 1795353909123456789,
+         "1795353909", "1795353909123"],
+    )  # fmt: skip
+    def test_a_number_is_a_time_where_its_name_says_so(self, name: str, number: Any) -> None:
+        assert after("timestamps", {name: number, "at": [number]}) == {
+            name: "<time>",
+            "at": ["<time>"],
+        }
+        for text in ('{{"{}": {}}}', '{{\\"{}\\":{}}}', "{}={}", "{}: '{}'", "<{}>{}</x>"):
+            assert said("timestamps", text.format(name, number)) == text.format(name, "<time>")
+
+    @pytest.mark.parametrize(
+        ("name", "number"),
+        [
+            ("price", 1795353909),
+            ("id", "1795353909"),
+            ("seed", 1795353909),
+            ("candidate", 1795353909),
+            ("format", 1795353909),
+            ("created", 179535390),
+            ("created", 1420070399),
+            ("created", 2398377600),
+            ("created", True),
+            ("timeout", 30000),
+        ],
+    )
+    def test_any_other_number_counts(self, name: str, number: Any) -> None:
+        assert after("timestamps", {name: number}) == {name: number}
+        assert said("timestamps", f"{name}={number}") == f"{name}={number}"
+
+    def test_a_text_that_is_a_number_and_nothing_says_of_what_counts(self) -> None:
+        assert said("timestamps", "1795353909") == "1795353909"
+
+    def test_the_name_of_a_model_always_counts(self) -> None:
+        body = {"model": "2026-11-22", "tools": [{"model": "2026-11-22"}]}
+        assert after("timestamps", body) == {"model": "2026-11-22", "tools": [{"model": "<time>"}]}
+
+
+class TestUuids:
+    def test_the_same_uuid_has_the_same_name_wherever_it_stands(self) -> None:
+        body = {"b": f"{UUID}, {OTHER}", "a": [OTHER, {"c": f"x_{UUID}.png"}]}
+        applied = rule_of("uuids").apply(of(body))
+
+        assert applied.document.body == {
+            "a": ["<uuid-1>", {"c": "x_<uuid-2>.png"}],
+            "b": "<uuid-2>, <uuid-1>",
+        }
+        assert applied.names == {"<uuid-1>": OTHER, "<uuid-2>": UUID}
+
+    @pytest.mark.parametrize(
+        "text",
+        [UUID[:-1], UUID + "0", "0" + UUID, "z" + UUID, UUID.replace("-", ""),
+         UUID.replace("3", "g")],
+    )  # fmt: skip
+    def test_what_only_looks_like_one_counts(self, text: str) -> None:
+        assert said("uuids", text) == text
+
+    def test_two_that_differ_are_not_taken_for_one(self) -> None:
+        same, two = {"a": UUID, "b": UUID}, {"a": UUID, "b": OTHER}
+        assert after("uuids", same) != after("uuids", two)
+
+    def test_a_model_that_is_called_by_one_counts(self) -> None:
+        assert after("uuids", {"model": UUID, "user": UUID}) == {"model": UUID, "user": "<uuid-1>"}
+
+
+class TestIgnore:
+    BODY: Final = {
+        "temperature": 1,
+        "metadata": {"trace": "t", "team": "red"},
+        "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
+        "tools": [{"properties": {"user": 1}}],
+        'it\'s "so"': 1,
+    }
+
+    @pytest.mark.parametrize(
+        ("path", "changed"),
+        [
+            ("$.temperature", {"temperature": None}),
+            ("$.metadata.trace", {"metadata": {"team": "red"}}),
+            ("$['metadata'][\"trace\"]", {"metadata": {"team": "red"}}),
+            ("$.metadata.*", {"metadata": {}}),
+            ("$.messages[0]", {"messages": ["<ignored>", BODY["messages"][1]]}),
+            ("$.messages[-1]", {"messages": [BODY["messages"][0], "<ignored>"]}),
+            ("$.messages[:1]", {"messages": ["<ignored>", BODY["messages"][1]]}),
+            ("$.messages[*]", {"messages": ["<ignored>", "<ignored>"]}),
+            ("$.messages[*].content", {"messages": [{"role": "system"}, {"role": "user"}]}),
+            (
+                "$.messages[?@.role == 'system'].content",
+                {"messages": [{"role": "system"}, BODY["messages"][1]]},
+            ),
+            ("$.tools[*].properties.user", {"tools": [{"properties": {}}]}),
+            ('$["it\'s \\"so\\""]', {'it\'s "so"': None}),
+            ("$.user", {}),
+            ("$.temperature.deeper", {}),
+        ],
+    )
+    def test_exactly_what_stands_at_the_path_does_not_count(
+        self, path: str, changed: dict[str, Any]
+    ) -> None:
+        left = {name: value for name, value in (self.BODY | changed).items() if value is not None}
+        assert after(f"ignore={path}", self.BODY) == left
+
+    def test_the_paths_of_two_rules_mean_what_they_say(self) -> None:
+        once = after("ignore=$.messages[0]", self.BODY)
+        assert after("ignore=$.messages[1]", once)["messages"] == ["<ignored>"] * 2
+
+    @pytest.mark.parametrize("body", ["$", '{"temperature":1}', 1, None, [], True])
+    def test_a_body_of_another_kind_stays(self, body: Any) -> None:
+        assert after("ignore=$.temperature", body) == body
+
+    def test_a_body_that_is_no_json_stays(self) -> None:
+        assert after("ignore=$.a", b"a=1", "application/x-www-form-urlencoded") == [
+            {"name": "a", "value": "1"}
+        ]
+
+    @pytest.mark.parametrize(
+        ("path", "why"),
+        [
+            ("temperature", "a path begins with $"),
+            ("$", "is the whole body"),
+            ("$.*", "is the whole body"),
+            ("$[*]", "is the whole body"),
+            ("$..user", "would reach every member of that name"),
+            ("$.a[", "is no JSONPath (RFC 9535): unexpected end of query"),
+            ("$.a | $.b", "is no JSONPath (RFC 9535)"),
+            ("$.a[?search(@, '(a+)+$')]", "function 'search' is not defined"),
+            ("$.a[?@ =~ /(a+)+$/]", "is no JSONPath (RFC 9535)"),
+        ],
+    )
+    def test_what_is_no_exact_path_is_refused(self, path: str, why: str) -> None:
+        with pytest.raises(UsageError) as refused:
+            rule_of(f"ignore={path}")
+        assert why in str(refused.value)
+
+
+class TestWhatIsNoText:
+    """What tells requests apart by its identity is never loosened but by `ignore`."""
+
+    RULES: Final = ("whitespace", "timestamps", "uuids", "regex=[0-9]+")
+
+    @pytest.mark.parametrize("rule", RULES)
+    def test_large_base64_counts_as_it_is(self, rule: str) -> None:
+        image = "iVBORw0KGgo2026" * 40
+        for text in (image, f"data:image/png;base64,{image}=="):
+            assert said(rule, text) == text
+
+    @pytest.mark.parametrize("rule", RULES)
+    def test_bytes_that_are_no_text_count_as_they_are(self, rule: str) -> None:
+        body = b"\xff  2026-11-22 " + UUID.encode()
+        assert after(rule, body, "audio/wav") == after("ignore=$.a", body, "audio/wav")
+
+    def test_of_a_form_values_and_file_names_are_texts(self) -> None:
+        body = (
+            b'--X\r\nContent-Disposition: form-data; name="model"\r\n\r\n2026-11-22\r\n'
+            b'--X\r\nContent-Disposition: form-data; name="created"\r\n\r\n1795353909\r\n'
+            b'--X\r\nContent-Disposition: form-data; name="a 2026-11-22";'
+            b' filename="a 2026-11-22"\r\n\r\n\xff\r\n--X--\r\n'
+        )
+        hashed = "a8100ae6aa1940d0b663bb31cd466142ebbdbd5187131b92d93818987832eb89"
+        assert after("timestamps", body, FORM) == [
+            {"name": "model", "value": "2026-11-22"},
+            {"name": "created", "value": "<time>"},
+            {"name": "a 2026-11-22", "filename": "a <time>", "sha256": hashed, "bytes": 1},
+        ]
+        assert after("regex=[0-9a-f]+", body, FORM)[2]["sha256"] == hashed
+
+    def test_a_body_of_plain_text_is_one(self) -> None:
+        assert after("timestamps", b"at 13:05:09", "text/plain") == "at <time>"
+
+
+RULES: Final = (
+    *(kind.name for kind in NORMALISERS.values() if not kind.takes),
+    "regex=[a-z]", "regex=^a", "regex=.a", "regex=(?s).+", "regex=x+|[0-9]",
+    "ignore=$.a", "ignore=$.b[0]", "ignore=$.b[-1]", "ignore=$.b[0:2]", "ignore=$.b[?@ != $.b[0]]",
+    "ignore=$.b[*].a",
+)  # fmt: skip
+pieces = st.sampled_from(
+    [*TIMES, *NO_TIMES, UUID, OTHER, "<time>", "<uuid-1>", "created=", "1795353909", "a", "xa",
+     " ", "\n", "-", "_", ":", "/", ".", "+", ",", "::", "0", "Z", "PM", "Sun ", "T"]
+)  # fmt: skip
+texts = st.lists(pieces, max_size=7).map("".join) | st.text(max_size=8)
+bodies = st.recursive(
+    texts | st.integers() | st.sampled_from([1795353909, None]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "created", "model"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(body=bodies)
+def test_twice_is_once(rule: str, body: Any) -> None:
+    made = rule_of(rule)
+    once = made.apply(of(body)).document
+    assert made.apply(once).document == once
+
+
+@given(body=texts)
+def test_nothing_that_is_put_in_place_of_times_can_be_a_part_of_one(body: str) -> None:
+    made = rule_of("timestamps")
+    once = made.apply(of(body.encode(), "text/plain")).document
+    assert made.apply(once).document == once
+
+
+@pytest.mark.parametrize("rule", RULES)
+@given(body=bodies)
+def test_the_order_of_members_changes_nothing(rule: str, body: Any) -> None:
+    def backwards(value: Any) -> Any:
+        if isinstance(value, list):
+            return [backwards(item) for item in value]
+        if isinstance(value, dict):
+            return {name: backwards(value[name]) for name in reversed(value)}
+        return value
+
+    made = rule_of(rule)
+    assert made.apply(of(body)) == made.apply(of(backwards(body)))
+
+
+HOSTILE: Final = {
+    "words": "the quick brown fox ",
+    "digits": "20",
+    "months": "january 2 ",
+    "weekdays": "sunday, ",
+    "half clocks": "13:05:",
+    "clocks that are none": "13:05:09x ",
+    "dashes": "-",
+    "spaces": " ",
+    "brackets": "2026-11-22 13:05:09 (aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa ",
+    "back slashes": "a\\\\\\\\\\\\\\\\",
+    "names": "a" * 61 + "=",
+    "half uuids": "12345678-1234-",
+    "data": "data:a/b;a;a;a;a;base64,",
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in NORMALISERS.values() if not kind.takes],
+    ids=lambda kind: kind.name,
+)
+@pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
+def test_no_text_takes_more_than_its_length(kind: Kind, piece: str) -> None:
+    def cost(length: int) -> float:
+        text = of({"content": piece * (length // len(piece)) + "2026 1795353909"})
+        begun = time.process_time()
+        kind.rule().apply(text)
+        return time.process_time() - begun
+
+    # What backtracks takes hours for a megabyte, or the square: a hundred times as long as this.
+    assert cost(100_000) < 2
