@@ -214,7 +214,7 @@ class TestUuids:
 
 
 class TestIgnore:
-    BODY: Final = {
+    BODY: Final[dict[str, Any]] = {
         "temperature": 1,
         "metadata": {"trace": "t", "team": "red"},
         "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}],
