@@ -22,6 +22,7 @@ logic       bytes and values in, bytes and values out
     `redaction`  what never reaches the disk
     `frame_redaction`  the same, of a stream whose frames know their own length
     `matching`   documents, rules and keys: which cassette answers; how two requests differ
+    `renaming`   a recording with the values of the client that it is played to
     `misses`     why none does, in words
     `word_diff`  how one text became another, word by word
     `ages`       how old a cassette may be

@@ -9,6 +9,8 @@ _ID_MEMBER: Final = re.compile(r"(?:.*_)?ids?|.*[a-z]I[dD]")
 _SHORTEST: Final = 8
 """Characters of what stands in a text by no accident."""
 _DIGIT: Final = re.compile("[0-9]")
+_SLUG: Final = re.compile(r"-\w+-")
+"""A path that is spelled as the name of a file begins so: `-home-ann-project`."""
 _PATH: Final = re.compile(r"[/\\]")
 
 
@@ -27,14 +29,17 @@ def is_long(value: str) -> bool:
 
     Without a digit it may be a word, such as the name of a tool.
     """
-    return is_path(value) or (len(value) >= _SHORTEST and _DIGIT.search(value) is not None)
+    is_sure = _DIGIT.search(value) is not None or _SLUG.match(value) is not None
+    return is_path(value) or (len(value) >= _SHORTEST and is_sure)
 
 
 def pattern(value: str) -> str:
     """What finds a value in a text, where it is no part of a longer word."""
     before = r"(?<!\w)" if re.match(r"\w", value) else ""
     after = r"(?!\w)" if re.search(r"\w\Z", value) else ""
-    if is_path(value):  # `/srv/app` is no part of `/srv/app-2` or `/srv/app.old`, nor of `/x/srv/app`
+    if is_path(value):  # `/srv/app` is no part of `/x/srv/app`, `/srv/app-2` or `/srv/app.old`
         before = before or r"(?<![\w.~-])"
         after = r"(?![\w-]|\.\w)"
+    elif _SLUG.match(value):
+        before = r"(?<![\w-])"
     return before + re.escape(value) + after

@@ -9,6 +9,7 @@ from typing import Final
 from llm_proxy.actions import Burst
 from llm_proxy.cassette import Cassette
 from llm_proxy.modes.base import Answer
+from llm_proxy.modes.renaming import Renamer
 from llm_proxy.pacing import Modelled, Pace, Rate
 from llm_proxy.pacing.choosing import asked_pace
 from llm_proxy.pacing.playing import is_slow, play
@@ -28,6 +29,7 @@ class Player:
         """`aside` runs a function that may take its time, while others are answered."""
         self._paces = paces
         self._aside = aside
+        self._renamer = Renamer(aside)
         self._kept: OrderedDict[tuple[str, bool], tuple[Cassette, Told]] = OrderedDict()
         """By file, and whether it is played in the pieces in which it was recorded."""
         self._size = 0
@@ -42,13 +44,16 @@ class Player:
 
         Raises `CassetteError` when the take cannot be trusted.
         """
-        cassette = await take.cassette()
+        recorded = await take.cassette()
+        cassette, renamed = await self._renamer.renamed(recorded, call)
         rolls = chance(self._paces.seed, call.session, call.key, ordinal)
         read = self._read(cassette, pace)
         made = partial(_played, cassette, pace, rolls, read)
         burst, read = await self._aside(made) if is_slow(cassette, pace, read) else made()
-        self._keep(cassette, pace, read)
-        return Answer(burst, take.file, recorded=cassette.meta.recorded, pace=str(pace))
+        if cassette is recorded:  # another client has another one
+            self._keep(cassette, pace, read)
+        at = cassette.meta.recorded
+        return Answer(burst, take.file, recorded=at, renamed=renamed, pace=str(pace))
 
     def _read(self, cassette: Cassette, pace: Pace) -> Told | None:
         """What was read of a recording, if it is known."""

@@ -1,4 +1,4 @@
-"""`call-ids`: which ids calls and messages have does not count, but where the same one stands again.
+"""`call-ids`: which ids calls and messages have does not count, but where one stands again.
 
 The dialect says where they stand.  An id that is found there is replaced wherever it stands again:
 within texts, if it is long enough to be there by no accident, or else as the whole of what is

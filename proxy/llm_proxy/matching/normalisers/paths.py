@@ -2,7 +2,8 @@ r"""`paths`: where a client works does not count, but what lies below.
 
 Three kinds of folder get a name of ours, each the same wherever it stands: the working folder, as
 clients announce it (`<cwd>/srv/app</cwd>`, `Working directory: /srv/app`); a temporary folder of a
-run (`/tmp/tmpa1b2c3d4`); somebody's home (`/home/ann`, `/Users/ann`, `/root`, `C:\Users\ann`).
+run (`/tmp/tmpa1b2c3d4`); somebody's home (`/home/ann`, `/Users/ann`, `/root`, `C:\Users\ann`, and
+what holds a `.config`, `.cache`, `.local`, `.claude` or `.codex`).
 Nothing but the request is looked at: keys are made again where the home is another.
 """
 
@@ -35,8 +36,14 @@ _TEMPORARY: Final = re.compile(
     r"|/tmp/tmp\.?\w{6,99}(?![\w.-]))"
 )
 _HOME: Final = re.compile(
-    _BEFORE + rf"(?:/home/{_NAME}|/Users/{_NAME}|/root(?![\w.-])|[A-Za-z]:(?:\\+|/)Users(?:\\+|/){_NAME})"
+    _BEFORE + rf"(?:/home/{_NAME}|/Users/{_NAME}|/root(?![\w.-])"
+    rf"|[A-Za-z]:(?:\\{{1,9}}|/)Users(?:\\{{1,9}}|/){_NAME})"
 )
+_IN_HOME: Final = re.compile(r"[\\/]\.(?:claude|codex|config|cache|local)(?![\w.-])")
+"""What stands in any home, wherever that is."""
+_ABSOLUTE: Final = re.compile(rf"{_ROOT}[^\s`'\"<>:|?*,;()]*\Z")
+_LONGEST: Final = 300
+"""Characters of a home of which only that is known."""
 _SEPARATORS: Final = re.compile(r"\\{2,}")
 _SLUG: Final = re.compile("[^A-Za-z0-9]")
 _MANY: Final = 100
@@ -60,26 +67,27 @@ class _Found:
             self.temporary[it[0]] = None
         for it in _HOME.finditer(text):
             self.homes[_plain(it[0]).rstrip(".")] = None
+        for it in _IN_HOME.finditer(text):
+            self._look_before(text[max(0, it.start() - _LONGEST) : it.start()])
         return text
 
-    def named(self) -> dict[str, str]:
-        """All of them, longest first, with their names."""
-        kinds = (("cwd", self.working), ("folder", self.temporary), ("home", self.homes))
-        named: dict[str, str] = {}
-        for word, folders in kinds:
-            names = Names(word)
+    def _look_before(self, text: str) -> None:
+        """Take the path that ends here for a home."""
+        begun = re.split(r"[\s`'\"<>|?*,;()=]", text)[-1]
+        if found := _ABSOLUTE.search(begun):
+            self.homes[_plain(found[0]).rstrip("\\/")] = None
+
+    def kinds(self) -> dict[str, str]:
+        """All of them, longest first, each with the word for what it is."""
+        slugs = [slug for it in self.working if values.is_long(slug := _SLUG.sub("-", it))]
+        kinds: dict[str, str] = {}
+        for word, folders in (
+            ("cwd", self.working), ("cwd-slug", slugs), ("folder", self.temporary),
+            ("home", self.homes),
+        ):  # fmt: skip
             for folder in list(folders)[:_MANY]:
-                if folder not in named:
-                    named[folder] = names.of(folder)
-        slugs = Names("cwd-slug")
-        for folder in list(self.working)[:_MANY]:
-            if len(slug := _SLUG.sub("-", folder)) >= _SHORTEST_SLUG:
-                named.setdefault(slug, slugs.of(slug))
-        return dict(sorted(named.items(), key=lambda it: len(it[0]), reverse=True))
-
-
-_SHORTEST_SLUG: Final = 6
-"""Characters of a path that is spelled as the name of a file."""
+                kinds.setdefault(folder, word)
+        return dict(sorted(kinds.items(), key=lambda it: len(it[0]), reverse=True))
 
 
 def _plain(folder: str) -> str:
@@ -94,21 +102,21 @@ def _make(_argument: str) -> Apply:
 def _apply(document: Document) -> Normalised:
     found = _Found()
     texts_changed(document.body, found.look)
-    named = found.named()
-    if not named:
+    kinds = found.kinds()
+    if not kinds:
         return Normalised(document)
-    spelled = {spelling: name for it, name in named.items() for spelling in _spellings(it)}
-    pattern = re.compile("|".join(map(_pattern, spelled)))
-    body = texts_changed(
-        document.body, lambda text: pattern.sub(lambda found: spelled[found[0]], text)
-    )
-    return Normalised(replace(document, body=body), {name: it for it, name in named.items()})
+    spelled = {spelling: it for it in kinds for spelling in _spellings(it)}
+    pattern = re.compile("|".join(map(values.pattern, spelled)))
+    names = {word: Names(word) for word in kinds.values()}
 
+    def name(found: re.Match[str]) -> str:
+        """Given when it is first met: what stands nowhere by itself has none."""
+        folder = spelled[found[0]]
+        return names[kinds[folder]].of(folder)
 
-def _pattern(folder: str) -> str:
-    if values.is_path(folder):
-        return values.pattern(folder)
-    return rf"(?<![\w-]){re.escape(folder)}(?!\w)"
+    body = texts_changed(document.body, lambda text: pattern.sub(name, text))
+    given = {name: it for some in names.values() for name, it in some.given().items()}
+    return Normalised(replace(document, body=body), given)
 
 
 def _spellings(folder: str) -> tuple[str, ...]:

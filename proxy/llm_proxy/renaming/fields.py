@@ -1,0 +1,78 @@
+"""The fields of a stream: what one message begins to say, and the next one goes on with."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+from llm_proxy.matching import values as standing
+from llm_proxy.renaming.change import Change
+from llm_proxy.renaming.values import Values
+
+_WHOSE: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
+"""Members that say what the message goes on with: of several that take turns."""
+
+Key = tuple[str | int, ...]
+"""What tells a field: its path, and what it is of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one message says in a field."""
+
+    message: int
+    text_number: int
+    """Which of the message's texts it is, from 0."""
+    text: str
+
+
+def leaves(body: object) -> Iterator[tuple[Key, str]]:
+    """Every text of a message in its order, with the field that it is a piece of."""
+    kind = body.get("type") if isinstance(body, dict) else ""
+    yield from _leaves(body, (kind if isinstance(kind, str) else "",))
+
+
+def _leaves(value: object, key: Key) -> Iterator[tuple[Key, str]]:
+    match value:
+        case str():
+            yield key, value
+        case dict():
+            whose = [
+                item
+                for name, item in value.items()
+                if isinstance(item, int | str) and _WHOSE.fullmatch(name)
+            ]
+            for name, item in value.items():
+                yield from _leaves(item, (*key, *whose, name))
+        case list():
+            for number, item in enumerate(value):
+                yield from _leaves(item, (*key, number))
+        case _:
+            pass
+
+
+def changes(key: Key, pieces: Sequence[Piece], values: Values) -> list[tuple[Piece, Change]]:
+    """What changes in the pieces of a field, also where a value goes on in the next one.
+
+    The new value stands where the recorded one begins.  A field that says the same again and again,
+    as ids do, is no text in pieces.
+    """
+    member = next((it for it in reversed(key) if isinstance(it, str)), "")
+    if len(pieces) == 1 or standing.is_id(member) or len({it.text for it in pieces}) == 1:
+        return [(it, change) for it in pieces for change in values.changes(it.text, member)]
+    starts = [0, *accumulate(len(it.text) for it in pieces)]
+    found: list[tuple[Piece, Change]] = []
+    for change in values.changes("".join(it.text for it in pieces), member):
+        number, new = bisect_right(starts, change.begin) - 1, change.new
+        while number < len(pieces) and starts[number] < change.end:
+            start, size = starts[number], len(pieces[number].text)
+            begin, end = max(0, change.begin - start), min(size, change.end - start)
+            if begin < end:
+                found.append((pieces[number], Change(begin, end, new)))
+                new = ""
+            number += 1
+    return found
