@@ -29,6 +29,8 @@ logic       bytes and values in, bytes and values out
     `cassette`   the file format, its spool, and its migrations
     `understanding`  the dialect of a recording, and its response as that one sees it
     `outcomes`   what an ending means
+    `comparing`  how two exchanges differ, and what of it counts
+    `asking_again` a stored request as it can be asked once more
     `integrity`  whether a cassette lies where its key and session say
     `rolls`      chance that repeats
     `timeline`   when each message of a recording came

@@ -17,6 +17,8 @@ from llm_proxy.exchange import Request
 ANY: Final = "default"
 """The provider of paths that none claims; `--upstream default=URL` also stands in for all."""
 
+_BEARER: Final = "authorization: Bearer {}"
+
 
 @dataclass(frozen=True, slots=True)
 class Provider:
@@ -35,6 +37,10 @@ class Provider:
     tells: str = ""
     """A regular expression for what says so: a header, `name: value`, or a parameter,
     `?name=value`, in any case."""
+    keys: tuple[str, ...] = ()
+    """Environment variables that hold a client's key; the first that is set counts."""
+    carries: str = _BEARER
+    """The header in which the key is sent, `{}` in its place."""
 
 
 _OF_AGENTS: Final = (
@@ -50,23 +56,29 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         "bedrock", "", r"((?!/model/).)*+/model/.+/(converse|invoke|count)[a-z-]*/?"
         rf"|/(guardrail|async-invoke).*|{_OF_AGENTS}",
         shared=_OF_SIGNED_AGENTS, tells=r"authorization: aws4-.*/bedrock/aws4_request\b.*",
+        keys=("AWS_BEARER_TOKEN_BEDROCK",),
     ),
     Provider("vertex", "", r"/(v1(beta1)?/)?(projects|publishers)/.*"),
-    Provider("groq", "https://api.groq.com", r"/openai/v1/.*"),
+    Provider("groq", "https://api.groq.com", r"/openai/v1/.*", keys=("GROQ_API_KEY",)),
     Provider(
         "azure", "", r"/openai/.*",
         shared=r"/openai/v1/.*", tells=r"api-key: .*|\?api-version=.*",
+        keys=("AZURE_OPENAI_API_KEY",), carries="api-key: {}",
     ),
-    Provider("openrouter", "https://openrouter.ai", r"/api/v1/.*"),
-    Provider("ollama", "http://127.0.0.1:11434", r"/api/.*|/"),
+    Provider(
+        "openrouter", "https://openrouter.ai", r"/api/v1/.*", keys=("OPENROUTER_API_KEY",),
+    ),
+    Provider("ollama", "http://127.0.0.1:11434", r"/api/.*|/", keys=("OLLAMA_API_KEY",)),
     Provider(
         "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?",
         ("anthropic-version",),
+        keys=("ANTHROPIC_API_KEY",), carries="x-api-key: {}",
     ),
     Provider("codeassist", "https://cloudcode-pa.googleapis.com", r"/v1internal[:/].*"),
     Provider(
         "gemini", "https://generativelanguage.googleapis.com",
         r"/v1(beta|alpha)/.*|/v1/models/[^/]+:.*|/upload/v1.*", ("x-goog-api-key",),
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"), carries="x-goog-api-key: {}",
     ),
     Provider(
         "cohere", "https://api.cohere.com",
@@ -74,17 +86,19 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         shared=r"/v1/(models|datasets|connectors|finetuning|embed-jobs|classify|summarize"
         r"|check-api-key)(/.*)?",
         tells=r"x-fern-sdk-name: .*cohere.*|user-agent: .*cohere.*|cohere-version: .*",
+        keys=("CO_API_KEY", "COHERE_API_KEY"),
     ),
     Provider(
         "openai", "https://api.openai.com",
         r"/v1/.*|/(chat/)?completions|/(responses|embeddings|models)(/.*)?",
+        keys=("OPENAI_API_KEY",),
     ),
-    Provider("mistral", "https://api.mistral.ai"),
-    Provider("deepseek", "https://api.deepseek.com"),
-    Provider("xai", "https://api.x.ai"),
-    Provider("together", "https://api.together.xyz"),
-    Provider("fireworks", "https://api.fireworks.ai/inference"),
-    Provider("perplexity", "https://api.perplexity.ai"),
+    Provider("mistral", "https://api.mistral.ai", keys=("MISTRAL_API_KEY",)),
+    Provider("deepseek", "https://api.deepseek.com", keys=("DEEPSEEK_API_KEY",)),
+    Provider("xai", "https://api.x.ai", keys=("XAI_API_KEY",)),
+    Provider("together", "https://api.together.xyz", keys=("TOGETHER_API_KEY",)),
+    Provider("fireworks", "https://api.fireworks.ai/inference", keys=("FIREWORKS_API_KEY",)),
+    Provider("perplexity", "https://api.perplexity.ai", keys=("PERPLEXITY_API_KEY",)),
 )  # fmt: skip
 """In the order in which they are asked, those whose paths nobody shares first; a header decides
 on the paths that come after.  Those without paths are reached as `/~NAME/...`."""
@@ -148,6 +162,28 @@ def address(provider: str, configured: Mapping[str, str]) -> str | None:
     if ANY in configured:
         return configured[ANY]
     return next((it.url for it in PROVIDERS if it.name == provider and it.url), None)
+
+
+def key_names(provider: str) -> tuple[str, ...]:
+    """The environment variables that hold a key for this provider; none where none is known."""
+    return next((it.keys for it in PROVIDERS if it.name == provider), ())
+
+
+def credential(provider: str, key: str) -> tuple[str, str]:
+    """The header in which a client of this provider sends its key."""
+    carries = next((it.carries for it in PROVIDERS if it.name == provider), _BEARER)
+    name, _, value = carries.partition(": ")
+    return name, value.format(key)
+
+
+def needs_key(provider: str, configured: Mapping[str, str]) -> bool:
+    """Whether requests of this provider go to its public address, where nobody is served without.
+
+    A server that an operator names may need none.
+    """
+    url = address(provider, {}) or ""
+    is_public = provider not in configured and ANY not in configured
+    return is_public and url.startswith("https:") and bool(key_names(provider))
 
 
 def of_bedrock(path: str, region: str) -> str:

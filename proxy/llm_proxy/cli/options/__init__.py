@@ -9,6 +9,7 @@ from llm_proxy.cli.options.config import CONFIG
 from llm_proxy.cli.options.declaring import cassettes, match, normalise, scenarios, spool
 from llm_proxy.cli.options.server import (
     AFTER_LAST,
+    ASKING,
     CARE,
     FAULTS,
     LIVE,
@@ -31,9 +32,17 @@ def server_options(function: F) -> F:
     return function
 
 
+def asking_options(function: F) -> F:
+    """The options of a command that asks a provider, and serves nobody."""
+    for option in reversed(ASKING):
+        function = option(function)
+    return function
+
+
 __all__ = [
     "CONFIG",
     "PORT",
+    "asking_options",
     "cassettes",
     "match",
     "normalise",

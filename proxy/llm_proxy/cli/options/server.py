@@ -75,7 +75,7 @@ SERVER: Final[tuple[Callable[[Any], Any], ...]] = (
 )  # fmt: skip
 """Options of all modes."""
 
-LIVE: Final[tuple[Callable[[Any], Any], ...]] = (
+ASKING: Final[tuple[Callable[[Any], Any], ...]] = (
     option("--upstream", multiple=True, metavar="NAME=URL", type=Checked("upstream", _upstream),
             help="Where a provider is; `default` stands for all of them. Repeatable."),
     option("--upstream-proxy", metavar="URL", type=Checked("URL", _url),
@@ -84,6 +84,11 @@ LIVE: Final[tuple[Callable[[Any], Any], ...]] = (
             help="Sign requests for Bedrock anew with your AWS credentials; needs botocore."),
     option("--idle-timeout", type=Seconds(), default=300.0,
             help="The longest silence of a provider, in seconds."),
+)  # fmt: skip
+"""Options of how a provider is asked."""
+
+LIVE: Final[tuple[Callable[[Any], Any], ...]] = (
+    *ASKING,
     option("--finish-on-disconnect", is_flag=True,
             help="Read an answer to its end for the recording, also when the client has left."),
     spool,
