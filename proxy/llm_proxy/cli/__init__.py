@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "show": Command("show", "Show one cassette: what was said, and when each byte came."),
     "diff": Command("diff", "Compare two cassettes, or one with what is answered today."),
     "export": Command("export", "Tell a recorded answer again in another dialect."),
+    "rerecord": Command("rerecord", "Ask recorded requests again, and replace their cassettes."),
     "verify": Command("verify", "Check that every cassette is whole and consistent."),
     "recover": Command("recover", "Make cassettes of recordings that a crash broke off."),
     "verdict": Command("verdict", "Judge the clients of a run: what each made of its faults."),

@@ -1,0 +1,17 @@
+"""What is asked again together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """All takes of one request in one session, in the order in which they are played."""
+
+    session: str
+    key: str
+    """By the rules of this run."""
+    provider: str
+    files: tuple[Path, ...]

@@ -1,0 +1,189 @@
+"""`llm-proxy rerecord`: recorded requests asked again, and replaced."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from command import Ran, run
+from llm_proxy.exchange import Ending
+from llm_proxy.shell.library.library import Library, files_below
+from raw import post
+from shelf import Answer, bodies, chat, event, key_of, put, says
+from stub import Connection, Script, chunked, upstream, whole
+
+KEY = key_of(chat())[:16]
+SAYING = {text: bodies([says(text)])[0] for text in ("one", "two", "new", "newer")}
+
+
+def saying(text: str) -> Script:
+    return chunked([SAYING[text]])
+
+
+async def broken(connection: Connection) -> None:
+    await connection.begin()
+    await connection.chunk(event("half"))
+    connection.fin()
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """The bodies of a library, by the names of their files."""
+    library = Library(folder / "cassettes")
+    return {path.stem: library.load(path).body for path in files_below(library.root)}
+
+
+async def rerecord(folder: Path, *arguments: str, scripts: tuple[Script, ...]) -> Ran:
+    async with upstream(*scripts) as it:
+        return await run("rerecord", *arguments, "--upstream", f"default={it.url}", folder=folder)
+
+
+async def test_all_takes_of_a_request_are_asked_again_in_their_order(tmp_path: Path) -> None:
+    put(tmp_path, chat(), says("one"), says("two"))
+
+    ran = await rerecord(tmp_path, KEY, scripts=(saying("new"), saying("newer")))
+
+    assert ran.code == 0, ran.err
+    assert kept(tmp_path) == {f"{KEY}-1": SAYING["new"], f"{KEY}-2": SAYING["newer"]}
+    assert ran.err.endswith("llm-proxy: recorded again: 2 takes\n")
+    assert [it.name for it in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]
+
+
+async def test_a_session_keeps_its_takes(tmp_path: Path) -> None:
+    put(tmp_path, chat(path="/@one/v1/chat/completions"), says("one"))
+    [other] = put(tmp_path, chat(), says("two"))
+
+    ran = await rerecord(tmp_path, "--session", "one", scripts=(saying("new"),))
+
+    assert ran.code == 0, ran.err
+    [path] = (tmp_path / "cassettes" / "@one").rglob("*.jsonl")
+    assert b'"session":"one"' in path.read_bytes()
+    assert Library(tmp_path).load(path).body == SAYING["new"]
+    assert "two" in other.read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        (broken, "the new answer is partial: the upstream closed before the end; this one is kept"),
+        (
+            whole(b'{"error":{"message":"Bad key"}}', status="401 Unauthorized"),
+            "the new answer is an error, 401 Unauthorized: Bad key; it is kept",
+        ),
+    ],
+    ids=["partial", "an error"],
+)
+async def test_old_takes_stay_where_one_of_the_new_ones_is_no_better(
+    tmp_path: Path, script: Script, why: str
+) -> None:
+    put(tmp_path, chat(), says("one"), says("two"))
+    before = kept(tmp_path)
+
+    ran = await rerecord(tmp_path, "--all", scripts=(saying("new"), script))
+
+    assert ran.code == 1
+    assert ran.out == f"failed: cassettes/openai-chat/m/{KEY}-2.jsonl: {why}\n"
+    assert ran.err.endswith("llm-proxy: recorded again: 0 takes; 1 request failed\n")
+    assert kept(tmp_path) == before
+
+
+async def test_a_partial_take_is_replaced_by_a_whole_one(tmp_path: Path) -> None:
+    put(tmp_path, chat(), Answer(((1.0, event("half")),), Ending.RST))
+    put(tmp_path, chat("other"), says("two"))
+
+    ran = await rerecord(tmp_path, "--partial", scripts=(saying("new"),))
+
+    assert ran.code == 0, ran.err
+    other = key_of(chat("other"))[:16]
+    assert kept(tmp_path) == {f"{KEY}-1": SAYING["new"], f"{other}-1": SAYING["two"]}
+
+
+async def test_a_file_of_another_name_or_other_rules_gets_the_name_of_its_key(
+    tmp_path: Path,
+) -> None:
+    put(tmp_path, chat(), says("one"), name="by-hand.jsonl")
+    put(tmp_path, chat("other"), says("two"), key_rules=1)
+
+    ran = await rerecord(tmp_path, "--all", scripts=(saying("new"),))
+
+    assert ran.code == 0, ran.err
+    other = key_of(chat("other"))[:16]
+    assert kept(tmp_path) == {f"{KEY}-1": SAYING["new"], f"{other}-1": SAYING["new"]}
+
+
+async def test_several_requests_are_asked_at_once(tmp_path: Path) -> None:
+    for number in range(5):
+        put(tmp_path, chat(str(number)), says("one"))
+
+    ran = await rerecord(tmp_path, "--all", "--jobs", "3", "--json", scripts=(saying("new"),))
+
+    document = json.loads(ran.out)
+    assert ran.code == 0, ran.err
+    assert set(kept(tmp_path).values()) == {SAYING["new"]}
+    assert [it["failure"] for it in document["requests"]] == [None] * 5
+    assert all(it["new"] == it["old"] for it in document["requests"])
+
+
+async def test_a_dry_run_asks_nothing_and_needs_no_key(tmp_path: Path) -> None:
+    put(tmp_path, chat(), says("one"), says("two"))
+    put(tmp_path, post("/v1/messages", b'{"model":"claude"}'), says("three"))
+
+    ran = await run("rerecord", "--dialect", "openai-chat", "--dry-run", folder=tmp_path)
+
+    assert (ran.code, ran.out) == (
+        0,
+        f"openai-chat/m/{KEY}-1.jsonl\nopenai-chat/m/{KEY}-2.jsonl\n",
+    )
+    assert ran.err == "llm-proxy: would be asked again: 2 takes\n"
+
+
+async def test_a_request_with_a_secret_taken_out_is_refused_by_name(tmp_path: Path) -> None:
+    secret = "sk-secret-secret"
+    put(tmp_path, chat(secret, f"Authorization: Bearer {secret}"), says("one"))
+    put(tmp_path, chat(), says("two"))
+
+    ran = await rerecord(tmp_path, "--all", scripts=(saying("new"),))
+
+    assert ran.code == 1
+    assert ".jsonl:2: a secret was replaced by [redacted] when it was recorded" in ran.out
+    assert kept(tmp_path)[f"{KEY}-1"] == SAYING["new"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((), "rerecord needs to know which: name cassettes, filter, or give --all"),
+        (("--all",), "openai is asked with a key: set OPENAI_API_KEY, or give --upstream op"),
+        (("nothing",), "no cassette 'nothing' in cassettes: "),
+    ],
+    ids=["no choice", "no key", "no such name"],
+)
+async def test_what_cannot_be_meant_is_refused(
+    tmp_path: Path, arguments: tuple[str, ...], why: str
+) -> None:
+    put(tmp_path, chat(), says("one"))
+
+    ran = await run("rerecord", *arguments, folder=tmp_path)
+
+    assert ran.code == 2
+    assert why in ran.complaint
+
+
+async def test_a_take_that_somebody_else_put_there_is_never_replaced(tmp_path: Path) -> None:
+    [path] = put(tmp_path, chat(), says("one"))
+
+    async def meanwhile(connection: Connection) -> None:
+        put(tmp_path, chat(), says("two"), first=2)
+        await saying("new")(connection)
+
+    async with upstream(meanwhile) as it:
+        put(tmp_path, chat(), says("one"), name="by-hand.jsonl")
+        ran = await run("rerecord", KEY, "--upstream", f"default={it.url}", folder=tmp_path)
+
+    assert ran.code == 1
+    assert f"{KEY}-2.jsonl is there, and none of those that were asked again" in ran.out
+    assert kept(tmp_path) == {
+        f"{KEY}-1": SAYING["one"], "by-hand": SAYING["one"], f"{KEY}-2": SAYING["two"],
+    }  # fmt: skip
+    assert path.exists()
