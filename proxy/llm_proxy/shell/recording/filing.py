@@ -75,31 +75,41 @@ class Files:
             if spooled.head_line is None:
                 return None
             try:
-                return self._file(path, spooled, ending, at, redacted)
+                return self._file(path.stem, spooled, ending, at, redacted)
+            except CassetteError as error:
+                raise SpoolError(
+                    f"the recording in {path} cannot be made a cassette: {error}"
+                ) from None
             except OSError as error:
                 raise SpoolError(
                     f"{self._library.root} cannot be written: {error.strerror}; the recording "
                     f"is kept in {path}: llm-proxy recover"
                 ) from None
 
+    def put(self, spooled: spool.Spooled, ending: Ending, at: float, redacted: int) -> Filed:
+        """Make the cassette of what was never in a spool file, behind the takes that are there.
+
+        Raises `SpoolError` where the library cannot be written, and `CassetteError` for what no
+        cassette could hold.
+        """
+        try:
+            return self._file(f"{os.getpid()}-0", spooled, ending, at, redacted)
+        except OSError as error:
+            raise SpoolError(f"{self._library.root} cannot be written: {error.strerror}") from None
+
     def _file(
-        self, path: Path, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
+        self, stem: str, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
     ) -> Filed:
         meta, request = spooled.meta, spooled.request
         folder = self._library.place(meta, request, 1).parent
         _make_folder(folder)
-        temporary = folder / f".{path.stem}.{token_hex(4)}.tmp"
+        temporary = folder / f".{stem}.{token_hex(4)}.tmp"
         with _held(temporary) as file:
-            try:
-                _write(file, spooled, ending, at, redacted)
-                cassette = _read_back(temporary, meta)
-                found = outcome(cassette)
-                with self._lock, alone(self._library.root):
-                    final = self._shelve(temporary, spooled, complete=found.complete)
-            except CassetteError as error:
-                raise SpoolError(
-                    f"the recording in {path} cannot be made a cassette: {error}"
-                ) from None
+            _write(file, spooled, ending, at, redacted)
+            cassette = _read_back(temporary, meta)
+            found = outcome(cassette)
+            with self._lock, alone(self._library.root):
+                final = self._shelve(temporary, spooled, complete=found.complete)
         return Filed(final, replace(cassette, file=str(final)), found)
 
     def _shelve(self, temporary: Path, spooled: spool.Spooled, *, complete: bool) -> Path:

@@ -1,0 +1,17 @@
+"""Recordings of other tools become cassettes.  `docs/importing.md` is the reference.
+
+opening     bytes become a document: JSON, a line of JSON each, YAML; gzip is undone
+formats     each tool's files: what they claim, and the exchanges in them
+reading     a file's exchanges, each with its number, or with why it is none
+codings     bodies that are compressed, or whose heads only say so
+hosts       the provider that lives at a host
+times       when the pieces came, or could have come
+making      an exchange, routed, redacted, keyed and timed as if it had been recorded here
+
+Files come from anywhere: one can do nothing but be refused, with the place and the reason.
+"""
+
+from llm_proxy.importing.making import How, Made, made
+from llm_proxy.importing.reading import Found, Recording, Refused, read
+
+__all__ = ["Found", "How", "Made", "Recording", "Refused", "made", "read"]

@@ -1,0 +1,167 @@
+"""What the fields of foreign files say, whatever stands in them."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+from llm_proxy.errors import printable
+from llm_proxy.exchange import Headers, Request, header
+from llm_proxy.importing.source import Unfit
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
+_OUTSIDE: Final = re.compile(r"[^\x21-\x7e]+")
+"""What cannot stand in a request line as it is."""
+_LEAST_STATUS, _MOST_STATUS = 200, 999
+
+
+def fields(value: Any, what: str) -> dict[str, Any]:
+    """An object.  Raises `Unfit` for what is none; `what` names it."""
+    if not isinstance(value, dict):
+        raise Unfit(f"it has no {what}")
+    return value
+
+
+def request(method: Any, url: Any, headers: Headers, body: bytes) -> tuple[Request, str]:
+    """A request, and the host that it went to.  Raises `Unfit`."""
+    if not isinstance(method, str) or _TOKEN.fullmatch(method) is None:
+        raise Unfit("its request has no method")
+    if method.upper() == "CONNECT":
+        raise Unfit("it opens a tunnel, which is no exchange of its own")
+    host, path, query = _target(url)
+    return Request(method.upper(), path, query, headers, body), host
+
+
+def _target(url: Any) -> tuple[str, str, str]:
+    """Host, path and query of a URL."""
+    if not isinstance(url, str) or not url.strip():
+        raise Unfit("its request has no URL")
+    text = url.strip()
+    try:
+        parts = urlsplit(text if "://" in text or text.startswith("/") else "//" + text)
+        host = (parts.hostname or "").lower()
+    except ValueError:
+        raise Unfit(f"{printable(url, 100)} is no URL") from None
+    return host, _sent(parts.path) or "/", _sent(parts.query)
+
+
+def _sent(text: str) -> str:
+    """A part of a URL as it goes over the wire."""
+    return _OUTSIDE.sub(lambda match: quote(match[0], errors="replace"), text)
+
+
+def status(value: Any) -> int:
+    """The code of a status: 200, `200`, `200 OK`.  Raises `Unfit` for none of a final answer."""
+    code = value.partition(" ")[0] if isinstance(value, str) else value
+    try:
+        number = int(code)
+    except (TypeError, ValueError, OverflowError):
+        raise Unfit("its response has no status") from None
+    if not _LEAST_STATUS <= number <= _MOST_STATUS:
+        raise Unfit(f"its status is {number}: no answer that is over with its body")
+    return number
+
+
+def headers(value: Any) -> Headers:
+    """Headers, as an object of values or lists, or a list of pairs or of names with values."""
+    pairs = ((_word(name), _word(each)) for name, each in _pairs(value))
+    return tuple((name, each) for name, each in pairs if _TOKEN.fullmatch(name))
+
+
+def _pairs(value: Any) -> Iterator[tuple[Any, Any]]:
+    match value:
+        case dict():
+            for name, given in value.items():
+                for each in given if isinstance(given, list) else [given]:
+                    yield name, each
+        case list():
+            for it in value:
+                match it:
+                    case [name, each]:
+                        yield name, each
+                    case {"name": name, "value": each}:
+                        yield name, each
+                    case _:
+                        continue
+        case _:
+            return
+
+
+def _word(value: Any) -> str:
+    """A name or a value as a head has it: Latin-1, without control characters."""
+    if isinstance(value, bytes):
+        text = value.decode("latin-1")
+    else:
+        text = "" if value is None else str(value)
+    try:
+        text.encode("latin-1")
+    except UnicodeEncodeError:
+        text = text.encode("utf-8", "replace").decode("latin-1")
+    return _CONTROLS.sub(" ", text).strip()
+
+
+def content(value: Any) -> bytes:
+    """A body that was kept as text or bytes.  Raises `Unfit` for anything else."""
+    match value:
+        case None:
+            return b""
+        case bytes():
+            return value
+        case str():
+            return value.encode("utf-8", "surrogatepass")
+        case _:
+            raise Unfit("a body is neither text nor bytes")
+
+
+def unbase64(value: Any) -> bytes:
+    """A body that was kept in base64.  Raises `Unfit`."""
+    try:
+        return b64decode("".join(str(value).split()), validate=True)
+    except ValueError:
+        raise Unfit("a body is no base64, as it should be") from None
+
+
+def number(value: Any) -> float | None:
+    """A finite number that is not negative; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    return found if 0 <= found < float("inf") else None
+
+
+def moment(value: Any) -> str:
+    """A time as line 1 of a cassette has it; empty where it is none that can be read.
+
+    ISO 8601, as HTTP has it, or in seconds since 1970; UTC where it does not say.
+    """
+    try:
+        if isinstance(value, int | float):
+            found = datetime.fromtimestamp(value, UTC)
+        else:
+            found = _parsed(str(value).strip())
+        found = found.replace(tzinfo=found.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError, OSError, TypeError):
+        return ""
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _parsed(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return parsedate_to_datetime(text)
+
+
+def date_of(response: Headers) -> str:
+    """When a response says that it was made; empty where it does not."""
+    said = header(response, "date")
+    return moment(said) if said else ""

@@ -1,0 +1,61 @@
+"""Files that hold answers without what they answer: known, and refused with the reason.
+
+A cassette is found by its request, so there is nothing to make one of.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NoReturn
+
+from llm_proxy.importing.source import Format, Opened, SourceExchange, Unreadable
+
+_EVENTS: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|:)[: ]")
+_ANSWERS: Final = ("candidates", "choices", "error", "content", "output", "totalTokens", "usage")
+_MORE: Final = ("delta", "type", "response", "object", "usageMetadata", "promptFeedback")
+
+
+def _is_aimock(opened: Opened) -> bool:
+    document = opened.document
+    fixtures = document.get("fixtures") if isinstance(document, dict) else None
+    return isinstance(fixtures, list) and any(
+        isinstance(it, dict) and "match" in it for it in fixtures[:1]
+    )
+
+
+def _of_aimock(_: Opened) -> NoReturn:
+    raise Unreadable(
+        "it holds what a request must match and what is answered, but no request and no bytes: "
+        "write it as a scenario instead, see docs/importing.md"
+    )
+
+
+def _is_answer(opened: Opened) -> bool:
+    match opened.kind:
+        case "json":
+            return _answers(opened.document)
+        case "jsonl":
+            return _answers(opened.document[0])
+        case "bytes":
+            return _EVENTS.match(opened.data) is not None
+        case _:
+            return False
+
+
+def _answers(document: Any) -> bool:
+    first = document[0] if isinstance(document, list) and document else document
+    return isinstance(first, dict) and any(name in first for name in (*_ANSWERS, *_MORE))
+
+
+def _of_answer(_: Opened) -> NoReturn:
+    raise Unreadable(
+        "it holds an answer alone, without the request that it answers: nothing could ask for it"
+    )
+
+
+def _none(_: Any) -> SourceExchange:
+    raise Unreadable("it holds no exchange")
+
+
+AIMOCK: Final = Format("aimock", "aimock", _is_aimock, _of_aimock, _none)
+ANSWER: Final = Format("answer", "an answer alone", _is_answer, _of_answer, _none)

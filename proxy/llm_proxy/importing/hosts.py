@@ -1,0 +1,34 @@
+"""Which provider a recorded request belongs to, by the host that it went to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+from urllib.parse import urlsplit
+
+from llm_proxy.exchange import Request
+from llm_proxy.providers import PROVIDERS
+
+_HERE: Final = frozenset(("localhost", "127.0.0.1", "::1", ""))
+_OLDER: Final = {"api.cohere.ai": "cohere", "api.fireworks.ai": "fireworks"}
+_AZURE: Final = ".azure.com"
+_OF_AZURE: Final = "/openai/"
+
+
+def provider_of_host(request: Request, host: str) -> str | None:
+    """The name of the provider that lives there; None where the path has to tell."""
+    if host in _HERE:
+        return None
+    if host.endswith(_AZURE) and request.path.startswith(_OF_AZURE):
+        return "azure"
+    known = (it.name for it in PROVIDERS if it.url and urlsplit(it.url).hostname == host)
+    return _OLDER.get(host) or next(known, None)
+
+
+def below(request: Request, provider: str) -> Request:
+    """The request as a client sends it to the provider's base URL."""
+    url = next((it.url for it in PROVIDERS if it.name == provider), "")
+    base = urlsplit(url).path.rstrip("/")
+    if base and request.path.startswith(base + "/"):
+        return replace(request, path=request.path.removeprefix(base))
+    return request

@@ -1,0 +1,85 @@
+"""Bytes of a file become a document, where they are one."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final
+
+import orjson
+
+from llm_proxy.importing import yaml_values
+from llm_proxy.importing.source import Opened, Unreadable
+
+MAX_FILE: Final = 128 * 1024 * 1024
+"""Bytes: a larger file is refused, also one that unpacks to more."""
+
+_GZIP: Final = b"\x1f\x8b"
+_JSON: Final = (b"{", b"[")
+_YAML: Final = (b"interactions:", b"http_interactions:", b"version:", b"recorded_with:")
+"""How lines begin of YAML that could be a recording's."""
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+def opened(data: bytes) -> Opened:
+    """What a file holds.  Raises `Unreadable`."""
+    data = unpacked(data)
+    text = data.removeprefix(_BOM).lstrip()
+    if text.startswith(_JSON):
+        return _json(data, text)
+    if is_yaml(text):
+        return Opened(data, "yaml", yaml_values.read(data))
+    return Opened(data, "bytes")
+
+
+def unpacked(data: bytes) -> bytes:
+    """A file without its gzip, where it has one.  Raises `Unreadable`."""
+    if len(data) > MAX_FILE:
+        raise Unreadable(f"it is larger than {MAX_FILE} bytes")
+    if not data.startswith(_GZIP):
+        return data
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
+    try:
+        plain = inflate.decompress(data, MAX_FILE + 1)
+    except zlib.error as error:
+        raise Unreadable(f"its gzip is broken: {error}") from None
+    if len(plain) > MAX_FILE:
+        raise Unreadable(f"it unpacks to more than {MAX_FILE} bytes")
+    if not inflate.eof:
+        raise Unreadable("its gzip is cut short")
+    return plain
+
+
+def is_yaml(text: bytes) -> bool:
+    """Whether a text may be a recording in YAML: one of its first lines has such a name."""
+    return any(line.lstrip(b" -").startswith(_YAML) for line in text[:4096].splitlines())
+
+
+def _json(data: bytes, text: bytes) -> Opened:
+    try:
+        return Opened(data, "json", orjson.loads(text))
+    except ValueError as error:
+        lines = _lines(text)
+        if lines is not None:
+            return Opened(data, "jsonl", lines)
+        if is_yaml(text):
+            return Opened(data, "yaml", yaml_values.read(data))
+        raise Unreadable(f"it is no valid JSON: {error}") from None
+
+
+def _lines(text: bytes) -> list[Any] | None:
+    """The documents of a text that has one a line; None where it has not."""
+    first, more, _ = text.partition(b"\n")
+    if not more:
+        return None
+    try:
+        orjson.loads(first)
+    except ValueError:
+        return None
+    documents: list[Any] = []
+    for number, line in enumerate(text.split(b"\n"), 1):
+        if line.strip():
+            try:
+                documents.append(orjson.loads(line))
+            except ValueError as error:
+                raise Unreadable(f"line {number}: it is no valid JSON: {error}") from None
+    return documents

@@ -1,0 +1,54 @@
+"""A file of another tool becomes exchanges, each with its number, or with why it is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from llm_proxy.importing.formats import FORMATS
+from llm_proxy.importing.opening import opened
+from llm_proxy.importing.source import Format, SourceExchange, Unfit, Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An exchange that no cassette could hold, and why, in a sentence."""
+
+    number: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An exchange, and which of its file it is, from 1."""
+
+    number: int
+    exchange: SourceExchange
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A file whose format is known."""
+
+    format: Format
+    exchanges: Iterator[Found | Refused]
+    """Taking one raises `Unreadable` where the file breaks off."""
+
+
+def read(data: bytes) -> Recording:
+    """What a file holds.  Raises `Unreadable` where it is no recording that is known here."""
+    file = opened(data)
+    for kind in FORMATS:
+        if kind.claims(file):
+            return Recording(kind, _exchanges(kind, kind.items(file)))
+    names = ", ".join(it.title for it in FORMATS[:-2])
+    raise Unreadable(f"it is no recording of a kind that is known: {names}")
+
+
+def _exchanges(kind: Format, items: Iterable[Any]) -> Iterator[Found | Refused]:
+    for number, item in enumerate(items, 1):
+        try:
+            yield Found(number, kind.exchange(item))
+        except Unfit as error:
+            yield Refused(number, str(error))

@@ -1,0 +1,88 @@
+"""Typed netstrings, in which mitmproxy keeps its flows: `5:hello,` and `2:12#`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from llm_proxy.importing.source import Unreadable
+
+MAX_DEPTH: Final = 50
+_SIZE: Final = re.compile(rb"(0|[1-9][0-9]{0,11}):")
+
+
+def values(data: bytes) -> Iterator[Any]:
+    """The values of a file, one after the other.  Raises `Unreadable`."""
+    at = 0
+    while at < len(data):
+        value, at = _value(data, at, len(data), 0)
+        yield value
+
+
+def begins(data: bytes) -> bool:
+    """Whether a file begins with an object: its size, and within that the size of a name."""
+    size = _SIZE.match(data)
+    if size is None or data[size.end() + int(size[1]) :][:1] != b"}":
+        return False
+    return _SIZE.match(data, size.end()) is not None
+
+
+def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
+    """The value that begins here and ends before `end`, and where it ends."""
+    size = _SIZE.match(data, at, end)
+    if size is None:
+        raise Unreadable(f"byte {at}: a size is missing")
+    begin = size.end()
+    stop = begin + int(size[1])
+    if stop >= end:
+        raise Unreadable(f"byte {at}: it is cut short")
+    kind = data[stop : stop + 1]
+    if kind in b"}]" and depth == MAX_DEPTH:
+        raise Unreadable(f"byte {at}: values stand within each other more than {MAX_DEPTH} deep")
+    if kind == b"}":
+        return _object(data, begin, stop, depth + 1), stop + 1
+    if kind == b"]":
+        return _list(data, begin, stop, depth + 1), stop + 1
+    return _plain(at, kind, data[begin:stop]), stop + 1
+
+
+def _list(data: bytes, at: int, end: int, depth: int) -> list[Any]:
+    items: list[Any] = []
+    while at < end:
+        item, at = _value(data, at, end, depth)
+        items.append(item)
+    return items
+
+
+def _object(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    while at < end:
+        name, after = _value(data, at, end, depth)
+        if not isinstance(name, str | bytes):
+            raise Unreadable(f"byte {at}: a name must be text")
+        key = name if isinstance(name, str) else name.decode("utf-8", "replace")
+        found[key], at = _value(data, after, end, depth)
+    return found
+
+
+def _plain(at: int, kind: bytes, text: bytes) -> Any:
+    try:
+        match kind:
+            case b",":
+                return text
+            case b";":
+                return text.decode("utf-8")
+            case b"#":
+                return int(text[:30])
+            case b"^":
+                return float(text[:60])
+            case b"!" if text in (b"true", b"false"):
+                return text == b"true"
+            case b"~" if not text:
+                return None
+            case _:
+                pass
+    except ValueError:
+        pass
+    raise Unreadable(f"byte {at}: it holds no value of a kind that is known")

@@ -1,0 +1,1 @@
+"""Recordings of other tools, read from files and put into a library."""

@@ -1,0 +1,184 @@
+"""Files of other tools, imported into a library one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from llm_proxy import importing
+from llm_proxy.cassette import read_cassette, spool
+from llm_proxy.errors import CassetteError
+from llm_proxy.importing import How, Made, Refused, codings
+from llm_proxy.importing.source import Format, SourceExchange, Unfit, Unreadable
+from llm_proxy.routing import Routing
+from llm_proxy.shell.decoding import CodingError, decoder
+from llm_proxy.shell.importing.files import content
+from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording.filing import Files
+from llm_proxy.shell.recording.spool_writer import LARGEST
+
+_Answer = tuple[int, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """An exchange that is in the library now, or would be."""
+
+    number: int
+    made: Made
+    path: Path | None
+    """None where nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """An exchange whose request and answer were in the library before."""
+
+    number: int
+
+
+Result = Imported | Present | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a file."""
+
+    path: Path
+    session: str
+    format: Format | None = None
+    """None where it is of none that is known."""
+    results: tuple[Result, ...] = ()
+    why: str = ""
+    """Why it could not be read, or not to its end, in a sentence."""
+
+    @property
+    def status(self) -> Literal["imported", "partly imported", "refused"]:
+        """All of it, some of it, none of it."""
+        kept = self.count(Imported) + self.count(Present)
+        if kept == 0:
+            return "refused"
+        return "partly imported" if self.why or self.count(Refused) else "imported"
+
+    def count(self, kind: type[Result]) -> int:
+        """How many of its exchanges came to this."""
+        return sum(isinstance(it, kind) for it in self.results)
+
+    @property
+    def losses(self) -> Counter[str]:
+        """What it could not hold, and of how many exchanges."""
+        found: Counter[str] = Counter()
+        for it in self.results:
+            if isinstance(it, Imported):
+                found.update(set(it.made.losses))
+        return found
+
+
+@dataclass(slots=True)
+class Importer:
+    """Imports files into one library, or only says what would become of them."""
+
+    library: Library
+    """Refreshed."""
+    how: How
+    sessions: Mapping[Path, str] = field(default_factory=dict)
+    """The sessions of files that have one of their own."""
+    is_dry: bool = False
+    _files: Files = field(init=False)
+    _before: dict[tuple[str, str], Counter[_Answer]] = field(init=False, default_factory=dict)
+    """The answers that were in the library before, by session and key, and not met again yet."""
+
+    def __post_init__(self) -> None:
+        self._files = Files(self.library, renew=False)
+
+    def run(self, paths: Sequence[Path]) -> Iterator[Report]:
+        """Import each file.  Raises `SpoolError` where the library cannot be written."""
+        for path in paths:
+            yield self._file(path)
+
+    def _file(self, path: Path) -> Report:
+        session = self.sessions.get(path, self.how.routing.session)
+        how = replace(self.how, routing=Routing(session, self.how.routing.rules))
+        report = Report(path, session)
+        results: list[Result] = []
+        try:
+            recording = importing.read(content(path))
+            report = replace(report, format=recording.format)
+            for each in recording.exchanges:
+                if isinstance(each, Refused):
+                    results.append(each)
+                else:
+                    name = recording.format.name
+                    results.append(self._one(each.number, each.exchange, how, name))
+        except Unreadable as error:
+            report = replace(report, why=str(error))
+        if not results and not report.why:
+            report = replace(report, why="it holds no exchange")
+        return replace(report, results=tuple(results))
+
+    def _one(self, number: int, exchange: SourceExchange, how: How, source: str) -> Result:
+        try:
+            made = importing.made(codings.uncoded(exchange, _undone), how, source)
+        except Unfit as error:
+            return Refused(number, str(error))
+        if self._is_present(made):
+            return Present(number)
+        try:
+            return Imported(number, made, self._put(made))
+        except CassetteError as error:
+            return Refused(number, f"no cassette can hold it: {error.why}")
+
+    def _is_present(self, made: Made) -> bool:
+        """Whether a take from before this import has this answer; each counts once."""
+        name = (made.meta.session, made.meta.key)
+        if name not in self._before:
+            self._before[name] = Counter(self._answers(*name))
+        before = self._before[name]
+        if before[made.answer] == 0:
+            return False
+        before[made.answer] -= 1
+        return True
+
+    def _answers(self, session: str, key: str) -> Iterator[_Answer]:
+        for number in self.library.numbers(session, key):
+            try:
+                it = self.library.load(self.library.take(session, key, number).path)
+            except CassetteError:
+                continue
+            if it.meta.key == key:
+                yield it.head.status, it.end.sha256, it.end.ending.value
+
+    def _put(self, made: Made) -> Path | None:
+        """Put it behind the takes that are there; the lines are checked in a dry run as well."""
+        spooled = made.spooled(str(self.library.root))
+        if self.is_dry:
+            lines = spool.assemble(spooled, made.ending, made.laid.end, made.redacted)
+            read_cassette(str(self.library.place(made.meta, made.request, 1)), b"".join(lines))
+            return None
+        return self._files.put(spooled, made.ending, made.laid.end, made.redacted).path
+
+
+def _undone(coding: str, body: bytes) -> bytes | None:
+    """A body without this coding; None where it cannot be undone here.  Raises `ValueError`."""
+    undo = decoder(coding)
+    if undo is None:
+        return None
+    plain = bytearray()
+    try:
+        for piece in undo.decode(body):
+            plain += piece
+            if len(plain) > LARGEST:
+                raise Unfit(f"a body unpacks to more than {LARGEST} bytes")
+        undo.close()
+    except CodingError as error:
+        raise ValueError(str(error)) from None
+    return bytes(plain)
+
+
+def now() -> str:
+    """The present, as line 1 of a cassette has it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
