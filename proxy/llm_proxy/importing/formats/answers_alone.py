@@ -12,7 +12,11 @@ from llm_proxy.importing.source import Format, Opened, SourceExchange, Unreadabl
 
 _EVENTS: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|:)[: ]")
 _ANSWERS: Final = ("candidates", "choices", "error", "content", "output", "totalTokens", "usage")
-_MORE: Final = ("delta", "type", "response", "object", "usageMetadata", "promptFeedback")
+_MORE: Final = (
+    "delta", "type", "response", "object", "usageMetadata", "promptFeedback", "predictions",
+    "messageStart", "contentBlockStart", "contentBlockDelta", "interaction",
+)  # fmt: skip
+"""Names of which one stands at the top of an answer, or of an event of one."""
 
 
 def _is_aimock(opened: Opened) -> bool:

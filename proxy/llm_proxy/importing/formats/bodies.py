@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
+
+import orjson
 
 from llm_proxy.exchange import Headers, header
 from llm_proxy.importing import fields
 from llm_proxy.importing.source import PARSED_BODY, Unfit
 
+_OF_A_BODY: Final = frozenset(("string", "base64_string", "encoding", "file"))
+"""What stands in an object that holds a body; one with other names is a body, parsed."""
 _CODING: Final = ("content-encoding", "content-length")
 """Headers that are of the bytes, where those were written anew."""
 
@@ -27,19 +30,24 @@ def of(message: dict[str, Any], headers: Headers) -> Body:
     """The body of a request or a response.  Raises `Unfit`."""
     body = message.get("body")
     if "parsed_body" in message and not body:
-        kept = tuple(it for it in headers if it[0].lower() not in _CODING)
-        return Body(_written(message["parsed_body"], headers), kept, (PARSED_BODY,))
+        return _anew(message["parsed_body"], headers)
     if isinstance(body, dict):
+        if body.keys() - _OF_A_BODY:
+            return _anew(body, headers)
         body = _string(body)
     return Body(fields.content(body), headers)
 
 
 def _string(body: dict[str, Any]) -> Any:
-    if (encoded := body.get("base64_string")) is not None:
-        return fields.unbase64(encoded)
-    if "string" in body or not body or set(body) <= {"encoding"}:
-        return body.get("string")
-    raise Unfit("a body is in a file of its own, or kept in a way that is not known here")
+    if body.get("file"):
+        raise Unfit("a body is in a file of its own")
+    encoded = body.get("base64_string")
+    return body.get("string") if encoded is None else fields.unbase64(encoded)
+
+
+def _anew(parsed: Any, headers: Headers) -> Body:
+    kept = tuple(it for it in headers if it[0].lower() not in _CODING)
+    return Body(_written(parsed, headers), kept, (PARSED_BODY,))
 
 
 def _written(parsed: Any, headers: Headers) -> bytes:
@@ -47,6 +55,6 @@ def _written(parsed: Any, headers: Headers) -> bytes:
     if isinstance(parsed, str) and not kind.endswith("json"):
         return parsed.encode("utf-8", "surrogatepass")
     try:
-        return json.dumps(parsed, allow_nan=False).encode()
-    except (TypeError, ValueError, RecursionError):
+        return orjson.dumps(parsed)
+    except TypeError:
         raise Unfit("a body was kept parsed, and is no JSON") from None

@@ -8,10 +8,11 @@ A stream has `stream_chunks` in place of its body: its events, each with the ms 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any, Final
+
+import orjson
 
 from llm_proxy.exchange import Headers, Read, header
 from llm_proxy.importing import fields
@@ -128,8 +129,8 @@ def _event(name: Any, data: Any) -> bytes:
 
 def _dumped(value: Any) -> bytes:
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except (ValueError, RecursionError):
+        return orjson.dumps(value)
+    except TypeError:
         raise Unfit("a body was kept parsed, and is no JSON") from None
 
 
