@@ -42,6 +42,7 @@ logic       bytes and values in, bytes and values out
     `retelling`  a recorded answer in another dialect
     `scenario`   scripted conversations: documents read, chosen, checked, directed, performed
     `synthesis`  answers that are made up
+    `importing`  recordings of other tools, as what a cassette holds
     `display`    text from anywhere, made fit for a terminal
     `ports`      the few things that modes ask of the world
 

@@ -19,7 +19,7 @@ def read_all(
     library: Library, paths: Sequence[Path]
 ) -> Iterator[tuple[Path, Cassette | CassetteError]]:
     """Each file with its cassette, or with the reason why it is none."""
-    for path in _with_progress(paths):
+    for path in with_progress(paths):
         try:
             yield path, library.load(path)
         except CassetteError as error:
@@ -31,7 +31,7 @@ def name_within(library: Library, path: Path) -> str:
     return str(path.relative_to(library.root)) if path.is_relative_to(library.root) else str(path)
 
 
-def _with_progress(paths: Sequence[Path]) -> Iterator[Path]:
+def with_progress(paths: Sequence[Path]) -> Iterator[Path]:
     """The paths; on a terminal with a bar on stderr, where there are many."""
     if len(paths) < _MANY or not sys.stderr.isatty():
         yield from paths

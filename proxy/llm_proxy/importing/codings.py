@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.exchange import Headers, header
-from llm_proxy.importing.source import DECODED, STILL_CODED, SourceExchange
+from llm_proxy.importing.source import DECODED, STILL_CODED, Loss, SourceExchange
 
 Undo = Callable[[str, bytes], bytes | None]
 """A body without this coding; None where nobody here can undo it.  Raises `ValueError` for what is
@@ -36,7 +36,7 @@ def uncoded(it: SourceExchange, undo: Undo) -> SourceExchange:
 
 def _plain(
     headers: Headers, body: bytes, undo: Undo
-) -> tuple[Headers, bytes, str, tuple[str, ...]]:
+) -> tuple[Headers, bytes, str, tuple[Loss, ...]]:
     """Head and body without a coding, the coding that was undone, and what is to be said."""
     coding = (header(headers, _ENCODING) or "").strip().lower()
     if not coding or not body:

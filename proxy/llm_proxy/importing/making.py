@@ -18,7 +18,7 @@ from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.frame_redaction import EVENTSTREAM, FrameRedactor
 from llm_proxy.importing.hosts import below, provider_of_host
-from llm_proxy.importing.source import EDITED, SourceExchange, Unfit
+from llm_proxy.importing.source import EDITED, Loss, SourceExchange, Unfit
 from llm_proxy.importing.times import Laid, as_kept, paced, spread
 from llm_proxy.matching import KEY_RULES
 from llm_proxy.pacing import Pace
@@ -53,7 +53,7 @@ class Made:
     laid: Laid
     ending: Ending
     redacted: int
-    losses: tuple[str, ...]
+    losses: tuple[Loss, ...]
 
     @property
     def answer(self) -> tuple[int, str, str]:
@@ -107,7 +107,7 @@ def _called(it: SourceExchange, how: How) -> Call:
 
 def _head(
     it: SourceExchange, call: Call, redactor: redaction.Redactor
-) -> tuple[Head, tuple[str, ...]]:
+) -> tuple[Head, tuple[Loss, ...]]:
     """The head as it may be stored, and what is to be said of it."""
     received = heads.received(it.status, it.reason, it.headers, call.request.method)
     headers = tuple(

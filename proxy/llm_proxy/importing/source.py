@@ -8,16 +8,37 @@ from typing import Any, Final
 
 from llm_proxy.exchange import Ending, Headers, Read, Request
 
-NO_TIMES: Final = "it keeps no times"
-"""Nor where reads ended: what most tools leave out."""
-NO_READS: Final = "it keeps no times of the pieces, only of the head or the end"
-NO_BYTES: Final = "it keeps events, not bytes: comments and spacing are lost"
-PARSED_BODY: Final = "a body was kept as parsed JSON, and is written anew"
-EDITED: Final = "a body is longer or shorter than its head says: it was edited"
-DECODED: Final = "a head says that its body is compressed, which it is not: the header is left out"
-STILL_CODED: Final = "a body is compressed in a way that cannot be undone here: it stays so"
-NO_DATE: Final = "it does not say when it was recorded: the time of the import stands for that"
-BODY_REDUCED: Final = "the parameters of a form were kept, not its bytes: written anew"
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something that a file does not hold of an exchange."""
+
+    name: str
+    """In a few words, for a table."""
+    text: str
+    """What became of it, in a sentence."""
+
+
+NO_TIMES: Final = Loss("times", "it keeps no times and no reads: one read a message, all at once")
+NO_READS: Final = Loss(
+    "times of pieces",
+    "of its times it keeps those of the head or the end: one read a message, evenly between them",
+)
+NO_BYTES: Final = Loss(
+    "bytes of events", "it keeps events, not bytes: they are written anew, without comments"
+)
+PARSED_BODY: Final = Loss("bytes of JSON", "it keeps bodies as parsed JSON: they are written anew")
+FORM_PARAMETERS: Final = Loss("bytes of forms", "it keeps a form's parameters: written anew")
+EDITED: Final = Loss("length", "a body has not the length that its head says: it was edited")
+DECODED: Final = Loss(
+    "coding", "a head says that its body is compressed, which it is not: the header is left out"
+)
+STILL_CODED: Final = Loss(
+    "decoding", "a body is compressed in a way that cannot be undone here: it is stored so"
+)
+NO_DATE: Final = Loss(
+    "date", "it does not say when it was recorded: the time of the import stands for that"
+)
 
 
 class Unreadable(Exception):
@@ -63,8 +84,8 @@ class SourceExchange:
     """UTC, ISO 8601 with milliseconds; empty where the file does not say it."""
     decoded: str = ""
     """The content coding that was taken off its body."""
-    losses: tuple[str, ...] = ()
-    """What the file could not hold, in sentences."""
+    losses: tuple[Loss, ...] = ()
+    """What the file does not hold of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def _fault(text: str) -> None:
     rule_of(text)
 
 
-def _session(name: str) -> None:
+def session_name(name: str) -> None:
     """Raises `UsageError` for what no session can be called."""
     if not is_name(name):
         raise UsageError(
@@ -134,7 +134,7 @@ SIMULATION: Final[tuple[Callable[[Any], Any], ...]] = (
 """Options of answers that are scripted or made up."""
 
 MATCHING: Final[tuple[Callable[[Any], Any], ...]] = (
-    option("--session", default="default", metavar="NAME", type=Checked("session", _session),
+    option("--session", default="default", metavar="NAME", type=Checked("session", session_name),
            help="The session of requests that name none."),
     normalise,
     match,

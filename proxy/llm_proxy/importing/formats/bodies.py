@@ -9,7 +9,7 @@ import orjson
 
 from llm_proxy.exchange import Headers, header
 from llm_proxy.importing import fields
-from llm_proxy.importing.source import PARSED_BODY, Unfit
+from llm_proxy.importing.source import PARSED_BODY, Loss, Unfit
 
 _OF_A_BODY: Final = frozenset(("string", "base64_string", "encoding", "file"))
 """What stands in an object that holds a body; one with other names is a body, parsed."""
@@ -23,7 +23,7 @@ class Body:
 
     data: bytes
     headers: Headers
-    losses: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
 
 
 def of(message: dict[str, Any], headers: Headers) -> Body:

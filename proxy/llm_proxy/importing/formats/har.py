@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from llm_proxy.importing import fields
 from llm_proxy.importing.source import (
-    BODY_REDUCED,
+    FORM_PARAMETERS,
     NO_DATE,
     NO_READS,
     NO_TIMES,
@@ -49,7 +49,7 @@ def _exchange(item: Any) -> SourceExchange:
     head_at, end_at = _times(it)
     recorded = fields.moment(it.get("startedDateTime"))
     times = NO_TIMES if end_at is None else NO_READS
-    losses = (times, *((BODY_REDUCED,) if reduced else ()), *(() if recorded else (NO_DATE,)))
+    losses = (times, *((FORM_PARAMETERS,) if reduced else ()), *(() if recorded else (NO_DATE,)))
     return SourceExchange(
         request=request,
         host=host,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from llm_proxy import importing
 from llm_proxy.cassette import read_cassette, spool
 from llm_proxy.errors import CassetteError
 from llm_proxy.importing import How, Made, Refused, codings
-from llm_proxy.importing.source import Format, SourceExchange, Unfit, Unreadable
+from llm_proxy.importing.source import Format, Loss, SourceExchange, Unfit, Unreadable
 from llm_proxy.routing import Routing
 from llm_proxy.shell.decoding import CodingError, decoder
 from llm_proxy.shell.importing.files import content
@@ -21,6 +21,8 @@ from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.filing import Files
 from llm_proxy.shell.recording.spool_writer import LARGEST
 
+Status = Literal["imported", "partly imported", "refused"]
+"""How much of a file is in the library: all of it, some of it, none of it."""
 _Answer = tuple[int, str, str]
 
 
@@ -57,8 +59,8 @@ class Report:
     """Why it could not be read, or not to its end, in a sentence."""
 
     @property
-    def status(self) -> Literal["imported", "partly imported", "refused"]:
-        """All of it, some of it, none of it."""
+    def status(self) -> Status:
+        """How much of it is in the library."""
         kept = self.count(Imported) + self.count(Present)
         if kept == 0:
             return "refused"
@@ -69,9 +71,9 @@ class Report:
         return sum(isinstance(it, kind) for it in self.results)
 
     @property
-    def losses(self) -> Counter[str]:
+    def losses(self) -> Counter[Loss]:
         """What it could not hold, and of how many exchanges."""
-        found: Counter[str] = Counter()
+        found: Counter[Loss] = Counter()
         for it in self.results:
             if isinstance(it, Imported):
                 found.update(set(it.made.losses))
@@ -95,7 +97,7 @@ class Importer:
     def __post_init__(self) -> None:
         self._files = Files(self.library, renew=False)
 
-    def run(self, paths: Sequence[Path]) -> Iterator[Report]:
+    def run(self, paths: Iterable[Path]) -> Iterator[Report]:
         """Import each file.  Raises `SpoolError` where the library cannot be written."""
         for path in paths:
             yield self._file(path)

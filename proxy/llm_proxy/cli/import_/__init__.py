@@ -1,0 +1,121 @@
+"""`import`: recordings of other tools become cassettes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cli.import_.report import Row, document, print_report
+from llm_proxy.cli.option_types import Checked, Count
+from llm_proxy.cli.options import CONFIG, cassettes, normalise
+from llm_proxy.cli.options.declaring import FOLDER, option
+from llm_proxy.cli.options.server import session_name
+from llm_proxy.cli.output.printing import print_json
+from llm_proxy.cli.reading import with_progress
+from llm_proxy.errors import UsageError, printable
+from llm_proxy.importing import How
+from llm_proxy.matching.grammar import rules_of
+from llm_proxy.pacing import Pace, Recorded, parse_pace
+from llm_proxy.routing import Routing, is_name
+from llm_proxy.shell.importing.files import sessions, survey
+from llm_proxy.shell.importing.importing import Importer, now
+from llm_proxy.shell.library.library import Library
+from llm_proxy.version import __version__
+
+
+def _provider(name: str) -> None:
+    """Raises `UsageError` for what no provider can be called."""
+    if not is_name(name):
+        raise UsageError(
+            f"'{printable(name, 100)}' is no provider name: use letters, digits, dot, dash and "
+            "underscore, at most 100 of them"
+        )
+
+
+def _pace(text: str) -> Pace:
+    """The pace of answers without times.  Raises `UsageError` for one that needs them."""
+    pace = parse_pace(text)
+    if isinstance(pace, Recorded):
+        raise UsageError(
+            f"'{text}' needs recorded times: write instant, a rate such as 50tps, or a model such "
+            "as profile:gpt-4o"
+        )
+    return pace
+
+
+@click.command(name="import")
+@click.argument("paths", nargs=-1, required=True, type=FOLDER, metavar="FILE|FOLDER...")
+@cassettes
+@CONFIG
+@option(
+    "--session", default=DEFAULT_SESSION, metavar="NAME", type=Checked("session", session_name),
+    help="The session of all that is imported.",
+)  # fmt: skip
+@click.option("--session-per-file", is_flag=True, help="A session for each file, called like it.")
+@click.option(
+    "--provider", metavar="NAME", type=Checked("provider", _provider),
+    help="The provider of all requests.  [default: by their host, else by their path]",
+)  # fmt: skip
+@click.option(
+    "--pace", "times", metavar="PACE", type=Checked("pace", _pace),
+    help="The times of answers whose source keeps none of their pieces: 50tps, profile:gpt-4o, …; "
+    "see docs/pacing.md.  [default: as the source says, else at once]",
+)  # fmt: skip
+@click.option("--seed", type=Count(0), default=0, help="What chance in times is made of.")
+@normalise
+@click.option("--dry-run", is_flag=True, help="Say what would become of the files; write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def import_(
+    paths: tuple[Path, ...],
+    cassettes: Path,
+    *,
+    session_per_file: bool,
+    dry_run: bool,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    r"""Make cassettes of the recordings of other tools.
+
+    VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy and reel-vcr are known by what
+    their files hold, whatever these are called. Requests are redacted, keyed and numbered as if
+    they had been recorded here; takes that are there stay, and what was imported before is not
+    imported again. What a source does not keep, such as times, is said. A file or an exchange
+    that cannot be imported is named with the reason, and makes the exit code 1.
+
+    \b
+    Examples:
+      llm-proxy import tests/cassettes
+      llm-proxy import tests/cassettes --session-per-file --cassettes recorded
+      llm-proxy import session.har flows.mitm --pace profile:gpt-4o
+      llm-proxy import tests/cassettes --dry-run --json | jq .sum
+    """
+    files = survey(paths)
+    if session_per_file and how["session"] != DEFAULT_SESSION:
+        raise UsageError("--session-per-file and --session NAME: give one of them")
+    library = Library(cassettes)
+    library.refresh()
+    own = sessions(files) if session_per_file else {}
+    importer = Importer(library, _how(**how), own, dry_run)
+    rows = [Row.of(it) for it in importer.run(with_progress(files))]
+    if as_json:
+        print_json(document(library, rows, is_dry=dry_run))
+    else:
+        print_report(library, rows, is_dry=dry_run)
+    raise click.exceptions.Exit(1 if any(it.is_refused for it in rows) else 0)
+
+
+def _how(
+    session: str, provider: str | None, times: str | None, seed: int, normalise: Sequence[str]
+) -> How:
+    return How(
+        routing=Routing(session, rules_of(normalise)),
+        tool=f"llm-proxy {__version__}",
+        now=now(),
+        pace=_pace(times) if times else None,
+        seed=seed,
+        provider=provider or "",
+    )
