@@ -18,10 +18,7 @@ from llm_proxy.matching.normalisers.uuids import UUIDS
 from llm_proxy.matching.normalisers.whitespace import WHITESPACE
 
 NORMALISERS: Final = MappingProxyType(
-    {
-        kind.name: kind
-        for kind in (WHITESPACE, TIMESTAMPS, UUIDS, CALL_IDS, PATHS, REGEX, IGNORE)
-    }
+    {kind.name: kind for kind in (WHITESPACE, TIMESTAMPS, UUIDS, CALL_IDS, PATHS, REGEX, IGNORE)}
 )
 """All of them by name, in the order in which they are told of."""
 
