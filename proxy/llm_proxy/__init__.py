@@ -40,6 +40,7 @@ logic       bytes and values in, bytes and values out
     `run_report` a run in figures
     `questions`  what a request asks, for people to know it by
     `retelling`  a recorded answer in another dialect
+    `exporting`  recorded exchanges in the formats of other tools
     `scenario`   scripted conversations: documents read, chosen, checked, directed, performed
     `synthesis`  answers that are made up
     `importing`  recordings of other tools, as what a cassette holds

@@ -19,9 +19,9 @@ def request_of(file: str, meta: Meta, stored: StoredRequest, key: str) -> Reques
     A parameter that held a key is left out where one is sent.  Raises `CassetteError` for a
     request of which something else was replaced: it would ask something else.
     """
-    query, dropped = _open_query(stored.query) if key else (stored.query, 0)
+    query, dropped = open_query(stored.query) if key else (stored.query, 0)
     if stored.redacted > dropped or redaction.OF_OPERATOR.encode() in stored.body:
-        what = "a key in its query" if not key and _open_query(stored.query)[1] else "a secret"
+        what = "a key in its query" if not key and open_query(stored.query)[1] else "a secret"
         raise CassetteError(
             file,
             _LINE,
@@ -34,8 +34,8 @@ def request_of(file: str, meta: Meta, stored: StoredRequest, key: str) -> Reques
     return Request(stored.method, stored.path, query, headers, stored.body)
 
 
-def _open_query(query: str) -> tuple[str, int]:
-    """A query without its secret parameters, and how many there were."""
+def open_query(query: str) -> tuple[str, int]:
+    """A query without the parameters whose secret was replaced, and how many there were."""
     pairs = [pair for pair in query.split("&") if pair]
     kept = [pair for pair in pairs if not _is_secret(pair)]
     return "&".join(kept), len(pairs) - len(kept)

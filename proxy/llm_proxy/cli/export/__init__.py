@@ -1,0 +1,96 @@
+"""`export`: what a cassette holds, told in another dialect or written for another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from llm_proxy import dialects
+from llm_proxy.cli.export.retold import check, left_out, told_bytes
+from llm_proxy.cli.export.written import Selection, written
+from llm_proxy.cli.option_types import OneOf
+from llm_proxy.cli.options import CONFIG, cassettes
+from llm_proxy.cli.output.files import write_new
+from llm_proxy.cli.output.printing import print_note
+from llm_proxy.cli.show.finding import find
+from llm_proxy.dialects.openai.family import FAMILY
+from llm_proxy.errors import UsageError
+from llm_proxy.exporting import FORMATS
+from llm_proxy.retelling import Manner, retell
+from llm_proxy.shell.library.library import Library
+
+_OF_DIALECTS: Final = ("whole", "model", "provider", "head")
+_OF_FORMATS: Final = ("all_of_them", "upstream", "through")
+
+
+@click.command
+@click.argument("names", nargs=-1, metavar="CASSETTE...")
+@cassettes
+@CONFIG
+@click.option("--as", "dialect", type=OneOf(tuple(dialects.speakers())),
+              help="The dialect to tell it in.")  # fmt: skip
+@click.option("--whole", is_flag=True, help="With --as: one document, not a stream.")
+@click.option("--model", default="", metavar="NAME", help="With --as: name another model.")
+@click.option("--provider", type=OneOf(tuple(FAMILY)),
+              help="With --as: the member of the dialect's family that speaks, such as "
+                   "openrouter.")  # fmt: skip
+@click.option("--head", is_flag=True, help="With --as: status line and headers before the body.")
+@click.option("--format", "format_", type=OneOf(tuple(FORMATS)),
+              help="The format to write it in.")  # fmt: skip
+@click.option("--all", "all_of_them", is_flag=True,
+              help="With --format har or vcr: every cassette of the library.")  # fmt: skip
+@click.option("--upstream", multiple=True, metavar="NAME=URL",
+              help="With --format: where a provider is, for the URLs. Repeatable.")  # fmt: skip
+@click.option("--through", default="", metavar="URL",
+              help="With --format: ask by way of the proxy that listens there.")  # fmt: skip
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Write it to FILE, which must not exist yet; else to stdout.")  # fmt: skip
+def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **values: Any) -> None:
+    r"""Tell a recorded answer in another dialect, or write recordings for another tool.
+
+    --as is a re-telling, not a replay: the same words, calls, finish and usage as another
+    provider would stream them. What that dialect has no words for is left out, and named on
+    stderr. Recorded bytes and times stay in the cassette; in another dialect, ids are made anew.
+
+    --format writes what was recorded: har (HTTP Archive 1.2, with times), vcr (a cassette of
+    VCR.py: answers come whole), sse (a stream as it came), curl (a command that asks again, its
+    key in the environment). What was redacted stays redacted.
+    A CASSETTE is a file, or the beginning of its name in the library, or of its key.
+
+    \b
+    Examples:
+      llm-proxy export dc8593 --as anthropic
+      llm-proxy export dc8593 --as gemini --whole | jq .candidates
+      llm-proxy export dc8593 --as openai-chat --provider openrouter --output told.sse
+      llm-proxy export --all --format har --output library.har
+      llm-proxy export dc8593 --format vcr --output cassette.yaml
+      llm-proxy export dc8593 --format curl | sh
+      llm-proxy export dc8593 --format curl --through http://127.0.0.1:4777
+    """
+    dialect, name = values["dialect"], values["format_"]
+    if (dialect is None) == (name is None):
+        raise UsageError("export takes one of --as DIALECT and --format FORMAT")
+    library = Library(cassettes)
+    if name is not None:
+        _refuse(values, _OF_DIALECTS, "--as")
+        chosen = Selection(names, **{it: values[it] for it in _OF_FORMATS})
+        write_new(written(library, FORMATS[name], chosen), output, "the file")
+        return
+    _refuse(values, _OF_FORMATS, "--format")
+    if len(names) != 1:
+        raise UsageError("--as is of one cassette: name one")
+    how = Manner(dialect, values["whole"], values["model"], values["provider"] or "")
+    check(how)
+    it = library.load(find(library, names[0]))
+    told = retell(it, how)
+    write_new(told_bytes(told.response, with_head=values["head"]), output, "the answer")
+    print_note(f"{it.file}, told again as {how.dialect}: not a replay{left_out(told)}")
+
+
+def _refuse(values: dict[str, Any], names: tuple[str, ...], option: str) -> None:
+    """Raise `UsageError` where an option was given that goes with another one."""
+    for name in names:
+        if values[name]:
+            raise UsageError(f"--{name.removesuffix('_of_them')} goes with {option}")
