@@ -35,6 +35,9 @@ _NOT_OF_THE_BODY: Final = frozenset(
 )
 """Headers about one connection, or about a body that was coded otherwise."""
 
+RAW: Final = _FOLDER / "raw"
+"""The files that the exchanges were taken from, below a folder for each repository."""
+
 REASON: Final = f"the corpus of real streams is not at {_FOLDER}: set LLM_PROXY_CORPUS"
 """Why a test that needs the corpus is skipped."""
 
@@ -47,6 +50,8 @@ class Row:
     repo: str
     path: str
     """The file of the repository that it was recorded in; several may lie in one."""
+    index: int
+    """Which exchange of that file it is, from 0."""
     provider: str
     wire: str
     """API, operation and framing: `openai.chat.sse`."""
@@ -107,6 +112,7 @@ def _row(raw: dict[str, Any]) -> Row:
         id=raw["id"],
         repo=raw["repo"],
         path=raw["path"],
+        index=raw["i"],
         provider=raw["provider"],
         wire=raw["wire"],
         fidelity=raw["fidelity"],

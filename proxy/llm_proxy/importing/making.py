@@ -170,8 +170,9 @@ def _filled(blank: Cassette, reads: tuple[Read, ...]) -> Cassette:
 
 
 def _meta(call: Call, it: SourceExchange, how: How, source: str) -> Meta:
+    paced = "" if how.pace is None or it.reads else f", its times made up by {how.pace}"
     return Meta(
-        tool=f"{how.tool}, imported from {source}",
+        tool=f"{how.tool}, imported from {source}{paced}",
         recorded=it.recorded or how.now,
         dialect=call.dialect.name,
         provider=call.provider,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from llm_proxy.importing.formats import FORMATS
 from llm_proxy.importing.opening import opened
-from llm_proxy.importing.source import Format, SourceExchange, Unfit, Unreadable
+from llm_proxy.importing.source import Format, Opened, SourceExchange, Unfit, Unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +40,13 @@ def read(data: bytes) -> Recording:
     file = opened(data)
     for kind in FORMATS:
         if kind.claims(file):
-            return Recording(kind, _exchanges(kind, kind.items(file)))
+            return Recording(kind, _exchanges(kind, file))
     names = ", ".join(it.title for it in FORMATS[:-2])
     raise Unreadable(f"it is no recording of a kind that is known: {names}")
 
 
-def _exchanges(kind: Format, items: Iterable[Any]) -> Iterator[Found | Refused]:
-    for number, item in enumerate(items, 1):
+def _exchanges(kind: Format, file: Opened) -> Iterator[Found | Refused]:
+    for number, item in enumerate(kind.items(file), 1):
         try:
             yield Found(number, kind.exchange(item))
         except Unfit as error:
