@@ -25,6 +25,12 @@ except SystemExit as end:
     print("\\n" + json.dumps([code, sorted(name for name in sys.modules if "." not in name)]))
 """
 
+VCR: Final = """\
+version: 1
+interactions:
+- request: {method: GET, uri: "https://api.openai.com/v1/models", headers: {}, body: null}
+  response: {status: {code: 200, message: OK}, headers: {}, body: {string: "{}"}}
+"""
 SCENARIO: Final = "{id: a, description: b, turns: [], match: {json: {$.a: {exists: true}}}}"
 
 
@@ -59,6 +65,7 @@ async def modules(folder: Path, *arguments: str) -> set[str]:
         ["schema"],
         ["verdict", "run.json"],
         ["report", "run.json"],
+        ["import", "vcr.yaml"],
     ],
     ids=" ".join,
 )
@@ -69,6 +76,7 @@ async def test_a_command_that_serves_nothing_loads_no_server(
     left(tmp_path, opening(tmp_path) + body(*PIECES))
     (tmp_path / "scenarios").mkdir()
     (tmp_path / "scenarios" / "a.yaml").write_text(SCENARIO)
+    (tmp_path / "vcr.yaml").write_text(VCR)
     (tmp_path / "run.json").write_text('{"entries":[]}')
 
     loaded = await modules(tmp_path, *arguments)

@@ -70,7 +70,7 @@ def status(value: Any) -> int:
 
 def headers(value: Any) -> Headers:
     """Headers, as an object of values or lists, or a list of pairs or of names with values."""
-    pairs = ((_word(name), _word(each)) for name, each in _pairs(value))
+    pairs = ((word(name), word(each)) for name, each in _pairs(value))
     return tuple((name, each) for name, each in pairs if _TOKEN.fullmatch(name))
 
 
@@ -93,8 +93,8 @@ def _pairs(value: Any) -> Iterator[tuple[Any, Any]]:
             return
 
 
-def _word(value: Any) -> str:
-    """A name or a value as a head has it: Latin-1, without control characters."""
+def word(value: Any) -> str:
+    """A name, a value or a reason as a head has it: Latin-1, without control characters."""
     if isinstance(value, bytes):
         text = value.decode("latin-1")
     else:

@@ -17,6 +17,7 @@ from llm_proxy.cassette.spool import Spooled, SpoolLine
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.frame_redaction import EVENTSTREAM, FrameRedactor
+from llm_proxy.importing import fields
 from llm_proxy.importing.hosts import below, provider_of_host
 from llm_proxy.importing.source import EDITED, Loss, SourceExchange, Unfit
 from llm_proxy.importing.times import Laid, as_kept, paced, spread
@@ -113,7 +114,7 @@ def _head(
     headers = tuple(
         (name, redactor.text(value)) for name, value in redaction.response_headers(received.headers)
     )
-    reason = redactor.text(it.reason.encode("utf-8", "replace").decode("latin-1"))
+    reason = redactor.text(fields.word(it.reason))
     edited = received.framing == "length" and not it.decoded and received.length != len(it.body)
     head = Head(it.status, reason, headers, received.framing, received.length)
     return head, (EDITED,) if edited and it.ending is Ending.CLEAN else ()

@@ -39,6 +39,9 @@ STILL_CODED: Final = Loss(
 NO_DATE: Final = Loss(
     "date", "it does not say when it was recorded: the time of the import stands for that"
 )
+INCOMPLETE: Final = Loss(
+    "completeness", "an answer is not complete: it is replayed only with --allow-partial"
+)
 
 
 class Unreadable(Exception):

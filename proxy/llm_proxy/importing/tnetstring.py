@@ -21,11 +21,13 @@ def values(data: bytes) -> Iterator[Any]:
 
 
 def begins(data: bytes) -> bool:
-    """Whether a file begins with an object: its size, and within that the size of a name."""
+    """Whether a file begins with an object, whole or cut short: its size, and in it a name."""
     size = _SIZE.match(data)
-    if size is None or data[size.end() + int(size[1]) :][:1] != b"}":
+    name = size and _SIZE.match(data, size.end())
+    if size is None or name is None:
         return False
-    return _SIZE.match(data, size.end()) is not None
+    end, kind = size.end() + int(size[1]), data[name.end() + int(name[1]) :][:1]
+    return kind in (b";", b",") and data[end : end + 1] in (b"}", b"")
 
 
 def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:

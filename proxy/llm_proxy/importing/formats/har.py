@@ -75,8 +75,17 @@ def _sent(request: dict[str, Any]) -> tuple[bytes, bool]:
     if posted.get("encoding", posted.get("_encoding")) == "base64":
         return fields.unbase64(text), False
     if text is None and isinstance(parameters, list) and parameters:
-        return urlencode(fields.headers(parameters)).encode(), True
+        return _form(parameters), True
     return fields.content(text), False
+
+
+def _form(parameters: list[Any]) -> bytes:
+    pairs = [
+        (str(it.get("name") or ""), str(it.get("value") or ""))
+        for it in parameters
+        if isinstance(it, dict)
+    ]
+    return urlencode(pairs, errors="surrogatepass").encode()
 
 
 def _came(content: Any) -> bytes:

@@ -12,8 +12,10 @@ from typing import Literal
 from llm_proxy import importing
 from llm_proxy.cassette import read_cassette, spool
 from llm_proxy.errors import CassetteError
+from llm_proxy.exchange import Outcome
 from llm_proxy.importing import How, Made, Refused, codings
-from llm_proxy.importing.source import Format, Loss, SourceExchange, Unfit, Unreadable
+from llm_proxy.importing.source import INCOMPLETE, Format, Loss, SourceExchange, Unfit, Unreadable
+from llm_proxy.outcomes import outcome
 from llm_proxy.routing import Routing
 from llm_proxy.shell.decoding import CodingError, decoder
 from llm_proxy.shell.importing.files import content
@@ -34,6 +36,13 @@ class Imported:
     made: Made
     path: Path | None
     """None where nothing was written."""
+    outcome: Outcome
+
+    @property
+    def losses(self) -> frozenset[Loss]:
+        """What its file does not hold of it."""
+        lost = frozenset(self.made.losses)
+        return lost if self.outcome.complete else lost | {INCOMPLETE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ class Report:
         found: Counter[Loss] = Counter()
         for it in self.results:
             if isinstance(it, Imported):
-                found.update(set(it.made.losses))
+                found.update(it.losses)
         return found
 
 
@@ -130,7 +139,7 @@ class Importer:
         if self._is_present(made):
             return Present(number)
         try:
-            return Imported(number, made, self._put(made))
+            return self._put(number, made)
         except CassetteError as error:
             return Refused(number, f"no cassette can hold it: {error.why}")
 
@@ -154,14 +163,15 @@ class Importer:
             if it.meta.key == key:
                 yield it.head.status, it.end.sha256, it.end.ending.value
 
-    def _put(self, made: Made) -> Path | None:
+    def _put(self, number: int, made: Made) -> Imported:
         """Put it behind the takes that are there; the lines are checked in a dry run as well."""
         spooled = made.spooled(str(self.library.root))
         if self.is_dry:
             lines = spool.assemble(spooled, made.ending, made.laid.end, made.redacted)
-            read_cassette(str(self.library.place(made.meta, made.request, 1)), b"".join(lines))
-            return None
-        return self._files.put(spooled, made.ending, made.laid.end, made.redacted).path
+            place = self.library.place(made.meta, made.request, 1)
+            return Imported(number, made, None, outcome(read_cassette(str(place), b"".join(lines))))
+        filed = self._files.put(spooled, made.ending, made.laid.end, made.redacted)
+        return Imported(number, made, filed.path, filed.outcome)
 
 
 def _undone(coding: str, body: bytes) -> bytes | None:

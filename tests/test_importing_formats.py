@@ -1,0 +1,443 @@
+"""What other tools write becomes exchanges: one small file of each, written as they write it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from llm_proxy import importing
+from llm_proxy.exchange import Ending, Read
+from llm_proxy.importing import Found, Refused
+from llm_proxy.importing.formats.go_vcr import span
+from llm_proxy.importing.source import (
+    FORM_PARAMETERS,
+    NO_BYTES,
+    NO_DATE,
+    NO_READS,
+    NO_TIMES,
+    PARSED_BODY,
+    SourceExchange,
+    Unreadable,
+)
+
+ASKED = '{"model":"gpt-4o","messages":[]}'
+STREAM = 'data: {"a":1}\n\ndata: [DONE]\n\n'
+
+VCR = """\
+interactions:
+- request:
+    body: '{"model":"gpt-4o","messages":[]}'
+    headers:
+      Accept: &kind
+      - text/event-stream
+      Content-Type:
+      - application/json
+    method: POST
+    uri: https://api.openai.com/v1/chat/completions?beta=1
+  response:
+    body:
+      string: "data: {\\"a\\":1}\\n\\ndata: [DONE]\\n\\n"
+    headers:
+      Content-Type: *kind
+      Date:
+      - Fri, 07 Mar 2025 02:12:29 GMT
+    status:
+      code: 200
+      message: OK
+version: 1
+"""
+
+VCR_RUBY = """\
+---
+http_interactions:
+- request:
+    method: post
+    uri: https://api.openai.com/v1/chat/completions
+    body:
+      encoding: UTF-8
+      string: '{"model":"gpt-4o","messages":[]}'
+    headers:
+      Content-Type:
+      - application/json
+  response:
+    status:
+      code: 200
+      message: OK
+    headers:
+      Content-Type:
+      - text/event-stream
+    body:
+      encoding: ASCII-8BIT
+      string: !binary |-
+        ZGF0YTogeyJhIjoxfQoKZGF0YTogW0RPTkVdCgo=
+  recorded_at: Mon, 08 Jun 2026 18:46:15 GMT
+recorded_with: VCR 6.4.0
+"""
+
+VCR_R = """\
+http_interactions:
+- request:
+    method: POST
+    uri: https://api.openai.com/v1/chat/completions
+    body:
+      string: '{"model":"gpt-4o","messages":[]}'
+  response:
+    status: 200
+    headers:
+      content-type: text/event-stream
+    body:
+      string: "data: {\\"a\\":1}\\n\\ndata: [DONE]\\n\\n"
+  recorded_at: 2026-08-02 17:44:13
+recorded_with: VCR-vcr/2.1.0
+"""
+
+GO_VCR_1 = """\
+---
+version: 1
+interactions:
+- request:
+    body: '{"model":"gpt-4o","messages":[]}'
+    form: {}
+    headers:
+      Content-Type:
+      - application/json
+    url: https://api.openai.com/v1/chat/completions
+    method: POST
+  response:
+    body: "data: {\\"a\\":1}\\n\\ndata: [DONE]\\n\\n"
+    headers:
+      Content-Type:
+      - text/event-stream
+    status: 200 OK
+    code: 200
+    duration: ""
+"""
+
+GO_VCR_2 = """\
+---
+version: 2
+interactions:
+    - id: 0
+      request:
+        proto: HTTP/1.1
+        content_length: 32
+        host: api.openai.com
+        body: '{"model":"gpt-4o","messages":[]}'
+        headers:
+            Content-Type:
+                - application/json
+        url: https://api.openai.com/v1/chat/completions
+        method: POST
+      response:
+        proto: HTTP/2.0
+        content_length: -1
+        uncompressed: true
+        body: "data: {\\"a\\":1}\\n\\ndata: [DONE]\\n\\n"
+        headers:
+            Content-Encoding:
+                - gzip
+            Content-Type:
+                - text/event-stream
+        status: 200 OK
+        code: 200
+        duration: 1.5s
+"""
+
+
+def httprr(asked: str = ASKED, answered: str = STREAM, head: str = "") -> bytes:
+    request = (
+        "POST https://api.openai.com/v1/chat/completions HTTP/1.1\r\nHost: api.openai.com\r\n"
+        f"Content-Type: application/json\r\n\r\n{asked}"
+    ).encode()
+    response = (
+        f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n{head}\r\n{answered}"
+    ).encode()
+    return b"httprr trace v1\n%d %d\n" % (len(request), len(response)) + request + response
+
+
+def har(**changes: Any) -> bytes:
+    entry = {
+        "startedDateTime": "2026-05-15T12:23:11.250+02:00",
+        "time": 1010,
+        "timings": {"send": 10, "wait": 400, "receive": 600},
+        "request": {
+            "method": "POST",
+            "url": "https://api.openai.com/v1/chat/completions",
+            "headers": [{"name": "Content-Type", "value": "application/json"}],
+            "postData": {"mimeType": "application/json", "text": ASKED},
+        },
+        "response": {
+            "status": 200,
+            "statusText": "OK",
+            "headers": [{"name": "content-type", "value": "text/event-stream"}],
+            "content": {
+                "mimeType": "text/event-stream",
+                "text": base64.b64encode(STREAM.encode()).decode(),
+                "encoding": "base64",
+            },
+        },
+    }
+    return json.dumps({"log": {"version": "1.2", "entries": [entry | changes]}}).encode()
+
+
+def netstring(value: Any) -> bytes:
+    """A value as mitmproxy writes it."""
+    match value:
+        case None:
+            text, kind = b"", b"~"
+        case bool():
+            text, kind = str(value).lower().encode(), b"!"
+        case int():
+            text, kind = str(value).encode(), b"#"
+        case float():
+            text, kind = repr(value).encode(), b"^"
+        case str():
+            text, kind = value.encode(), b";"
+        case bytes():
+            text, kind = value, b","
+        case dict():
+            text = b"".join(netstring(name) + netstring(it) for name, it in value.items())
+            kind = b"}"
+        case _:
+            text, kind = b"".join(map(netstring, value)), b"]"
+    return b"%d:%b%b" % (len(text), text, kind)
+
+
+def flow(**changes: Any) -> bytes:
+    request = {
+        "method": b"POST", "scheme": b"https", "host": "api.openai.com", "port": 443,
+        "path": b"/v1/chat/completions", "headers": [[b"content-type", b"application/json"]],
+        "content": ASKED.encode(), "timestamp_start": 1700000000.0, "timestamp_end": 1700000000.1,
+    }  # fmt: skip
+    response = {
+        "status_code": 200, "reason": b"OK", "headers": [[b"content-type", b"text/event-stream"]],
+        "content": STREAM.encode(), "timestamp_start": 1700000000.5,
+        "timestamp_end": 1700000001.1,
+    }  # fmt: skip
+    plain = {"version": 21, "type": "http", "error": None, "websocket": None}
+    return netstring(plain | {"request": request, "response": response} | changes)
+
+
+def reel(**response: Any) -> bytes:
+    chunks = [
+        {"data": {"a": 1}, "t_offset_ms": 0, "event": None},
+        {"data": "[DONE]", "t_offset_ms": 120, "event": None},
+    ]
+    entry = {
+        "schema_version": 1, "id": "1", "ts": "2026-05-15T10:23:11Z", "provider": "openai",
+        "request": {"method": "POST", "path": "/v1/chat/completions", "fingerprint": "f",
+                    "body": json.loads(ASKED)},
+        "response": {"status": 200, "headers": {"content-type": "text/event-stream"},
+                     "body": None, "stream_chunks": chunks} | response,
+        "meta": {},
+    }  # fmt: skip
+    first = {"match": {"mode": "normalized"}}
+    return b"\n".join(json.dumps(it).encode() for it in (first, entry)) + b"\n"
+
+
+SOURCES = {
+    "vcr": VCR.encode(),
+    "vcr-ruby": VCR_RUBY.encode(),
+    "vcr-ruby, by R": VCR_R.encode(),
+    "go-vcr, version 1": GO_VCR_1.encode(),
+    "go-vcr, version 2": GO_VCR_2.encode(),
+    "httprr": httprr(),
+    "har": har(),
+    "mitmproxy": flow(),
+    "reel": reel(),
+}
+
+
+def read(data: bytes) -> list[Found | Refused]:
+    return list(importing.read(data).exchanges)
+
+
+def only(data: bytes) -> SourceExchange:
+    [it] = read(data)
+    assert isinstance(it, Found), it
+    return it.exchange
+
+
+def refusals(data: bytes) -> list[tuple[int, str]]:
+    return [(it.number, it.why) for it in read(data) if isinstance(it, Refused)]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_each_tool_is_known_by_what_its_files_hold(name: str) -> None:
+    recording = importing.read(SOURCES[name])
+    it = only(SOURCES[name])
+
+    assert recording.format.name == name.partition(",")[0]
+    assert (it.request.method, it.request.path) == ("POST", "/v1/chat/completions")
+    assert it.host == "api.openai.com"
+    assert it.request.body == ASKED.encode()
+    assert it.status == 200
+    assert it.body == STREAM.encode()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_file_may_be_gzipped_whatever_it_is(name: str) -> None:
+    packed = gzip.compress(SOURCES[name])
+    assert only(packed) == only(SOURCES[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "losses", "recorded"),
+    [
+        ("vcr", (NO_TIMES,), "2025-03-07T02:12:29.000Z"),
+        ("vcr-ruby", (NO_TIMES,), "2026-06-08T18:46:15.000Z"),
+        ("vcr-ruby, by R", (NO_TIMES,), "2026-08-02T17:44:13.000Z"),
+        ("go-vcr, version 1", (NO_TIMES, NO_DATE), ""),
+        ("go-vcr, version 2", (NO_READS, NO_DATE), ""),
+        ("httprr", (NO_TIMES, NO_DATE), ""),
+        ("har", (NO_READS,), "2026-05-15T10:23:11.250Z"),
+        ("mitmproxy", (NO_READS,), "2023-11-14T22:13:20.100Z"),
+        ("reel", (NO_BYTES, PARSED_BODY), "2026-05-15T10:23:11.000Z"),
+    ],
+)
+def test_what_a_file_does_not_hold_is_said(
+    name: str, losses: Sequence[object], recorded: str
+) -> None:
+    it = only(SOURCES[name])
+    assert (it.losses, it.recorded) == (losses, recorded)
+
+
+def test_the_times_that_a_file_holds_are_kept() -> None:
+    times = {name: only(it) for name, it in SOURCES.items()}
+    assert times["go-vcr, version 2"].head_at == 1500
+    assert (times["har"].head_at, times["har"].end_at) == (400, 1000)
+    assert times["mitmproxy"].head_at == pytest.approx(400, abs=0.01)
+    assert times["mitmproxy"].end_at == pytest.approx(1000, abs=0.01)
+    assert times["reel"].reads == (
+        Read(0.0, b'data: {"a":1}\n\n'),
+        Read(120.0, b"data: [DONE]\n\n"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("342.058959ms", 342.058959), ("1m2.5s", 62500), ("1h", 3.6e6), ("15µs", 0.015),
+     (1_500_000, 1.5), ("", None), ("soon", None), ("0s", None), (None, None)],
+)  # fmt: skip
+def test_a_duration_of_gos_is_read(text: object, ms: float | None) -> None:
+    assert span(text) == (ms if ms is None else pytest.approx(ms))
+
+
+def test_a_cassette_of_vcr_py_may_be_json() -> None:
+    document = {
+        "version": 1,
+        "interactions": [
+            {
+                "request": {"method": "POST", "uri": "https://h/v1", "body": ASKED, "headers": {}},
+                "response": {
+                    "status": {"code": 200, "message": "OK"},
+                    "headers": {},
+                    "body": {"base64_string": base64.b64encode(b"\xff\x00").decode()},
+                },
+            }
+        ],
+    }
+    assert only(json.dumps(document).encode()).body == b"\xff\x00"
+
+
+def test_a_body_that_was_kept_parsed_is_written_anew() -> None:
+    kept = VCR.replace(
+        """    body: '{"model":"gpt-4o","messages":[]}'\n""",
+        "    parsed_body: {model: gpt-4o, id: 12e5, on: no, n: 1, t: 0.5, none: null}\n",
+    )
+    it = only(kept.encode())
+    assert json.loads(it.request.body) == {
+        "model": "gpt-4o", "id": "12e5", "on": "no", "n": 1, "t": 0.5, "none": None,
+    }  # fmt: skip
+    assert PARSED_BODY in it.losses
+
+
+def test_text_in_quotes_stays_text_and_bytes_stay_bytes() -> None:
+    kept = VCR.replace(
+        """    body: '{"model":"gpt-4o","messages":[]}'\n""", "    body: !!binary |\n      /wA=\n"
+    )
+    assert only(kept.encode()).request.body == b"\xff\x00"
+    assert only(VCR.replace('"data: {', '"12: {').encode()).body.startswith(b"12: {")
+
+
+def test_a_trace_of_httprr_may_be_chunked() -> None:
+    chunked = f"{len(STREAM):x}\r\n{STREAM}\r\n0\r\n\r\n"
+    head = "Transfer-Encoding: chunked\r\n"
+    assert only(httprr(answered=chunked, head=head)).body == STREAM.encode()
+    assert refusals(httprr(answered=chunked[:-6], head=head)) == [
+        (1, "its response is cut short within a chunk")
+    ]
+
+
+def test_a_form_that_was_kept_as_parameters_is_written_anew() -> None:
+    request = {
+        "method": "POST",
+        "url": "https://h/form",
+        "headers": [],
+        "postData": {"params": [{"name": "a", "value": "1 2"}, {"name": "b", "value": "ü"}]},
+    }
+    it = only(har(request=request))
+    assert it.request.body == b"a=1+2&b=%C3%BC"
+    assert FORM_PARAMETERS in it.losses
+
+
+@pytest.mark.parametrize(
+    ("response", "why"),
+    [
+        ({"status": 0, "_error": "net::ERR_ABORTED"}, "it has no answer: net::ERR_ABORTED"),
+        ({"status": 101}, "its status is 101: no answer that is over with its body"),
+        ({}, "its response has no status"),
+        ({"status": 200, "content": {"size": 9}}, "the body of its response was not kept"),
+        (None, "it has no response"),
+    ],
+)
+def test_an_exchange_without_an_answer_is_refused_with_its_number(
+    response: object, why: str
+) -> None:
+    assert refusals(har(response=response)) == [(1, why)]
+
+
+def test_flows_that_are_no_exchange_are_refused_and_the_others_are_not() -> None:
+    data = b"".join(
+        (
+            flow(),
+            flow(response=None, error={"msg": "no route", "timestamp": 1.0}),
+            flow(type="tcp"),
+            flow(websocket={"messages": []}),
+            flow(),
+        )
+    )
+    assert [it.number for it in read(data)] == [1, 2, 3, 4, 5]
+    assert refusals(data) == [
+        (2, "it has no answer: no route"),
+        (3, "it is a flow of tcp, not of HTTP"),
+        (4, "it is a WebSocket, which no cassette holds"),
+    ]
+
+
+def test_a_flow_that_broke_off_keeps_its_ending() -> None:
+    broken = only(flow(error={"msg": "peer closed", "timestamp": 1700000001.2}))
+    assert broken.ending is Ending.FIN
+
+
+@pytest.mark.parametrize(
+    ("data", "beginning"),
+    [
+        (b'{"fixtures":[{"match":{"userMessage":"hi"},"response":{"content":"Hello"}}]}',
+         "it holds what a request must match and what is answered"),
+        (STREAM.encode(), "it holds an answer alone"),
+        (b'{"candidates":[]}', "it holds an answer alone"),
+        (b'{"choices":[]}\n{"choices":[]}\n', "it holds an answer alone"),
+        (b"# Notes\n", "it is no recording of a kind that is known"),
+        (b"", "it is no recording of a kind that is known"),
+        (b"version: 1\ninteractions: []\n", "it is no recording of a kind that is known"),
+    ],
+)  # fmt: skip
+def test_a_file_without_requests_is_refused_with_the_reason(data: bytes, beginning: str) -> None:
+    with pytest.raises(Unreadable, match=f"^{beginning}"):
+        list(importing.read(data).exchanges)

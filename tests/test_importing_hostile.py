@@ -1,0 +1,177 @@
+"""A file from anywhere can do nothing but be refused, in a sentence that names the place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy import importing
+from llm_proxy.errors import CassetteError
+from llm_proxy.exchange import Request
+from llm_proxy.importing import Found, How, codings, opening, yaml_values
+from llm_proxy.importing.source import SourceExchange, Unfit, Unreadable
+from llm_proxy.routing import Routing
+from test_importing_formats import SOURCES, VCR, flow, netstring
+
+TOO_DEEP = f"values stand within each other more than {yaml_values.MAX_DEPTH} deep"
+NO_TAG = "stands for an object of a program, which is not made"
+HOW = How(Routing(), "llm-proxy", "2026-01-01T00:00:00.000Z")
+
+
+def tried(data: bytes) -> None:
+    """Read all of a file, as an import does."""
+    try:
+        for it in importing.read(data).exchanges:
+            if isinstance(it, Found):
+                try:
+                    importing.made(codings.uncoded(it.exchange, lambda *_: None), HOW, "test")
+                except (Unfit, CassetteError):
+                    continue
+    except Unreadable:
+        return
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    tried(data)
+
+
+@given(st.sampled_from(sorted(SOURCES)), st.data())
+def test_a_recording_that_was_spoilt_anywhere_is_read_or_refused(
+    name: str, data: st.DataObject
+) -> None:
+    it = SOURCES[name]
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(it) - 1))
+        cut = data.draw(st.integers(0, 8))
+        it = it[:at] + data.draw(st.binary(max_size=8)) + it[at + cut :]
+    tried(it)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+
+
+@given(_JSON, st.sampled_from(["request", "response"]))
+def test_whatever_stands_in_a_field_is_read_or_refused(value: object, field: str) -> None:
+    plain: dict[str, dict[str, object]] = {
+        "request": {"uri": "https://h/", "method": "GET"},
+        "response": {"status": 200},
+    }
+    more = value if isinstance(value, dict) else {"body": value}
+    interaction = plain | {field: {**plain[field], **more}}
+    tried(json.dumps({"interactions": [interaction], "version": 1}).encode())
+
+
+def why(data: bytes) -> str:
+    with pytest.raises(Unreadable) as refused:
+        list(importing.read(data).exchanges)
+    return str(refused.value)
+
+
+def test_aliases_that_repeat_each_other_are_counted_in_full() -> None:
+    bomb = "version: 1\na0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+        f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+    )
+    began = time.process_time()
+    assert why(bomb.encode()).startswith("line 8: its values take more than")
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("version: 1\na: &a [*a]\n", "line 2: *a repeats nothing that ends before it"),
+        ("version: 1\na: !!python/object/apply:os.system [id]\n",
+         f"line 2: the tag !!python/object/apply:os.system {NO_TAG}"),
+        ("version: 1\na: !!python/name:os.system x\n",
+         f"line 2: the tag !!python/name:os.system {NO_TAG}"),
+        ("version: 1\na: !!binary '%'\n", "line 2: this is no base64"),
+        ("version: 1\na: 'x\n", "line 3: it is no valid YAML: found unexpected end of stream"),
+        ("version: 1\n? [a]\n: b\n", "line 2: a name must be text, and this is none"),
+        ("version: 1\na: " + "[" * 200, f"line 2: {TOO_DEEP}"),
+    ],
+)  # fmt: skip
+def test_yaml_is_refused_with_its_line(text: str, sentence: str) -> None:
+    assert why(text.encode()) == sentence
+
+
+def test_numbers_and_words_that_tools_leave_without_quotes_mean_what_they_meant() -> None:
+    text = "[1, -2, 0.5, 1.0e-05, 1e3, 0x10, 010, yes, 12:30, 2026-01-01, true, null, ~, .5, '1']"
+    assert yaml_values.read(text.encode()) == [
+        1, -2, 0.5, 1e-05, "1e3", "0x10", "010", "yes", "12:30", "2026-01-01", True, None, None,
+        ".5", "1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        (flow()[:-9], "byte 0: it is cut short"),
+        (netstring({"a": 1}) + b"9:x", "byte 11: it is cut short"),
+        (netstring({"a": 1}) + b"x", "byte 11: a size is missing"),
+        (b"10:1:a;3:1x2#}", "byte 7: it holds no value of a kind that is known"),
+        (netstring({"a": 1})[:-2] + b"?}", "byte 6: it holds no value of a kind that is known"),
+    ],
+)
+def test_a_flow_file_is_refused_with_its_byte(data: bytes, sentence: str) -> None:
+    assert why(data) == sentence
+
+
+def test_values_of_a_flow_that_stand_too_deep_are_refused() -> None:
+    deep: object = 1
+    for _ in range(60):
+        deep = [deep]
+    assert "more than 50 deep" in why(netstring({"a": deep}))
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "MAX_FILE", 1000)
+    assert why(gzip.compress(bytes(5000))) == "it unpacks to more than 1000 bytes"
+    assert why(bytes(1001)) == "it is larger than 1000 bytes"
+    assert why(gzip.compress(b"x" * 500)[:-9]) == "its gzip is cut short"
+    assert why(b"\x1f\x8bxxxxxxxxxxxx").startswith("its gzip is broken")
+
+
+def test_a_session_cannot_be_chosen_by_a_file() -> None:
+    text = VCR.replace("/v1/chat", "/@other/~groq/v1/chat")
+    [it] = importing.read(text.encode()).exchanges
+    assert isinstance(it, Found)
+
+    made = importing.made(it.exchange, HOW, "vcr")
+
+    assert (made.meta.session, made.meta.provider) == ("default", "openai")
+    assert made.request.path == "/@other/~groq/v1/chat/completions"
+
+
+def test_heads_cannot_be_forged() -> None:
+    flows = flow(
+        response={
+            "status_code": 200, "reason": b"OK\r\nx: y",
+            "headers": [[b"content-type", b"text/plain\r\nset-cookie: a=b"], [b"a b", b"c"]],
+            "content": b"hi",
+        }
+    )  # fmt: skip
+    [it] = importing.read(flows).exchanges
+    assert isinstance(it, Found)
+
+    made = importing.made(it.exchange, HOW, "mitmproxy")
+
+    head = made.head.value()
+    assert head.headers == (("content-type", "text/plain set-cookie: a=b"),)
+    assert "\r" not in head.reason
+
+
+def test_a_body_that_no_head_of_its_status_may_have_is_refused() -> None:
+    request = Request("POST", "/v1/x", "", (), b"")
+    exchange = SourceExchange(request, "", 204, "No Content", (), b"hi")
+    with pytest.raises(Unfit, match="has a body, which no 204 to POST has"):
+        importing.made(exchange, HOW, "test")
