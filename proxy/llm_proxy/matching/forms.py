@@ -26,21 +26,23 @@ def fields(content_type: str, body: bytes) -> list[Json] | None:
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "application/x-www-form-urlencoded":
         return _urlencoded(body)
-    boundary = _parameters(content_type).get("boundary")
+    boundary = _parameters(content_type)[0].get("boundary")
     if not kind.startswith("multipart/") or not boundary:
         return None
     return _multipart(body, boundary.encode("latin-1", "replace"))
 
 
-def _parameters(value: str) -> dict[str, str]:
-    """What a header says behind its first word, as it is spelled; of equal names the first."""
+def _parameters(value: str) -> tuple[dict[str, str], bool]:
+    """What a header says behind its first word, as it is spelled; and whether that is all of it."""
     told: dict[str, str] = {}
     place = value.find(";")
+    is_all = True
     while place >= 0 and (match := _PARAMETER.match(value, place)) is not None:
         name, quoted, plain = match.groups()
+        is_all = is_all and name.lower() not in told
         told.setdefault(name.lower(), plain if quoted is None else quoted)
         place = match.end()
-    return told
+    return told, is_all and (place < 0 or not value[place:].strip())
 
 
 def _urlencoded(body: bytes) -> list[Json] | None:
@@ -77,7 +79,7 @@ def _part(part: bytes) -> Json:
         key, _, value = line.partition(":")
         match key.strip().lower():
             case "content-disposition":
-                told |= _parameters(value)
+                told |= _disposition(value.strip())
             case "content-type":
                 told["type"] = value.strip()
             case "content-length":  # says what the content says
@@ -87,6 +89,13 @@ def _part(part: bytes) -> Json:
     if rest_of_head:
         told["headers"] = rest_of_head
     return told | value_of(content)
+
+
+def _disposition(value: str) -> dict[str, Json]:
+    """What a part is called; whatever else its disposition says is told as it is spelled."""
+    said, is_all = _parameters(value)
+    is_plain = is_all and value.partition(";")[0].strip().lower() == "form-data"
+    return {**said} if is_plain else {**said, "disposition": value}
 
 
 def _decoded(head: bytes) -> str:
