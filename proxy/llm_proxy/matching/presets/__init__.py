@@ -4,9 +4,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from llm_proxy.matching.presets.ai_sdk import AI_SDK
+from llm_proxy.matching.presets.claude_code import CLAUDE_CODE
+from llm_proxy.matching.presets.codex import CODEX
+from llm_proxy.matching.presets.langchain import LANGCHAIN
 from llm_proxy.matching.presets.preset import Preset
+from llm_proxy.matching.presets.pydantic_ai import PYDANTIC_AI
 
-PRESETS: Final[Mapping[str, Preset]] = MappingProxyType({})
+PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
+    {it.name: it for it in (CLAUDE_CODE, CODEX, LANGCHAIN, PYDANTIC_AI, AI_SDK)}
+)
 """All of them by name."""
 
 __all__ = ["PRESETS", "Preset"]

@@ -1,0 +1,16 @@
+"""LangChain: it gives messages and calls ids of its own, and apps tell it the day."""
+
+from typing import Final
+
+from llm_proxy.matching.normalisers.call_ids import CALL_IDS
+from llm_proxy.matching.normalisers.paths import PATHS
+from llm_proxy.matching.normalisers.uuids import UUIDS
+from llm_proxy.matching.presets.announcing import today
+from llm_proxy.matching.presets.preset import Preset
+
+LANGCHAIN: Final = Preset(
+    name="langchain",
+    version=1,
+    client="LangChain",
+    steps=(today(), PATHS.rule(), CALL_IDS.rule(), UUIDS.rule()),
+)

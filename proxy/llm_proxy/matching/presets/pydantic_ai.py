@@ -1,0 +1,16 @@
+"""Pydantic AI: it gives calls ids where a provider gives none, and apps tell it the day."""
+
+from typing import Final
+
+from llm_proxy.matching.normalisers.call_ids import CALL_IDS
+from llm_proxy.matching.normalisers.paths import PATHS
+from llm_proxy.matching.normalisers.uuids import UUIDS
+from llm_proxy.matching.presets.announcing import today
+from llm_proxy.matching.presets.preset import Preset
+
+PYDANTIC_AI: Final = Preset(
+    name="pydantic-ai",
+    version=1,
+    client="Pydantic AI",
+    steps=(today(), PATHS.rule(), CALL_IDS.rule(), UUIDS.rule()),
+)
