@@ -15,8 +15,10 @@ from llm_proxy.renaming.values import Values
 
 _WHOSE: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
 """Members that say what the message goes on with: of several that take turns."""
+_BLOCK: Final = "contentBlockIndex"
+"""Of blocks that follow each other; Nova counts every piece of a text as one."""
 
-Key = tuple[str | int, ...]
+Key = tuple[str | int | tuple[str, int | str], ...]
 """What tells a field: its path, and what it is of."""
 
 
@@ -38,11 +40,13 @@ def leaves(body: object) -> Iterator[tuple[Key, str]]:
 
 def _leaves(value: object, key: Key) -> Iterator[tuple[Key, str]]:
     match value:
+        case str() if key[-1] == "text":
+            yield tuple(it for it in key if not (isinstance(it, tuple) and it[0] == _BLOCK)), value
         case str():
             yield key, value
         case dict():
             whose = [
-                item
+                (name, item)
                 for name, item in value.items()
                 if isinstance(item, int | str) and _WHOSE.fullmatch(name)
             ]

@@ -124,7 +124,10 @@ def _line(message: bytes) -> Spelled:
 
 
 def _frame(frame: bytes) -> Spelled | None:
-    if len(frame) < eventstream.PRELUDE or eventstream.frame_size(frame) is None:
+    if (
+        len(frame) < eventstream.PRELUDE
+        or eventstream.frame_size(frame[: eventstream.PRELUDE]) is None
+    ):
         return None
     place = frame_edits.payload(frame)
     if place is None:
