@@ -27,7 +27,7 @@ _LONGEST: Final = 4096
 _PROBES: Final = (b"", b" ", b"a", b"A", b"0", b"a a", b"\n")
 _BYTES: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 """RE2's word for a byte, which may be half a character."""
-_EFFORT: Final = 1_000_000_000
+_EFFORT: Final = 200_000_000
 """Bytes that may be read for one document; what would be found beyond that stays as it is."""
 
 

@@ -1,0 +1,121 @@
+"""docs/matching.md says what is so: its pairs of requests have the keys that it says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from llm_proxy.exchange import Request
+from llm_proxy.matching import Rules
+from llm_proxy.matching.grammar import rule_of, rules_of
+from llm_proxy.matching.normalisers import NORMALISERS
+from llm_proxy.matching.presets import PRESETS
+from llm_proxy.routing import Routing, route
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
+PAGE: Final = (DOCS / "matching.md").read_text("utf-8")
+_BLOCK: Final = re.compile(
+    r"^```jsonl (?P<said>same|differ)(?P<rules>[^\n]*)\n(?P<lines>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+_ASKED: Final = re.compile(
+    r"(?:(?P<method>[A-Z]+) (?P<path>[^ ?]+)\??(?P<query>\S*) ?(?P<headers>[^{]*))?(?P<body>\{.*)"
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    """Requests of the page, and what it says of their keys."""
+
+    said: str
+    rules: tuple[str, ...]
+    requests: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join((self.said, *self.rules)) + f": {self.requests[0]}"
+
+
+EXAMPLES: Final = [
+    Example(it["said"], tuple(it["rules"].split()), tuple(it["lines"].splitlines()))
+    for it in _BLOCK.finditer(PAGE)
+]
+
+
+def key_of(line: str, rules: Rules) -> str:
+    """The key of a request as the page writes it."""
+    match = _ASKED.fullmatch(line)
+    assert match is not None, line
+    pairs = [it.partition(":") for it in (match["headers"] or "").split(";") if it.strip()]
+    headers = tuple((name.strip(), value.strip()) for name, _, value in pairs)
+    request = Request(
+        method=match["method"] or "POST",
+        path=match["path"] or "/v1/chat/completions",
+        query=match["query"] or "",
+        headers=(("content-type", "application/json"), *headers),
+        body=match["body"].encode(),
+    )
+    return route(request, 0.0, lambda: 0.0, how=Routing(rules=rules)).key
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_the_keys_of_the_examples_are_as_the_page_says(example: Example) -> None:
+    keys = [key_of(line, rules_of(example.rules)) for line in example.requests]
+
+    assert len(keys) > 1
+    assert len(set(keys)) == (1 if example.said == "same" else len(keys))
+
+
+@pytest.mark.parametrize(
+    "example", [it for it in EXAMPLES if it.said == "same" and it.rules], ids=str
+)
+def test_what_a_rule_makes_the_same_differs_without_any(example: Example) -> None:
+    keys = [key_of(line, Rules()) for line in example.requests]
+
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("said", ["same", "differ"])
+@pytest.mark.parametrize("name", [*NORMALISERS, *PRESETS])
+def test_every_rule_has_its_pairs(name: str, said: str) -> None:
+    shown = {rule_of(rule).name for it in EXAMPLES if it.said == said for rule in it.rules}
+
+    assert name in shown
+
+
+@pytest.mark.parametrize("name", NORMALISERS)
+def test_every_rule_has_its_section_and_its_row(name: str) -> None:
+    assert f"\n### {name}\n" in PAGE
+    assert re.search(rf"\n\| \[`{name}(=[A-Z]+)?`\]\(#{name}\) \| ", PAGE)
+
+
+def test_every_preset_has_its_row() -> None:
+    rows = [
+        f"| `{it.name}` | {it.client} | {', '.join(f'`{step.name}`' for step in it.steps)} |"
+        for it in PRESETS.values()
+    ]
+    section = PAGE.split("## Presets")[1].split("\n## ")[0]
+
+    assert [line for line in section.splitlines() if line.startswith("| `")] == rows
+
+
+def test_the_rules_of_the_settings_file_that_is_shown_are_rules() -> None:
+    [shown] = re.findall(r"^normalise = \[(.*)\]$", PAGE, re.MULTILINE)
+    for rule in shown.split(", "):
+        rule_of(rule.strip("\"'"))
+
+
+def test_the_rules_of_the_commands_that_are_shown_are_rules() -> None:
+    commands = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("llm-proxy ")]
+    given = [
+        words[place + 1]
+        for words in commands
+        for place, word in enumerate(words)
+        if word == "--normalise"
+    ]
+    assert given
+    assert [rule_of(rule).setting for rule in given] == given

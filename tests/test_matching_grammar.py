@@ -1,0 +1,149 @@
+"""Rules as they are written: what they mean, in which order, and how they stand in cassettes."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.errors import UsageError
+from llm_proxy.matching import Rules, key, normalised
+from llm_proxy.matching.grammar import Match, match_of, rule_of, rules_of
+from llm_proxy.matching.normalisers import NORMALISERS
+
+
+def asked(**body: Any) -> StoredRequest:
+    return StoredRequest("POST", "/v1/x", "", (), json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled", "setting"),
+    [
+        ("uuids", "uuids@1", "uuids"),
+        (" uuids ", "uuids@1", "uuids"),
+        ("uuids@1", "uuids@1", "uuids"),
+        ("ignore=$.a", "ignore@1=$.a", "ignore=$.a"),
+        ("ignore@1 = $.a ", "ignore@1=$.a", "ignore=$.a"),
+        ("ignore=$['a=b']", "ignore@1=$['a=b']", "ignore=$['a=b']"),
+        ("regex=a=b@2|c\nd", "regex@1=a=b@2|c\nd", "regex=a=b@2|c\nd"),
+    ],
+)
+def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setting: str) -> None:
+    rule = rule_of(text)
+
+    assert (str(rule), rule.setting) == (spelled, setting)
+    assert str(rule_of(spelled)) == spelled
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "'' is no rule: write NAME or NAME=ARGUMENT, such as uuids, or ignore=$.metadata"),
+        ("UUIDs", "'UUIDs' is no rule: write NAME or NAME=ARGUMENT"),
+        ("uuid", "uuid is no rule: did you mean uuids?"),
+        ("nothing-like-it", f"nothing-like-it is no rule: there are {', '.join(NORMALISERS)}"),
+        ("uuids=x", "uuids takes no argument: write uuids alone"),
+        ("uuids@2", "uuids is at version 1 here, not 2: leave the version out"),
+        ("ignore", "ignore needs a JSONPath: write ignore=$.metadata.trace"),
+        ("regex= ", "regex needs a pattern: write regex=build-[0-9]+"),
+        ("regex=(a", "regex=(a is no pattern of RE2: missing ): (a"),
+        ("regex=(?=a)", "regex=(?=a) is no pattern of RE2: invalid perl operator: (?="),
+        (r"regex=(a)\1", r"regex=(a)\1 is no pattern of RE2: invalid escape sequence: \1"),
+        (r"regex=\C", r"regex=\C: \C finds half characters: write . or a class"),
+        ("regex=" + "a" * 5000, "is too long: at most 4096 characters"),
+    ],
+)  # fmt: skip
+def test_what_is_no_rule_is_refused_with_what_to_write(text: str, why: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        rule_of(text)
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize("pattern", ["a*", "x|", r"\b", "^", "$", "(?m)^", "[0-9]*b?"])
+def test_a_pattern_that_finds_the_empty_text_is_refused(pattern: str) -> None:
+    with pytest.raises(UsageError, match="finds the empty text"):
+        rule_of(f"regex={pattern}")
+
+
+def test_where_re2_is_not_installed_it_is_said_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(UsageError) as refused:
+        rule_of("regex=a")
+    assert str(refused.value) == (
+        "regex needs RE2, which no text makes slow: pip install 'llm-proxy-replay[regex]'"
+    )
+
+
+def after(rules: list[str], **body: Any) -> Any:
+    """The body that rules make of this one."""
+    return normalised("x", asked(**body), rules_of(rules)).document.body
+
+
+def test_rules_are_applied_in_their_order() -> None:
+    first, second = "ignore=$.a", "regex=[0-9]+"
+    body = {"a": 1, "b": "build 2026-11-22"}
+    assert rules_of([first, second]).spelled == ("ignore@1=$.a", "regex@1=[0-9]+")
+
+    dates_first = after(["timestamps", second], **body)
+    digits_first = after([second, "timestamps"], **body)
+    assert dates_first == {"a": 1, "b": "build <time>"}
+    assert digits_first["b"].count("<regex-") == 3
+
+
+def test_rules_that_change_nothing_of_a_request_leave_it_its_key() -> None:
+    request = asked(a="text", model="2026-11-22")
+    rules = rules_of(["whitespace", "timestamps", "uuids", "regex=[0-9]+", "ignore=$.b"])
+
+    assert key("x", request, rules) == key("x", request, Rules())
+
+
+def test_a_pattern_finds_whole_characters() -> None:
+    text = after(["regex=(?i)[äö]+|😀"], a="naïve 😀 ÄÖ")["a"]
+    mark = text.split(" ")[1]
+
+    assert text == f"naïve {mark} {mark}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("(a|aa)+$", "a" * 500_000 + "b"),
+        ("(x+x+)+y", "x" * 500_000),
+        ("a.*z|a", "a" * 500_000),
+        ("[0-9]+", "1 " * 250_000),
+    ],
+)
+def test_no_pattern_and_text_hold_up_the_proxy(pattern: str, text: str) -> None:
+    begun = time.process_time()
+    left = after([f"regex={pattern}"], a=text)["a"]
+
+    assert left.endswith(text[-1])
+    assert time.process_time() - begun < 20  # what backtracks would take for ever
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("exact", Match(is_exact=True)),
+        (" normalised ", Match()),
+        ("nearest:0.9", Match(nearest=0.9)),
+        ("nearest:.5", Match(nearest=0.5)),
+        ("nearest:1", Match(nearest=1.0)),
+    ],
+)
+def test_how_alike_a_cassette_must_be(text: str, how: Match) -> None:
+    assert match_of(text) == how
+
+
+@pytest.mark.parametrize(
+    "text", ["", "exactly", "exact:1", "nearest", "nearest:", "nearest:0.4", "nearest:2", "near:1"]
+)
+def test_what_is_no_way_to_match_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="write exact, normalised, or nearest"):
+        match_of(text)
