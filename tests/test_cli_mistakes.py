@@ -79,10 +79,8 @@ def said(*arguments: str) -> str:
         ("new_episode", "there is no command 'new_episode': did you mean new_episodes?"),
         (
             "xyzzy",
-            (
-                "there is no command 'xyzzy': there are record, replay, auto, simulate, chaos, ls, "
-                "show, export, verify, recover, verdict, report, demo, scenario, schema, doctor"
-            ),
+            "there is no command 'xyzzy': there are "
+            + ", ".join(cli.list_commands(click.Context(cli))),
         ),
         ("show", "llm-proxy show needs CASSETTE: llm-proxy show --help shows how"),
         (

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 from pathlib import Path
 
 import pytest
 
-from command import Ran, run
+from command import Ran, run, started
 from llm_proxy.exchange import Ending
 from llm_proxy.shell.library.library import Library, files_below
+from proxying import proxy
 from raw import post
+from sdks import openai_stream
 from shelf import Answer, bodies, chat, event, key_of, put, says
 from stub import Connection, Script, chunked, upstream, whole
 
@@ -37,6 +41,18 @@ def kept(folder: Path) -> dict[str, bytes]:
 async def rerecord(folder: Path, *arguments: str, scripts: tuple[Script, ...]) -> Ran:
     async with upstream(*scripts) as it:
         return await run("rerecord", *arguments, "--upstream", f"default={it.url}", folder=folder)
+
+
+async def test_an_official_client_hears_the_new_answer(tmp_path: Path) -> None:
+    async with upstream(saying("one")) as live, proxy("record", tmp_path, live.url) as it:
+        await openai_stream(it.url, "hi", 0)
+    ran = await rerecord(tmp_path, "openai-chat", scripts=(saying("new"),))
+
+    async with proxy("replay", tmp_path) as it:
+        heard = await openai_stream(it.url, "hi", 0)
+
+    assert ran.code == 0, ran.err
+    assert [it["choices"][0]["delta"]["content"] for it in heard] == ["new"]
 
 
 async def test_all_takes_of_a_request_are_asked_again_in_their_order(tmp_path: Path) -> None:
@@ -187,3 +203,28 @@ async def test_a_take_that_somebody_else_put_there_is_never_replaced(tmp_path: P
         f"{KEY}-1": SAYING["one"], "by-hand": SAYING["one"], f"{KEY}-2": SAYING["two"],
     }  # fmt: skip
     assert path.exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_who_stops_it_finds_the_library_as_it_was(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    put(tmp_path, chat(), says("one"))
+    asked = asyncio.Event()
+
+    async def hang(connection: Connection) -> None:
+        await connection.begin()
+        asked.set()
+        await connection.reader.read()
+
+    async with upstream(hang) as it:
+        arguments = ("rerecord", "--all", "--upstream", f"default={it.url}")
+        async with started(*arguments, folder=tmp_path) as running:
+            async with asyncio.timeout(10):
+                await asked.wait()
+            running.send(number)
+            ran = await running.ended()
+
+    assert ran.code == 130
+    assert kept(tmp_path) == {f"{KEY}-1": SAYING["one"]}
+    assert [it.name for it in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import signal
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.providers import ANY
@@ -12,6 +13,24 @@ from llm_proxy.shell.running.settings import checked_url, parse_upstreams
 
 if TYPE_CHECKING:
     from llm_proxy.shell.asking.again import Asking
+
+T = TypeVar("T")
+
+_STOPPING: Final = (signal.SIGTERM, signal.SIGHUP)
+
+
+def until_done(work: Coroutine[Any, Any, T]) -> T:
+    """What this work gives; any signal that stops it does so as Ctrl-C: nothing is left behind."""
+    import asyncio  # noqa: PLC0415 # only to ask
+
+    async def stoppable() -> T:
+        loop = asyncio.get_running_loop()
+        for number in _STOPPING:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                loop.add_signal_handler(number, signal.raise_signal, signal.SIGINT)
+        return await work
+
+    return asyncio.run(stoppable())
 
 
 def asking_of(values: dict[str, Any], rules: Sequence[str]) -> Asking:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli.asking import asking_of
+from llm_proxy.cli.asking import asking_of, until_done
 from llm_proxy.cli.options import CONFIG, asking_options, cassettes, normalise
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
 from llm_proxy.cli.show.finding import find
@@ -87,7 +86,7 @@ def _live(it: Cassette, values: dict[str, Any], rules: tuple[str, ...]) -> Casse
 
     asking = asking_of(values, rules)
     check_keys(asking, {it.meta.provider})
-    return replace(asyncio.run(live_answer(asking, it)), file=_LIVE)
+    return replace(until_done(live_answer(asking, it)), file=_LIVE)
 
 
 def _page(found: Comparison) -> Iterator[Line]:

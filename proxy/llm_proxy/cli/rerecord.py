@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llm_proxy import display, matching
-from llm_proxy.cli.asking import asking_of
+from llm_proxy.cli.asking import asking_of, until_done
 from llm_proxy.cli.library.choosing import Filters, filters
 from llm_proxy.cli.library.rows import Row, read_rows
 from llm_proxy.cli.option_types import Count
@@ -103,7 +102,7 @@ def _rerecorded(asking: Asking, library: Library, groups: Sequence[Group], jobs:
                     watched.ends(_Step(library, it))
         return done
 
-    return asyncio.run(run()) if groups else []
+    return until_done(run()) if groups else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Asking:
 def keys_of(environ: Mapping[str, str]) -> dict[str, str]:
     """The keys that an environment holds, by provider."""
     found = {
-        it.name: next((environ[name] for name in it.keys if environ.get(name)), "")
+        it.name: next((key for name in it.keys if (key := environ.get(name, "").strip())), "")
         for it in providers.PROVIDERS
     }
     return {provider: key for provider, key in found.items() if key}
