@@ -115,7 +115,8 @@ def _values(it: Difference) -> str:
     if not it.one or not it.other:
         sign, value = ("+", it.other) if it.other else ("-", it.one)
         return f"{sign} {_shown(value)}"
-    if it.kind in _WORDED and max(len(it.one), len(it.other)) > _SHORT:
+    has_words = " " in it.one and " " in it.other
+    if it.kind in _WORDED and has_words and max(len(it.one), len(it.other)) > _SHORT:
         return word_diff(it.one, it.other)
     return f"{_shown(it.one)} → {_shown(it.other)}"
 
