@@ -77,17 +77,20 @@ class Place:
             (self.root / name).mkdir()
 
 
-async def work(mode: str, *options: str, program: Program, place: Place, offline: str) -> Ran:
+async def work(
+    mode: str, *options: str, program: Program, place: Place, offline: str, zone: str = ""
+) -> Ran:
     """`llm-proxy MODE -- PROGRAM` from the program's start to its end.
 
     `offline` is a URL at which nobody listens: the proxy that the program has to all the world.
+    It is about noon where no time zone is given.
     """
     place.clear()
     program.furnish(place.root / "home")
     env = {
         "HOME": str(place.root / "home"),
         "TMPDIR": str(place.root / "temporary"),
-        "TZ": noon(),
+        "TZ": zone or noon(),
         "HTTPS_PROXY": offline,
         "HTTP_PROXY": offline,
         **program.environment,

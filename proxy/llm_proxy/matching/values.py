@@ -38,7 +38,7 @@ def pattern(value: str) -> str:
     before = r"(?<!\w)" if re.match(r"\w", value) else ""
     after = r"(?!\w)" if re.search(r"\w\Z", value) else ""
     if is_path(value):  # `/srv/app` is no part of `/x/srv/app`, `/srv/app-2` or `/srv/app.old`
-        before = before or r"(?<![\w.~-])"
+        before = before or r"(?<![\w.~<-])"
         after = r"(?![\w-]|\.\w)"
     elif _SLUG.match(value):
         before = r"(?<![\w-])"

@@ -10,11 +10,8 @@ from typing import Any, Final
 
 os.environ["LANGSMITH_TRACING"] = "false"  # read at import
 
-from langchain_anthropic import ChatAnthropic
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
-from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
@@ -37,22 +34,15 @@ def read_file(path: str) -> str:
 TOOLS: Final = {"write_file": write_file, "read_file": read_file}
 
 
-def model(dialect: str, url: str, name: str) -> BaseChatModel:
-    """The class of a dialect."""
-    key = SecretStr(KEY)
-    if dialect == "anthropic":
-        return ChatAnthropic(model_name=name, base_url=url, api_key=key, max_retries=0)
-    if dialect == "gemini":
-        return ChatGoogleGenerativeAI(model=name, base_url=url, api_key=key, max_retries=0)
-    responses = dialect == "openai-responses"
-    return ChatOpenAI(
-        model=name, base_url=f"{url}/v1", api_key=key, max_retries=0, use_responses_api=responses
-    )
-
-
 def work(task: dict[str, Any]) -> str:
     """Do the task; what the model said at last."""
-    chat = model(task["dialect"], task["url"], task["model"]).bind_tools(list(TOOLS.values()))
+    chat = ChatOpenAI(
+        model=task["model"],
+        base_url=f"{task['url']}/v1",
+        api_key=SecretStr(KEY),
+        max_retries=0,
+        use_responses_api=task["dialect"] == "openai-responses",
+    ).bind_tools(list(TOOLS.values()))
     said: list[BaseMessage] = [SystemMessage(task["system"]), HumanMessage(task["say"])]
     while True:
         answer: AIMessage | None = None

@@ -8,15 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic_ai import Agent
 from pydantic_ai.models import Model
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 KEY: Final = "sk-canary-of-a-test"
@@ -34,12 +29,7 @@ def read_file(path: str) -> str:
 
 
 def model(dialect: str, url: str, name: str) -> Model:
-    """The class of a dialect."""
-    if dialect == "anthropic":
-        client = AsyncAnthropic(base_url=url, api_key=KEY, max_retries=0)
-        return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=client))
-    if dialect == "gemini":
-        return GoogleModel(name, provider=GoogleProvider(api_key=KEY, base_url=url))
+    """The class of a dialect of OpenAI's."""
     openai = AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0)
     provider = OpenAIProvider(openai_client=openai)
     if dialect == "openai-responses":

@@ -27,7 +27,8 @@ _WORKING: Final = re.compile(
 """Up to what ends it: a quote, a comma, the line."""
 _NAME: Final = r"[^\s/\\\"'`<>:|?*,;()]+"
 """A folder's own name, as far as it can be told within a text."""
-_BEFORE: Final = r"(?<![\w.~-])"
+_BEFORE: Final = r"(?<![\w.~<-])"
+"""What is no path but the rest of one, or the end of an element: `</root>`."""
 _TEMPORARY: Final = re.compile(
     _BEFORE + r"(?:/private)?"
     r"(?:/var/folders/\w{1,9}/\w{1,99}/T"
@@ -41,7 +42,10 @@ _HOME: Final = re.compile(
 )
 _IN_HOME: Final = re.compile(r"[\\/]\.(?:claude|codex|config|cache|local)(?![\w.-])")
 """What stands in any home, wherever that is."""
-_ABSOLUTE: Final = re.compile(rf"{_ROOT}[^\s`'\"<>:|?*,;()]*\Z")
+_QUOTES: Final = re.compile(r"[`'\"\r\n]")
+_ENDS: Final = re.compile(r"[\s`'\"<>|?*,;()=]")
+"""What a path that is not quoted ends or begins behind."""
+_ABSOLUTE: Final = re.compile(_ROOT + r"[^\r\n]")
 _LONGEST: Final = 300
 """Characters of a home of which only that is known."""
 _SEPARATORS: Final = re.compile(r"\\{2,}")
@@ -73,9 +77,10 @@ class _Found:
 
     def _look_before(self, text: str) -> None:
         """Take the path that ends here for a home."""
-        begun = re.split(r"[\s`'\"<>|?*,;()=]", text)[-1]
-        if found := _ABSOLUTE.search(begun):
-            self.homes[_plain(found[0]).rstrip("\\/")] = None
+        quoted = _QUOTES.split(text)[-1]
+        begun = quoted if _ABSOLUTE.match(quoted) else _ENDS.split(text)[-1]
+        if _ABSOLUTE.match(begun):
+            self.homes[_plain(begun).rstrip("\\/")] = None
 
     def kinds(self) -> dict[str, str]:
         """All of them, longest first, each with the word for what it is."""
