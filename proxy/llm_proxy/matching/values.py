@@ -13,6 +13,10 @@ _SLUG: Final = re.compile(r"-\w+-")
 """A path that is spelled as the name of a file begins so: `-home-ann-project`."""
 _PATH: Final = re.compile(r"[/\\]")
 
+NO_PATH_BEFORE: Final = r"(?<![\w.~<-])(?<![0-9]>)"
+"""What follows is a path from the root: neither the rest of one, also behind a name of ours, nor
+the end of an element, such as `</root>`."""
+
 
 def is_id(member: str) -> bool:
     """Whether a member of an object is called as ids are: `id`, `call_id`, `toolUseId`."""
@@ -38,7 +42,7 @@ def pattern(value: str) -> str:
     before = r"(?<!\w)" if re.match(r"\w", value) else ""
     after = r"(?!\w)" if re.search(r"\w\Z", value) else ""
     if is_path(value):  # `/srv/app` is no part of `/x/srv/app`, `/srv/app-2` or `/srv/app.old`
-        before = before or r"(?<![\w.~<-])"
+        before = before or NO_PATH_BEFORE
         after = r"(?![\w-]|\.\w)"
     elif _SLUG.match(value):
         before = r"(?<![\w-])"

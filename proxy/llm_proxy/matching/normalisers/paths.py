@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final
 
 from llm_proxy.matching import values
@@ -27,8 +28,7 @@ _WORKING: Final = re.compile(
 """Up to what ends it: a quote, a comma, the line."""
 _NAME: Final = r"[^\s/\\\"'`<>:|?*,;()]+"
 """A folder's own name, as far as it can be told within a text."""
-_BEFORE: Final = r"(?<![\w.~<-])"
-"""What is no path but the rest of one, or the end of an element: `</root>`."""
+_BEFORE: Final = values.NO_PATH_BEFORE
 _TEMPORARY: Final = re.compile(
     _BEFORE + r"(?:/private)?"
     r"(?:/var/folders/\w{1,9}/\w{1,99}/T"
@@ -45,6 +45,8 @@ _IN_HOME: Final = re.compile(r"[\\/]\.(?:claude|codex|config|cache|local)(?![\w.
 _QUOTES: Final = re.compile(r"[`'\"\r\n]")
 _ENDS: Final = re.compile(r"[\s`'\"<>|?*,;()=]")
 """What a path that is not quoted ends or begins behind."""
+_OURS: Final = re.compile(r"-[0-9]+>[^`'\"\s]*\Z")
+"""A path that begins with a name of ours."""
 _ABSOLUTE: Final = re.compile(_ROOT + r"[^\r\n]")
 _LONGEST: Final = 300
 """Characters of a home of which only that is known."""
@@ -71,7 +73,7 @@ class _Found:
             self.temporary[it[0]] = None
         for it in _HOME.finditer(text):
             self.homes[_plain(it[0]).rstrip(".")] = None
-        for it in _IN_HOME.finditer(text):
+        for it in islice(_IN_HOME.finditer(text), _MANY):
             self._look_before(text[max(0, it.start() - _LONGEST) : it.start()])
         return text
 
@@ -79,7 +81,7 @@ class _Found:
         """Take the path that ends here for a home."""
         quoted = _QUOTES.split(text)[-1]
         begun = quoted if _ABSOLUTE.match(quoted) else _ENDS.split(text)[-1]
-        if _ABSOLUTE.match(begun):
+        if _ABSOLUTE.match(begun) and not _OURS.search(text):
             self.homes[_plain(begun).rstrip("\\/")] = None
 
     def kinds(self) -> dict[str, str]:

@@ -1,0 +1,126 @@
+"""`call-ids` and `paths`: what tells a run from another, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy import dialects
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.matching import Normalised, key, normalised
+from llm_proxy.matching.grammar import rules_of
+from llm_proxy.matching.normalisers.places import texts_at
+from llm_proxy.turns import Json
+
+IDS: Final = rules_of(["call-ids"])
+CHAT: Final = "/v1/chat/completions"
+
+
+def asked(path: str, **body: Any) -> StoredRequest:
+    return StoredRequest("POST", path, "", (), json.dumps(body).encode())
+
+
+def done(request: StoredRequest) -> Normalised:
+    return normalised("openai", request, IDS)
+
+
+def called(id_: str, other: str = "", said: str = "", name: str = "f") -> StoredRequest:
+    """A chat in which a call was answered."""
+    call = {"id": id_, "type": "function", "function": {"name": name, "arguments": "{}"}}
+    return asked(
+        CHAT,
+        messages=[
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": other or id_, "content": said},
+        ],
+    )
+
+
+def test_ids_become_names_by_their_place_wherever_they_stand() -> None:
+    it = done(called("call_1234", said="see results/call_1234.txt, not call_12345"))
+
+    assert it.document.body == {
+        "messages": [
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {
+                        "id": "<id-1>",
+                        "type": "function",
+                        "function": {"name": "f", "arguments": "{}"},
+                    }
+                ],
+            },
+            {
+                "role": "tool",
+                "tool_call_id": "<id-1>",
+                "content": "see results/<id-1>.txt, not call_12345",
+            },
+        ]
+    }
+    assert it.names == {"<id-1>": "call_1234"}
+
+
+def test_requests_that_use_their_ids_alike_have_one_key() -> None:
+    assert key("o", called("call_1"), IDS) == key("o", called("toolu_9876"), IDS)
+
+
+def test_requests_that_use_their_ids_otherwise_have_not() -> None:
+    assert key("o", called("call_1"), IDS) != key("o", called("call_1", "call_2"), IDS)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (called("1", said="1"), called("2", said="2")),
+        (called("get_weather", name="get_weather"), called("get_time", name="get_time")),
+        (called("call_1", said="a"), called("call_1", said="b")),
+    ],
+    ids=["a short id in a text", "an id that is a word", "another text"],
+)
+def test_what_is_no_id_counts(one: StoredRequest, other: StoredRequest) -> None:
+    assert key("o", one, IDS) != key("o", other, IDS)
+
+
+def placed(path: str, id_: str) -> Json:
+    """A body in which an id stands at a path."""
+    value: Json = id_
+    for step in reversed(path.removeprefix("$.").split(".")):
+        name = step.removesuffix("[*]")
+        value = {name: [value, {"n": 1}] if step.endswith("[*]") else value}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), [(it.name, path) for it in dialects.DIALECTS for path in it.ids]
+)
+def test_every_id_of_every_dialect_is_found(name: str, path: str) -> None:
+    body = placed(path, "call_1234")
+
+    assert list(texts_at(body, path)) == ["call_1234"]
+    assert list(texts_at({"x": body}, path)) == []
+    assert name in {it.name for it in dialects.DIALECTS}
+
+
+@given(
+    st.lists(st.text("ab1/_-.", max_size=12), min_size=1, max_size=4),
+    st.lists(st.text("ab1/_-. ", max_size=40), max_size=4),
+)
+def test_applied_twice_it_gives_the_same(ids: list[str], texts: list[str]) -> None:
+    calls = [{"id": it, "function": {"name": "f"}} for it in ids]
+    messages = [{"tool_calls": calls}, *({"content": f"{it} {ids[0]}"} for it in texts)]
+    once = done(asked(CHAT, messages=messages)).document
+
+    assert IDS.apply(once).document == once
+
+
+def test_hostile_texts_take_no_longer_than_others() -> None:
+    texts = ["a-" * 200_000, "call_1234 " * 50_000, "_" * 400_000]
+
+    it = done(called("call_1234", said="".join(texts)))
+
+    assert str(it.document.body).count("<id-1>") == 50_001

@@ -1,0 +1,109 @@
+r"""`paths`: where a client works does not count, but what lies below."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.matching import key, normalised
+from llm_proxy.matching.grammar import rules_of
+
+PATHS: Final = rules_of(["paths"])
+TMP: Final = "/tmp"  # noqa: S108 # a word of requests: nothing is put there
+MADE: Final = "/tmp/tmpa1b2c3d4"  # noqa: S108 # another
+
+
+def request(*texts: str) -> StoredRequest:
+    return StoredRequest("POST", "/v1/x", "", (), json.dumps(texts).encode())
+
+
+def changed(*texts: str) -> list[str]:
+    """The texts after the rule."""
+    body = normalised("x", request(*texts), PATHS).document.body
+    assert isinstance(body, list)
+    return [str(it) for it in body]
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("<cwd>/srv/app</cwd>", "<cwd><cwd-1></cwd>"),
+        ("Working directory: /srv/app\nmore", "Working directory: <cwd-1>\nmore"),
+        ("- Primary working directory: `/srv/my app`.", "- Primary working directory: `<cwd-1>`."),
+        ("cwd: /srv/app/, then", "cwd: <cwd-1>/, then"),
+        (r"cwd: D:\code\app", "cwd: <cwd-1>"),
+        ("see /home/ann/a.txt", "see <home-1>/a.txt"),
+        ("see file:///Users/ann/a", "see file://<home-1>/a"),
+        (r"in C:\Users\Ann\a", r"in <home-1>\a"),
+        (r'{"path":"C:\\Users\\Ann\\a"}', r'{"path":"<home-1>\\a"}'),
+        ("/root/x, /root.", "<home-1>/x, <home-1>."),
+        ("`/srv/a b/.claude/skills`", "`<home-1>/.claude/skills`"),
+        (f"{MADE}/x {MADE}", "<folder-1>/x <folder-1>"),
+        (f"{TMP}/run-7/x {TMP}/run-8/x", "<folder-1>/x <folder-2>/x"),
+        (f"{TMP}/pytest-of-ann/pytest-12/test_a0/x", "<folder-1>/test_a0/x"),
+        ("/var/folders/ab/cdef_1/T/x", "<folder-1>/x"),
+    ],
+)
+def test_a_folder_becomes_a_name_and_what_is_below_stays(text: str, after: str) -> None:
+    assert changed(text) == [after]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://example.com/home/ann", "</root>", "/rooted", "/srv/root/x", "a/home/b",
+        f"{TMP}/notes.txt", "the working directory is large", "cwd: here", "/usr/bin/env",
+    ],
+)  # fmt: skip
+def test_what_is_no_folder_of_a_run_stays(text: str) -> None:
+    assert changed(text) == [text]
+
+
+def test_the_same_folder_has_the_same_name_in_every_text() -> None:
+    texts = ["<cwd>/home/ann/app</cwd>", "/home/ann/app/x", "/home/ann/other", "/home/ann/app-2"]
+    slug = "/home/ann/.claude/projects/-home-ann-app/memory"
+
+    assert changed(*texts, slug) == [
+        "<cwd><cwd-1></cwd>", "<cwd-1>/x", "<home-1>/other", "<home-1>/app-2",
+        "<home-1>/.claude/projects/<cwd-slug-1>/memory",
+    ]  # fmt: skip
+
+
+def test_names_are_numbered_by_where_they_stand_not_by_what_they_are_part_of() -> None:
+    one = request(f"<cwd>{TMP}/x/app</cwd>", f"{TMP}/out/a")
+    other = request("<cwd>/srv/app</cwd>", f"{TMP}/gone/a")
+
+    assert key("x", one, PATHS) == key("x", other, PATHS)
+
+
+def test_what_is_below_counts() -> None:
+    assert key("x", request("/home/ann/a"), PATHS) != key("x", request("/home/ann/b"), PATHS)
+
+
+PIECES: Final = (
+    "/home/ann", "/root", "<cwd>", "</cwd>", "cwd: ", f"{TMP}/", "a", "/", "\\", "C:\\Users\\", ".",
+    "-", " ", "\n", "`", "/.claude", "<home-1>",
+)  # fmt: skip
+
+
+@given(st.lists(st.lists(st.sampled_from(PIECES), max_size=9).map("".join), max_size=3))
+def test_applied_twice_it_gives_the_same(texts: list[str]) -> None:
+    once = normalised("x", request(*texts), PATHS).document
+
+    assert PATHS.apply(once).document == once
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TMP}/", "cwd: ", "<cwd>/", "Working directory: /", "a-", "\\", "C:\\Users\\", "/",
+        "cwd:/a ", "/.claude", "`/.codex",
+    ],
+)  # fmt: skip
+def test_hostile_texts_take_no_longer_than_others(text: str) -> None:
+    changed(text * (200_000 // len(text)))

@@ -1,0 +1,123 @@
+"""Presets overlook what their client announces and rolls, and nothing that it asks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.matching import Document, document_of, key
+from llm_proxy.matching.grammar import rules_of
+from llm_proxy.matching.presets import PRESETS
+from llm_proxy.matching.presets.announcing import today
+
+each_preset = pytest.mark.parametrize("preset", PRESETS)
+
+ONE: Final[dict[str, Any]] = {
+    "model": "gpt-5",
+    "stream": True,
+    "temperature": 1,
+    "tools": [{"type": "function", "function": {"name": "read", "description": "Read a file"}}],
+    "messages": [
+        {"role": "system", "content": "Today's date is 2026-11-22.\nWorking directory: /srv/a"},
+        {"role": "user", "content": "What happened on 2024-05-05? See notes.txt"},
+        {"role": "assistant", "tool_calls": [{"id": "call_12345", "function": {"name": "read"}}]},
+        {"role": "tool", "tool_call_id": "call_12345", "content": "/srv/a/notes.txt"},
+    ],
+}
+AGAIN: Final[dict[str, Any]] = ONE | {
+    "messages": [
+        {"role": "system", "content": "Today's date is 2026-12-24.\nWorking directory: /opt/b"},
+        ONE["messages"][1],
+        {"role": "assistant", "tool_calls": [{"id": "call_67890", "function": {"name": "read"}}]},
+        {"role": "tool", "tool_call_id": "call_67890", "content": "/opt/b/notes.txt"},
+    ]
+}
+
+
+def asked(body: dict[str, Any]) -> StoredRequest:
+    return StoredRequest("POST", "/v1/chat/completions", "", (), json.dumps(body).encode())
+
+
+def said(number: int, content: str) -> dict[str, Any]:
+    """The second run with another text in one of its messages."""
+    messages = list(AGAIN["messages"])
+    messages[number] = messages[number] | {"content": content}
+    return AGAIN | {"messages": messages}
+
+
+@each_preset
+def test_another_day_folder_and_id_have_the_key_of_the_first(preset: str) -> None:
+    rules = rules_of([preset])
+
+    assert key("openai", asked(ONE), rules) == key("openai", asked(AGAIN), rules)
+
+
+@each_preset
+@pytest.mark.parametrize(
+    "other",
+    [
+        said(1, "What happened on 2024-05-05? See others.txt"),
+        said(1, "What happened on 2023-05-05? See notes.txt"),
+        said(0, "Be brief. Today's date is 2026-12-24.\nWorking directory: /opt/b"),
+        said(3, "/opt/b/others.txt"),
+        AGAIN | {"model": "gpt-5-mini"},
+        AGAIN | {"stream": False},
+        AGAIN | {"temperature": 0},
+        AGAIN | {"tools": []},
+        AGAIN | {"tools": [{"type": "function", "function": {"name": "read"}}]},
+        AGAIN | {"messages": AGAIN["messages"][::-1]},
+    ],
+    ids=[
+        "question", "another day in it", "instructions", "result", "model", "stream",
+        "temperature", "tools", "a tool's description", "order",
+    ],
+)  # fmt: skip
+def test_what_is_asked_counts(preset: str, other: dict[str, Any]) -> None:
+    rules = rules_of([preset])
+
+    assert key("openai", asked(ONE), rules) != key("openai", asked(other), rules)
+
+
+@pytest.mark.parametrize(
+    ("announcement", "after"),
+    [
+        ("Today's date is 2026-11-22.", "Today's date is <today>."),
+        ("Today is Sunday, November 22, 2026.", "Today is <today>."),
+        ("<current_date>2026-11-22</current_date>", "<current_date><today></current_date>"),
+        ('{"current_date": "2026-11-22"}', '{"current_date": "<today>"}'),
+        ("The date is 22 Nov 2026!", "The date is <today>!"),
+        ("Current time: 2026-11-22T13:05:09.123+00:00 ok", "Current time: <today> ok"),
+        ("System Time: 2026-11-22 13:05", "System Time: <today>"),
+        ("The current date and time (UTC) is 11/22/2026, 1:05:09 PM.",
+         "The current date and time (UTC) is <today>."),
+        ("Released on 2024-05-05", "Released on 2024-05-05"),
+        ("today is version 4.5.6", "today is version 4.5.6"),
+    ],
+)  # fmt: skip
+def test_only_the_present_day_is_overlooked(announcement: str, after: str) -> None:
+    document = today().apply(_document(announcement)).document
+
+    assert document.body == [after]
+    assert today().apply(document).document == document
+
+
+def _document(text: str) -> Document:
+    return document_of("x", StoredRequest("POST", "/x", "", (), json.dumps([text]).encode()))
+
+
+@each_preset
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Today ", "Today is ", "The date (", "now  ", "Today is Mon", "Current date: 1",
+        "Today is 1:11 PM", "current_date>'", "OS Version: ", "Chunk ID: ", "\nWall time: 1",
+        "<shell>", "<timezone>a",
+    ],
+)  # fmt: skip
+def test_hostile_texts_take_no_longer_than_others(preset: str, text: str) -> None:
+    document = _document(text * (100_000 // len(text)))
+
+    assert rules_of([preset]).apply(document).document.kind == "json"
