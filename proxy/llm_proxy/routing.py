@@ -20,6 +20,7 @@ from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.exchange import Request, header
 from llm_proxy.matching import PLAIN, Normalised, Rules
 from llm_proxy.providers import provider_of
+from llm_proxy.takes import Wish
 
 T = TypeVar("T")
 
@@ -87,6 +88,8 @@ class Call:
     """The faults that the client asks for in headers."""
     rules: Rules = PLAIN
     """What its key is loosened by."""
+    wish: Wish | None = None
+    """What it is an attempt at; None where each request stands for itself."""
 
     def elapsed(self) -> float:
         """ms since the request was read in full."""

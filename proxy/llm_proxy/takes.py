@@ -5,11 +5,11 @@ Requests of one key are counted in each session on its own, in the order of thei
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 AfterLast = Literal["repeat", "cycle", "fail"]
 """What a replay does when a key is asked for more often than it was recorded."""
@@ -20,21 +20,49 @@ OnMiss = Literal["record", "passthrough", "fail"]
 T = TypeVar("T")
 
 
+_WISHES: Final = 10_000
+"""Wishes whose ordinals are remembered, the latest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a client wants, however often it asks for it."""
+
+    number: int
+    """Of its own in the run."""
+    attempt: int
+    """How often it was asked for before."""
+
+
 class Ordinals:
     """Counts the requests of every session and key."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
+        self._wishes: OrderedDict[int, tuple[str, int]] = OrderedDict()
+        """The session and the ordinal of each."""
 
-    def next(self, session: str, key: str) -> int:
-        """The ordinal of this request: 1 for the first of its session and key."""
+    def next(self, session: str, key: str, wish: Wish | None = None) -> int:
+        """The ordinal of this request: 1 for the first of its session and key.
+
+        Every attempt at a wish has the ordinal of the first.
+        """
+        if wish is not None and (known := self._wishes.get(wish.number)) is not None:
+            return known[1]
         self._counts[session, key] += 1
-        return self._counts[session, key]
+        ordinal = self._counts[session, key]
+        if wish is not None:
+            self._wishes[wish.number] = (session, ordinal)
+            if len(self._wishes) > _WISHES:
+                self._wishes.popitem(last=False)
+        return ordinal
 
     def reset(self, session: str) -> None:
         """Count the requests of this session from 1 again."""
         for pair in [pair for pair in self._counts if pair[0] == session]:
             del self._counts[pair]
+        for number in [number for number, (of, _) in self._wishes.items() if of == session]:
+            del self._wishes[number]
 
 
 def sequence(own: Iterable[int], default: Iterable[int]) -> list[tuple[bool, int]]:
@@ -121,6 +149,16 @@ class Shelf:
             self._parked.append((number, spot))
         self._mine.add(spot)
         return Placement(spot)
+
+    def forget(self, number: int, spot: int) -> None:
+        """The run's take `number`, which lay at `spot`, is no more: it will be placed again."""
+        self._parked = [it for it in self._parked if it != (number, spot)]
+        self._mine.discard(spot)
+
+    @property
+    def renews(self) -> bool:
+        """Whether takes of this run still wait behind the older ones."""
+        return self._renewing
 
     def _elsewhere(self, number: int) -> bool:
         """Whether a number that we know nothing of is another run's."""

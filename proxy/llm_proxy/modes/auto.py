@@ -40,7 +40,7 @@ class Auto:
     async def answer(self, call: Call) -> Answer:
         """Take n, or the provider's answer, which comes as it comes."""
         pace = self._player.pace(call)
-        ordinal = self._ordinals.next(call.session, call.key)
+        ordinal = self._ordinals.next(call.session, call.key, call.wish)
         takes = await self._takes.of(call.session, call.key)
         if ordinal <= len(takes):
             return await self._player.play(takes[ordinal - 1], call, ordinal, pace)

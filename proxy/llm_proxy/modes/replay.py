@@ -30,7 +30,7 @@ class Replay:
     async def answer(self, call: Call) -> Answer:
         """The next take of this call's key."""
         pace = self._player.pace(call)
-        ordinal = self._ordinals.next(call.session, call.key)
+        ordinal = self._ordinals.next(call.session, call.key, call.wish)
         takes = await self._takes.of(call.session, call.key)
         take = pick(takes, ordinal, self._after_last)
         if take is None:

@@ -179,6 +179,11 @@ class Library:
         what = meta.model or request.path.strip("/").replace("/", "-") or "root"
         return folder / segment(meta.dialect) / segment(what) / f"{meta.key[:16]}-{number}.jsonl"
 
+    def forget(self, path: Path) -> None:
+        """Another cassette lies at this path by now."""
+        with self._lock:
+            self._forget(path)
+
     def _forget(self, path: Path) -> None:
         if (kept := self._cache.pop(path, None)) is not None:
             self._cached -= _weight(kept)

@@ -18,16 +18,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spool
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library.alone import alone
-from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.library.folders import make_folder, sync_folder
+from llm_proxy.shell.library.library import Library, named_take
+from llm_proxy.shell.recording.attempts import Attempts, Placed
 from llm_proxy.shell.recording.spooling import opened
-from llm_proxy.takes import Placement, Shelf
+from llm_proxy.takes import Placement, Shelf, Wish
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -44,6 +46,12 @@ class Filed:
     outcome: Outcome
 
 
+class _End(NamedTuple):
+    ending: Ending
+    at: float | None
+    redacted: int
+
+
 class Files:
     """Files finished takes in one library.  Safe to use from several threads."""
 
@@ -54,6 +62,7 @@ class Files:
         self._shelves: dict[tuple[str, str], Shelf] = {}
         self._found: dict[str, tuple[int, int]] = {}
         """The files of the takes that were there when this run began."""
+        self._attempts = Attempts()
         self._warned = False
         self._lock = threading.Lock()
 
@@ -65,8 +74,17 @@ class Files:
         if self._renew:
             self._found = _identities(self._library)
 
-    def file(self, path: Path, ending: Ending, at: float | None, redacted: int) -> Filed | None:
-        """Make the cassette of the spool at `path`; None when no head had arrived.
+    def file(
+        self,
+        path: Path,
+        ending: Ending,
+        at: float | None,
+        redacted: int,
+        wish: Wish | None = None,
+    ) -> Filed | None:
+        """Make the cassette of the spool at `path`, in place of an earlier attempt at the wish.
+
+        None when no head had arrived, or another attempt is kept instead.
 
         Raises `SpoolError` where the library cannot be written, and `CassetteError` for what is
         no spool; it stays as it is.
@@ -75,7 +93,7 @@ class Files:
             if spooled.head_line is None:
                 return None
             try:
-                return self._file(path.stem, spooled, ending, at, redacted)
+                return self._file(path.stem, spooled, _End(ending, at, redacted), wish)
             except CassetteError as error:
                 raise SpoolError(
                     f"the recording in {path} cannot be made a cassette: {error}"
@@ -93,24 +111,59 @@ class Files:
         cassette could hold.
         """
         try:
-            return self._file(f"{os.getpid()}-0", spooled, ending, at, redacted)
+            filed = self._file(f"{os.getpid()}-0", spooled, _End(ending, at, redacted), None)
         except OSError as error:
             raise SpoolError(f"{self._library.root} cannot be written: {error.strerror}") from None
+        assert filed is not None  # noqa: S101 # only an attempt of an SDK's can be left out
+        return filed
 
     def _file(
-        self, stem: str, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
-    ) -> Filed:
+        self, stem: str, spooled: spool.Spooled, end: _End, wish: Wish | None
+    ) -> Filed | None:
         meta, request = spooled.meta, spooled.request
         folder = self._library.place(meta, request, 1).parent
-        _make_folder(folder)
+        make_folder(folder)
         temporary = folder / f".{stem}.{token_hex(4)}.tmp"
         with _held(temporary) as file:
-            _write(file, spooled, ending, at, redacted)
+            _write(file, spooled, end.ending, end.at, end.redacted)
             cassette = _read_back(temporary, meta)
             found = outcome(cassette)
             with self._lock, alone(self._library.root):
-                final = self._shelve(temporary, spooled, complete=found.complete)
+                final = self._settle(temporary, spooled, wish, complete=found.complete)
+        if final is None:
+            return None
         return Filed(final, replace(cassette, file=str(final)), found)
+
+    def _settle(
+        self, temporary: Path, spooled: spool.Spooled, wish: Wish | None, *, complete: bool
+    ) -> Path | None:
+        """Put a finished cassette down, or where an earlier attempt at its wish lies.
+
+        None where that one is kept.
+        """
+        take, before = spooled.target.take, self._attempts.of(wish)
+        if before is not None and wish is not None:
+            if not before.yields_to(wish, complete=complete):
+                return None
+            shelf = self._shelf(spooled.meta, spooled.request)
+            if not (shelf.renews and complete):
+                temporary.replace(before.path)
+                sync_folder(before.path.parent)
+                self._library.forget(before.path)
+                self._attempts.put(wish, replace(before, attempt=wish.attempt, complete=complete))
+                return before.path
+            self._give_up(before, shelf, spooled.meta)
+        final = self._shelve(temporary, spooled, complete=complete)
+        if wish is not None:
+            self._attempts.put(wish, Placed(final, take, wish.attempt, complete))
+        return final
+
+    def _give_up(self, before: Placed, shelf: Shelf, meta: Meta) -> None:
+        """Delete an incomplete attempt: the complete one that follows is on the disk."""
+        take = named_take(self._library.root, before.path)
+        if take is not None:
+            self._delete(meta, take.number)
+            shelf.forget(before.take, take.number)
 
     def _shelve(self, temporary: Path, spooled: spool.Spooled, *, complete: bool) -> Path:
         """Give a finished cassette its number; where that fails, the shelf is as it was."""
@@ -121,7 +174,7 @@ class Files:
         first = self._library.place(meta, request, placement.number)
         try:
             self._rename(temporary, first, meta, placement.number)
-            _sync_folder(first.parent)
+            sync_folder(first.parent)
         except OSError:
             if self._renew:
                 self._shelves[meta.session, meta.key] = before
@@ -174,7 +227,7 @@ class Files:
                 where = home if parked.path == where else where
             for number in placement.remove:
                 self._delete(meta, number)
-            _sync_folder(where.parent)
+            sync_folder(where.parent)
         except OSError as error:
             log.warning("older takes beside %s could not be tidied: %s", where, error.strerror)
         return where
@@ -187,6 +240,7 @@ class Files:
     def _rename(self, source: Path, target: Path, meta: Meta, number: int) -> None:
         """Put `source` at `target`, in place of whatever held that number, wherever it lay."""
         source.replace(target)
+        self._attempts.moved(source, target)
         replaced = self._library.remove(meta.session, meta.key, number)
         if replaced is not None and replaced.path != target:
             replaced.path.unlink(missing_ok=True)
@@ -211,14 +265,6 @@ def _identity(path: str) -> tuple[int, int] | None:
 def timestamp() -> str:
     """The present, as line 1 of a cassette has it: UTC, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder that is there after a power cut too, with those above it."""
-    missing = [it for it in (folder, *folder.parents) if not it.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        _sync_folder(made.parent)
 
 
 @contextmanager
@@ -247,11 +293,3 @@ def _read_back(temporary: Path, meta: Meta) -> Cassette:
     if cassette.meta != meta:
         raise CassetteError(str(temporary), 1, "another recording was written over it")
     return cassette
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

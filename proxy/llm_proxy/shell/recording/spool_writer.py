@@ -17,7 +17,7 @@ from llm_proxy.routing import Call
 from llm_proxy.shell.decoding import CodingError, Decoder, decoded_head
 from llm_proxy.shell.recording.filing import Filed, Files, timestamp
 from llm_proxy.shell.recording.spooling import SpoolFile
-from llm_proxy.takes import Ordinals
+from llm_proxy.takes import Ordinals, Wish
 from llm_proxy.version import __version__
 
 LARGEST: Final = 160 * 1024 * 1024
@@ -93,6 +93,7 @@ class SpoolWriter:
         """What takes the secrets out of the body."""
         self._decoder: Decoder | None = None
         self._broken: Ending | None = None
+        self._wish: Wish | None = None
         self._file: SpoolFile | None = None
         self._size = 0
         self.failed = False
@@ -126,7 +127,9 @@ class SpoolWriter:
             self._file.append(b"".join(lines))
 
     def file(self, files: Files, end: EndItem) -> Filed | None:
-        """Make the cassette and let go of the spool; None where no answer had begun.
+        """Make the cassette and let go of the spool.
+
+        None where no answer had begun, or another attempt at the same wish is kept instead.
 
         Raises `SpoolError`; the spool is kept then.
         """
@@ -138,7 +141,8 @@ class SpoolWriter:
         elif ending is Ending.CLEAN and self._broken is not None:
             ending = self._broken
         try:
-            filed = files.file(self._file.path, ending, end.at, self._redactor.count)
+            replaced = self._redactor.count
+            filed = files.file(self._file.path, ending, end.at, replaced, self._wish)
         except Exception:
             self._file.release()
             raise
@@ -164,7 +168,8 @@ class SpoolWriter:
                 return self._pieces(self._body.close())
 
     def _start(self, call: Call, take: int | None) -> None:
-        number = take if take is not None else self._ordinals.next(call.session, call.key)
+        self._wish = call.wish
+        number = take or self._ordinals.next(call.session, call.key, call.wish)
         self._asked = (call, spool.SpoolLine(1, self._library, number))
         self._open(call.stored)
         self._conceal(call.credentials)

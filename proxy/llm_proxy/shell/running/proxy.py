@@ -40,6 +40,7 @@ from llm_proxy.shell.server.guards import Guards
 from llm_proxy.shell.server.injecting import Injecting
 from llm_proxy.shell.server.intake import Admission, ServerLimits
 from llm_proxy.shell.server.journal import Journal, Recorded
+from llm_proxy.shell.server.retries import Retries
 from llm_proxy.shell.server.server import Server
 from llm_proxy.shell.server.usage import Usage
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
@@ -166,7 +167,8 @@ def _server(
     )
     guards = Guards(settings.allow_hosts, settings.allow_origins)
     routing = Routing(settings.matching.session, settings.matching.rules)
-    admission = Admission(guards, ServerLimits(settings.max_body), routing)
+    retries = Retries(collapses=settings.matching.collapse_retries)
+    admission = Admission(guards, ServerLimits(settings.max_body), routing, retries)
     return Server(mode, admission, journal, control, injecting)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from dataclasses import replace
 from typing import Final
 
@@ -15,6 +14,7 @@ from llm_proxy.redaction import Redactor, credentials
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Direction
 from llm_proxy.shell.server.journal import Entry
+from llm_proxy.shell.server.retries import retry_count
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -22,9 +22,6 @@ LARGE: Final = 16 * 1024
 """Bytes of a request whose key takes a while."""
 LONGEST_PATH: Final = 200
 """Characters of a path in the log, and of what else came from outside."""
-_RETRY_COUNT: Final = "x-stainless-retry-count"
-"""By which the SDKs of OpenAI and Anthropic say how often they have asked before."""
-_COUNT: Final = re.compile("[0-9]{1,4}")
 
 
 def without_secrets(direction: Direction, call: Call) -> Direction:
@@ -74,5 +71,4 @@ async def describe(entry: Entry, call: Call) -> None:
     entry.model = call.model
     entry.key = call.key[:16]
     entry.streams = call.dialect.streams(call.plain)
-    count = header(call.plain.headers, _RETRY_COUNT) or ""
-    entry.retry_count = int(count) if _COUNT.fullmatch(count) else None
+    entry.retry_count = retry_count(call)

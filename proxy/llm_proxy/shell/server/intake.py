@@ -22,6 +22,7 @@ from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.routing import Routing
 from llm_proxy.shell.server.failing import fail
 from llm_proxy.shell.server.guards import Guards
+from llm_proxy.shell.server.retries import Retries
 from llm_proxy.shell.server.wire import Wire
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -47,6 +48,7 @@ class Admission:
     guards: Guards = field(default_factory=Guards)
     limits: ServerLimits = field(default_factory=ServerLimits)
     routing: Routing = field(default_factory=Routing)
+    retries: Retries = field(default_factory=Retries)
 
 
 class Connection(web.RequestHandler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -130,7 +131,9 @@ class Server:
             arrived = loop.time()
             asked = _request(request, body)
             plain = await uncoded(asked, self._admission.limits.max_body)
-            call = route(asked, arrived, loop.time, plain, self._admission.routing)
+            call = self._admission.retries.joined(
+                route(asked, arrived, loop.time, plain, self._admission.routing)
+            )
         except RequestRefused as refused:
             entry.origin, entry.note = "refused", str(refused)
             wire.close_afterwards()
@@ -144,6 +147,7 @@ class Server:
                 self._note_leaving(call, wire)
             raise
         finally:
+            self._admission.retries.ended(call, well=_is_well(wire, entry))
             entry.ms = round(call.elapsed(), 3)
             entry.late_mean_ms = round(lateness.mean, 3)
             entry.late_worst_ms = round(lateness.worst, 3)
@@ -250,6 +254,12 @@ class Server:
             call.elapsed() / 1000,
             "the upstream had answered" if self._mode.name in _LIVE else "it was answered",
         )
+
+
+def _is_well(wire: Wire, entry: Entry) -> bool:
+    """Whether a client has what it asked for, and will not ask for it again."""
+    told = wire.head is not None and wire.head.status < HTTPStatus.BAD_REQUEST
+    return told and entry.ending == "sent"
 
 
 async def _reset(wire: Wire) -> None:
