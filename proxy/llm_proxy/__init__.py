@@ -23,6 +23,7 @@ logic       bytes and values in, bytes and values out
     `frame_redaction`  the same, of a stream whose frames know their own length
     `matching`   documents, rules and keys: which cassette answers; how two requests differ
     `misses`     why none does, in words
+    `word_diff`  how one text became another, word by word
     `ages`       how old a cassette may be
     `cassette`   the file format, its spool, and its migrations
     `understanding`  the dialect of a recording, and its response as that one sees it
