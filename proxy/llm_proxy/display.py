@@ -82,6 +82,11 @@ def duration(ms: float) -> str:
     return f"{minutes} min {seconds} s"
 
 
+def percent(share: float) -> str:
+    """A share for people, rounded down: 100 % is all of it."""
+    return f"{int(share * 100)} %"
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """`1 cassette`, `2 cassettes`, `1,449 cassettes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.matching.document import Document
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 100
 """Characters of a path in a message."""
-_KEPT: Final[_Gone] = {}
+_KEPT: Final[Gone] = {}
 """Nothing of it is to go."""
 
 
-_Gone = dict[str | int, "_Gone | None"]
+Gone: TypeAlias = dict[str | int, "Gone | None"]
 """What to take out, member by member: None is all of it."""
 
 
@@ -35,15 +35,16 @@ def _make(argument: str) -> Apply:
     def apply(document: Document) -> Normalised:
         if document.kind != "json":
             return Normalised(document)
-        gone: _Gone = {}
+        gone: Gone = {}
         for match in path.finditer(document.body):
-            _mark(gone, match.parts)
-        return Normalised(replace(document, body=_without(document.body, gone)))
+            mark(gone, match.parts)
+        return Normalised(replace(document, body=without(document.body, gone)))
 
     return apply
 
 
-def _mark(gone: _Gone, parts: tuple[str | int, ...]) -> None:
+def mark(gone: Gone, parts: tuple[str | int, ...]) -> None:
+    """Have what stands at the end of these steps go, too."""
     *way, last = parts
     for part in way:
         inner = gone.setdefault(part, {})
@@ -53,7 +54,7 @@ def _mark(gone: _Gone, parts: tuple[str | int, ...]) -> None:
     gone[last] = None
 
 
-def _without(value: Json, gone: _Gone) -> Json:
+def without(value: Json, gone: Gone) -> Json:
     """A value without what is to go; the rest is shared with it."""
     kept: list[tuple[str | int, Json]] = []
     pairs: Iterable[tuple[str | int, Json]] = ()
@@ -67,7 +68,7 @@ def _without(value: Json, gone: _Gone) -> Json:
     for part, item in pairs:
         inner = gone.get(part, _KEPT)
         if inner is not None:
-            kept.append((part, _without(item, inner) if inner else item))
+            kept.append((part, without(item, inner) if inner else item))
     if isinstance(value, dict):
         return {str(part): item for part, item in kept}
     return [item for _, item in kept]

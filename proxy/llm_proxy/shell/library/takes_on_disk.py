@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypeVar
 
 from llm_proxy import matching, misses
 from llm_proxy.cassette import Cassette, Meta, StoredRequest
@@ -15,19 +16,18 @@ from llm_proxy.errors import CassetteError, Miss
 from llm_proxy.integrity import Place, complaints
 from llm_proxy.matching import KEY_RULES, PLAIN, Rules
 from llm_proxy.misses import Candidate
+from llm_proxy.misses.finding import answers_for, ranked
 from llm_proxy.outcomes import outcome
+from llm_proxy.ports import Alike
 from llm_proxy.routing import Call
+from llm_proxy.shell.library.indexing import Indexing, Stray
 from llm_proxy.shell.library.library import Library, named_take, session_of
 from llm_proxy.takes import sequence
 
+T = TypeVar("T")
 
-@dataclass(frozen=True, slots=True)
-class _Stray:
-    """A file whose name does not say its key, keyed from the request that it stores."""
-
-    session: str
-    key: str
-    path: Path
+_KEPT: Final = 200
+"""Misses that are remembered: clients ask again for what they did not get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class TakeOnDisk:
         Raises `CassetteError` when it cannot be trusted.
         """
         kept = self.library.cached(self.path)
-        return kept if kept is not None else await asyncio.to_thread(self.library.load, self.path)
+        return kept if kept is not None else await _aside(lambda: self.library.load(self.path))
 
 
 class TakesOnDisk:
@@ -63,7 +63,10 @@ class TakesOnDisk:
         self._allow_partial = allow_partial
         self._rules = rules
         self._playable: dict[tuple[str, str], tuple[TakeOnDisk, ...]] = {}
-        self._strays: tuple[_Stray, ...] | None = None
+        self._strays: tuple[Stray, ...] | None = None
+        self._missed: OrderedDict[tuple[str, str], Miss] = OrderedDict()
+        self._alike: dict[tuple[str, str], Alike | None] = {}
+        self.indexing = Indexing(library, rules)
 
     async def of(self, session: str, key: str) -> Sequence[TakeOnDisk]:
         """The playable takes of a session for a key, in order.
@@ -72,17 +75,34 @@ class TakesOnDisk:
         """
         takes = self._playable.get((session, key))
         if takes is None:
-            paths = await asyncio.to_thread(self._find, session, key)
-            takes = tuple(TakeOnDisk(path, self._library) for path in paths)
+            takes = await _aside(lambda: self.find(session, key))
             self._playable[session, key] = takes
         return takes
+
+    def find(self, session: str, key: str) -> tuple[TakeOnDisk, ...]:
+        """The same, found now, and not remembered."""
+        return tuple(TakeOnDisk(path, self._library) for path in self._find(session, key))
 
     async def miss(self, call: Call, ordinal: int) -> Miss:
         """Why the request of that ordinal is not answered."""
         takes = self._playable.get((call.session, call.key), ())
         if takes:
             return misses.used_up(call, len(takes), ordinal)
-        return await asyncio.to_thread(self._explained, call)
+        asked = call.session, call.key
+        miss = self._missed.pop(asked, None)
+        if miss is None:
+            miss = await _aside(lambda: self.explained(call))
+        self._missed[asked] = miss
+        if len(self._missed) > _KEPT:
+            self._missed.popitem(last=False)
+        return miss
+
+    async def nearest(self, call: Call, share: float) -> Alike | None:
+        """The takes of the nearest cassette that is at least that alike; None where none is."""
+        asked = call.session, call.key
+        if asked not in self._alike:
+            self._alike[asked] = await _aside(lambda: self._nearest(call, share))
+        return self._alike[asked]
 
     def _find(self, session: str, key: str) -> tuple[Path, ...]:
         """What is playable, session by session; the names that say nothing come first."""
@@ -131,26 +151,39 @@ class TakesOnDisk:
             return meta.key
         return matching.key(meta.provider, request, self._rules)
 
-    def _keyed_anew(self) -> tuple[_Stray, ...]:
+    def _keyed_anew(self) -> tuple[Stray, ...]:
         """The files that their names do not find: other key rules, or names of another kind."""
         if self._strays is None:
-            unnamed = set(self._library.strays())
-            found = [
-                _Stray(meta.session, self._key(meta, request), path)
-                for path, meta, request in self._library.openings()
-                if path in unnamed or not self._is_ours(meta)
-            ]
+            found = self.indexing.complete().strays
             self._strays = tuple(sorted(found, key=lambda it: _by_number(it.path)))
         return self._strays
 
-    def _explained(self, call: Call) -> Miss:
-        found = misses.nearest(
-            call,
-            (
-                Candidate(str(path), meta, request)
-                for path, meta, request in self._library.openings()
-            ),
-        )
+    def _candidates(self, call: Call) -> Iterator[Candidate]:
+        """The cassettes that a request could have meant, in the order of the library."""
+        known = self.indexing.complete()
+        for number in known.index.near(call.stored):
+            path = known.paths[number]
+            try:
+                yield Candidate(str(path), *self._library.opening(path))
+            except CassetteError:
+                continue
+
+    def _nearest(self, call: Call, share: float) -> Alike | None:
+        near, _ = ranked(call, self._candidates(call))
+        for it in near:
+            meta = it.candidate.meta
+            if it.nearness < share:
+                return None
+            if meta.session in {call.session, DEFAULT_SESSION} and answers_for(it, call):
+                takes = self.find(call.session, self._key(meta, it.candidate.request))
+                if takes:
+                    return Alike(takes, it.nearness)
+        return None
+
+    def explained(self, call: Call) -> Miss:
+        """Why no cassette answers a request."""
+        looked_at = self.indexing.complete().index.size
+        found = misses.nearest(call, self._candidates(call), looked_at)
         why = ""
         if found is not None and found.near is not None and not found.near.differences:
             why = self._unplayable(Path(found.near.candidate.file))
@@ -173,6 +206,13 @@ class TakesOnDisk:
             f"is not complete ({found.reason}). Record it again with llm-proxy record, or replay "
             "it as it is with --allow-partial"
         )
+
+
+async def _aside(function: Callable[[], T]) -> T:
+    """Run a function in a thread, while others are answered."""
+    import asyncio  # noqa: PLC0415 # commands that serve nothing look for takes without it
+
+    return await asyncio.to_thread(function)
 
 
 def _by_number(path: Path) -> list[str | int]:

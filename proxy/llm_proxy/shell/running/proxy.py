@@ -120,6 +120,9 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         port = await _listen(runner, settings)
         url = f"http://{_shown(settings.host)}:{port}"
         _refuse_self(settings, port)
+        if sources.takes is not None:
+            sources.takes.indexing.begin(lambda: server.active > 0)
+            stack.callback(sources.takes.indexing.stop)
         doors = Doors(runner, injecting)
         stack.push_async_callback(doors.stop)
         await doors.follow()
@@ -142,6 +145,7 @@ class _Sources:
     upstream: LiveUpstream | None
     recorder: Recorder | None
     simulate: Simulate | None
+    takes: TakesOnDisk | None
 
 
 def _server(
@@ -178,25 +182,30 @@ async def _sources(
         recorder = await _recorder(mode, settings, journal)
         stack.push_async_callback(recorder.close)
         upstream = await stack.enter_async_context(await _live(mode, settings))
-    return _Sources(paces, upstream, recorder, simulate)
+    takes = await _takes(settings) if mode in {"replay", "auto"} else None
+    return _Sources(paces, upstream, recorder, simulate, takes)
 
 
 async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
     """The mode of that name."""
-    player = Player(sources.paces, OneByOne())
+    player = Player(sources.paces, OneByOne(), settings.matching.nearest)
     match name, sources:
         case "simulate", _Sources(simulate=Simulate() as simulate):
             return simulate
         case "record", _Sources(upstream=LiveUpstream() as upstream, recorder=Recorder() as keeper):
             return Record(upstream, keeper)
-        case "auto", _Sources(upstream=LiveUpstream() as upstream, recorder=Recorder() as keeper):
-            takes = await _takes(settings)
+        case "auto", _Sources(
+            upstream=LiveUpstream() as upstream,
+            recorder=Recorder() as keeper,
+            takes=TakesOnDisk() as takes,
+        ):
             otherwise = settings.on_miss
             on_miss = sources.simulate or ("fail" if otherwise == "scenario" else otherwise)
             return Auto(takes, upstream, keeper, player, on_miss)
-        case _:
-            takes = await _takes(settings)
+        case _, _Sources(takes=TakesOnDisk() as takes):
             return Replay(takes, player, settings.after_last, sources.simulate)
+        case _:
+            raise AssertionError(f"{name} lacks what it answers with")
 
 
 async def _takes(settings: Settings) -> TakesOnDisk:
