@@ -106,9 +106,14 @@ def options(rules: Sequence[str]) -> str:
     return " ".join(f"--normalise {shlex.quote(rule)}" for rule in rules)
 
 
+def nearest_words(it: NearestCassette) -> str:
+    """The nearest cassette in a few words."""
+    return f"{printable(it.file, _FILE)} ({percent(it.likeness)} alike)"
+
+
 def nearest_lines(it: NearestCassette, rules: Sequence[str]) -> list[str]:
     """The nearest cassette, what differs, and what helps, line by line."""
-    lines = [f"nearest: {printable(it.file, _FILE)} ({percent(it.likeness)} alike)"]
+    lines = [f"nearest: {nearest_words(it)}"]
     lines += [f"  {printable(line, _LINE)}" for each in it.differences for line in _lines(each)]
     if it.more:
         lines.append(f"  and {it.more} more")
