@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "chaos": Command("chaos", "Run a command once for each fault, and judge it."),
     "ls": Command("ls", "List the cassettes of a library."),
     "show": Command("show", "Show one cassette: what was said, and when each byte came."),
+    "explain": Command("explain", "Say which cassette answers a request, or why none does."),
     "export": Command("export", "Tell a recorded answer again in another dialect."),
     "verify": Command("verify", "Check that every cassette is whole and consistent."),
     "recover": Command("recover", "Make cassettes of recordings that a crash broke off."),

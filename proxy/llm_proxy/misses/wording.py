@@ -11,7 +11,7 @@ from llm_proxy.display import counted, percent
 from llm_proxy.errors import CassetteError, Miss, printable
 from llm_proxy.missed import Differing, Missed, NearestCassette
 from llm_proxy.misses.finding import Nearest
-from llm_proxy.misses.telling import asked_of, cut_apart, told
+from llm_proxy.misses.telling import KEPT, Limits, asked_of, cut_apart, told
 from llm_proxy.routing import Call
 
 _SHOWN: Final = 3
@@ -33,7 +33,13 @@ _LINE: Final = 700
 """Characters of a line of the long message, about."""
 
 
-def no_cassette(call: Call, found: Nearest | None, library: str, unplayable: str = "") -> Miss:
+def no_cassette(
+    call: Call,
+    found: Nearest | None,
+    library: str,
+    unplayable: str = "",
+    limits: Limits = KEPT,
+) -> Miss:
     """The miss of a request that has no cassette.
 
     `unplayable` says why the nearest one is not played, where nothing differs from it.
@@ -56,7 +62,7 @@ def no_cassette(call: Call, found: Nearest | None, library: str, unplayable: str
             said,
             Missed(about, "unlike", said, looked_at=found.looked_at),
         )
-    nearest, rules = told(found.near, call.rules)
+    nearest, rules = told(found.near, call.rules, limits)
     if not nearest.differences:
         return _unplayable(call, nearest, unplayable, found.looked_at)
     said = "\n".join(

@@ -89,6 +89,11 @@ class Library:
         with self._lock:
             return self._takes[session, key[:16]][number]
 
+    def sessions(self, key: str) -> list[str]:
+        """The sessions that have takes of a key by their names, sorted."""
+        with self._lock:
+            return sorted(session for session, key16 in self._takes if key16 == key[:16])
+
     def files(self) -> list[Path]:
         """Every cassette, takes and strays, sorted by path."""
         with self._lock:

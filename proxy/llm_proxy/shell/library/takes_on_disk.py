@@ -17,6 +17,7 @@ from llm_proxy.integrity import Place, complaints
 from llm_proxy.matching import KEY_RULES, PLAIN, Rules
 from llm_proxy.misses import Candidate
 from llm_proxy.misses.finding import answers_for, ranked
+from llm_proxy.misses.telling import KEPT, Limits
 from llm_proxy.outcomes import outcome
 from llm_proxy.ports import Alike
 from llm_proxy.routing import Call
@@ -26,7 +27,7 @@ from llm_proxy.takes import sequence
 
 T = TypeVar("T")
 
-_KEPT: Final = 200
+_REMEMBERED: Final = 200
 """Misses that are remembered: clients ask again for what they did not get."""
 
 
@@ -93,7 +94,7 @@ class TakesOnDisk:
         if miss is None:
             miss = await _aside(lambda: self.explained(call))
         self._missed[asked] = miss
-        if len(self._missed) > _KEPT:
+        if len(self._missed) > _REMEMBERED:
             self._missed.popitem(last=False)
         return miss
 
@@ -101,7 +102,7 @@ class TakesOnDisk:
         """The takes of the nearest cassette that is at least that alike; None where none is."""
         asked = call.session, call.key
         if asked not in self._alike:
-            self._alike[asked] = await _aside(lambda: self._nearest(call, share))
+            self._alike[asked] = await _aside(lambda: self.alike(call, share))
         return self._alike[asked]
 
     def _find(self, session: str, key: str) -> tuple[Path, ...]:
@@ -168,7 +169,19 @@ class TakesOnDisk:
             except CassetteError:
                 continue
 
-    def _nearest(self, call: Call, share: float) -> Alike | None:
+    def sessions(self, key: str) -> list[str]:
+        """The sessions that have takes of their own for a key, playable or not."""
+        named = self._library.sessions(key)
+        anew = (it.session for it in self._keyed_anew() if it.key == key)
+        return sorted({*named, *anew})
+
+    def likeness(self, call: Call) -> float:
+        """How alike the nearest cassette is, from 0 to 1; 0 where none is near."""
+        near, _ = ranked(call, self._candidates(call))
+        return near[0].nearness if near else 0.0
+
+    def alike(self, call: Call, share: float) -> Alike | None:
+        """The takes of the nearest cassette that may answer and is at least that alike."""
         near, _ = ranked(call, self._candidates(call))
         for it in near:
             meta = it.candidate.meta
@@ -180,14 +193,14 @@ class TakesOnDisk:
                     return Alike(takes, it.nearness)
         return None
 
-    def explained(self, call: Call) -> Miss:
+    def explained(self, call: Call, limits: Limits = KEPT) -> Miss:
         """Why no cassette answers a request."""
         looked_at = self.indexing.complete().index.size
         found = misses.nearest(call, self._candidates(call), looked_at)
         why = ""
         if found is not None and found.near is not None and not found.near.differences:
             why = self._unplayable(Path(found.near.candidate.file))
-        return misses.no_cassette(call, found, str(self._library.root), why)
+        return misses.no_cassette(call, found, str(self._library.root), why, limits)
 
     def _unplayable(self, path: Path) -> str:
         """Why a cassette is not played whose request is the one that was asked."""
