@@ -24,7 +24,7 @@ _QUOTABLE: Final = re.compile(r"""[^"'\\]+""")
 """What can stand in a path between quotes as it is."""
 _LONGEST: Final = 200
 """Characters of a path that somebody would paste."""
-_MOST: Final = 8
+MOST: Final = 8
 """Differences from which on it is another request, whatever could be overlooked."""
 _LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a body on which rules are tried."""
@@ -63,7 +63,7 @@ def advice(asked: Document, stored: Document, found: Sequence[Difference], rules
     )
     if any(it.caution or not it.rule for it in remedies):
         return Advice(remedies, ())
-    if len(found) > _MOST:
+    if len(found) > MOST:
         return Advice(remedies, ())
     wanted = tuple(dict.fromkeys(it.rule for it in remedies))
     paths = [it.parts for it in found if it.path not in overlooked]

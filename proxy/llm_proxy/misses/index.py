@@ -18,9 +18,9 @@ from typing import Final
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.schema import RequestLine, dump
 
-FEW: Final = 24
+FEW: Final = 12
 """Cassettes of the same path that are compared value by value."""
-_OTHERS: Final = 8
+_OTHERS: Final = 4
 """Those of other paths, of which only what says the very same is near."""
 _TARGET: Final = re.compile(rb'\{"request":\{"method":"([^"\\]+)","path":"([^"\\]+)"')
 _MOST: Final = 2_000
@@ -31,7 +31,8 @@ Words = frozenset[int]
 
 def words_of(line: bytes) -> array[int]:
     """The words of line 2 of a cassette, each once."""
-    return array("q", set(map(hash, line.split(b'"', _MOST)[:_MOST])))
+    each = {*line.split(b'"', _MOST)[:_MOST]}
+    return array("q", [*map(hash, each)])
 
 
 def line_of(request: StoredRequest) -> bytes:

@@ -24,6 +24,8 @@ _CELL: Final = 200
 """Characters of a cell."""
 _VALUE: Final = 300
 """Characters of a value in the details."""
+_LINE: Final = 1000
+"""Characters of a line in the details."""
 _LARGEST: Final = 200_000
 """Characters of a summary: GitHub takes a megabyte of a whole step."""
 _MARKS: Final = re.compile(r"[\\`*_{}\[\]()#+.!|~:@/-]")
@@ -85,8 +87,8 @@ def _details(group: Group) -> Iterator[str]:
         body += ["", f"answers with: {options(missed.rules)}"]
     yield f"<details><summary>{_text(str(missed.asked), _CELL)}</summary>"
     yield ""
-    # A block of HTML, which ends with the first empty line: there is none in it.
-    shown = "&#10;".join(html.escape(printable(line, 1000)) or "&#32;" for line in body)
+    # A block of HTML ends with an empty line, so there is none in it.
+    shown = "&#10;".join(_text(line, _LINE) or "&#32;" for line in body)
     yield f"<pre>{shown}</pre>"
     yield ""
     yield "</details>"

@@ -10,6 +10,7 @@ from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.display import counted, percent
 from llm_proxy.errors import CassetteError, Miss, printable
 from llm_proxy.missed import Differing, Missed, NearestCassette
+from llm_proxy.misses.advice import MOST
 from llm_proxy.misses.finding import Nearest
 from llm_proxy.misses.telling import KEPT, Limits, asked_of, cut_apart, told
 from llm_proxy.routing import Call
@@ -120,7 +121,10 @@ def nearest_words(it: NearestCassette) -> str:
 def nearest_lines(it: NearestCassette, rules: Sequence[str]) -> list[str]:
     """The nearest cassette, what differs, and what helps, line by line."""
     lines = [f"nearest: {nearest_words(it)}"]
-    lines += [f"  {printable(line, _LINE)}" for each in it.differences for line in _lines(each)]
+    advised = len(it.differences) + it.more <= MOST  # with more, it is another request
+    for each in it.differences:
+        told_of = _lines(each) if advised else [difference(each)]
+        lines += [f"  {printable(line, _LINE)}" for line in told_of]
     if it.more:
         lines.append(f"  and {it.more} more")
     lines.append(f"it answers with: {options(rules)}" if rules else _RECORD)

@@ -122,7 +122,7 @@ def _guesses(document: dict[str, Any]) -> Iterator[Request]:
             typical = dialect.typical(model, stream=stream)
             request = replace(typical, body=speech.written(document))
             asked = dialect.conversation(request)
-            if asked is not None and asked.messages:
+            if asked is not None and any(message.parts for message in asked.messages):
                 yield request
 
 
