@@ -91,8 +91,10 @@ def test_a_miss_names_what_was_asked_the_nearest_and_both_values() -> None:
     assert "% alike" in second
     assert others == [
         '  $.messages[0].content: "hello", cassette has "hallo"',
-        "    would not count with --normalise 'ignore=$.messages[0].content' (what is asked would "
-        "not count: record it instead)",
+        (
+            "    would not count with --normalise 'ignore=$.messages[0].content' "
+            "(what is asked would not count: record it instead)"
+        ),
         "  $.temperature: 0.5, not in the cassette",
         "    would not count with --normalise 'ignore=$.temperature'",
         "  $.seed: missing, cassette has 7",
