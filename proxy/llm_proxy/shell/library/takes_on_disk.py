@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_proxy import matching, misses
-from llm_proxy.cassette import Cassette, Meta, StoredRequest
+from llm_proxy import misses
+from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import CassetteError, Miss
 from llm_proxy.integrity import Place, complaints
-from llm_proxy.matching import KEY_RULES, PLAIN, Rules
+from llm_proxy.matching import PLAIN, Rules
 from llm_proxy.misses import Candidate
 from llm_proxy.outcomes import outcome
 from llm_proxy.routing import Call
+from llm_proxy.shell.library.keying import Keying
 from llm_proxy.shell.library.library import Library, named_take, session_of
 from llm_proxy.takes import sequence
-
-
-@dataclass(frozen=True, slots=True)
-class _Stray:
-    """A file whose name does not say its key, keyed from the request that it stores."""
-
-    session: str
-    key: str
-    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +52,8 @@ class TakesOnDisk:
         """`library` must be refreshed, and not be added to by a recorder."""
         self._library = library
         self._allow_partial = allow_partial
-        self._rules = rules
+        self._keying = Keying(library, rules)
         self._playable: dict[tuple[str, str], tuple[TakeOnDisk, ...]] = {}
-        self._strays: tuple[_Stray, ...] | None = None
 
     async def of(self, session: str, key: str) -> Sequence[TakeOnDisk]:
         """The playable takes of a session for a key, in order.
@@ -94,54 +84,22 @@ class TakesOnDisk:
         """The playable takes of one session by number; strays come in front of the named ones."""
         numbers = self._library.numbers(session, key)
         named = [self._library.take(session, key, number).path for number in numbers]
-        anew = self._strays_of(session, key, everywhere=not named)
+        anew = self._keying.unnamed(session, key, everywhere=not named)
         strays = [path for path in anew if path not in named]
         places = [*range(1, len(strays) + 1), *(len(strays) + number for number in numbers)]
         playable = set(self._only_playable([*strays, *named], key))
         placed = zip(places, [*strays, *named], strict=True)
         return {number: path for number, path in placed if path in playable}
 
-    def _strays_of(self, session: str, key: str, *, everywhere: bool) -> list[Path]:
-        """The files of a key whose names do not say so.
-
-        Those with other names are always looked at; `everywhere` looks into every file for those
-        of other key rules, which is worth it only when the names find nothing.
-        """
-        if not (everywhere or self._library.strays()):
-            return []
-        return [it.path for it in self._keyed_anew() if (it.session, it.key) == (session, key)]
-
     def _only_playable(self, paths: Sequence[Path], key: str) -> tuple[Path, ...]:
         playable: list[Path] = []
         for path in paths:
             cassette = self._library.load(path)
-            if self._key(cassette.meta, cassette.request) != key:
+            if self._keying.key(cassette.meta, cassette.request) != key:
                 continue
             if self._allow_partial or outcome(cassette).complete:
                 playable.append(path)
         return tuple(playable)
-
-    def _is_ours(self, meta: Meta) -> bool:
-        """Whether a file was keyed by the rules of this run, so that its name can be trusted."""
-        return meta.key_rules == KEY_RULES and meta.rules == self._rules.spelled
-
-    def _key(self, meta: Meta, request: StoredRequest) -> str:
-        """The key of a file by the rules of this run."""
-        if self._is_ours(meta):
-            return meta.key
-        return matching.key(meta.provider, request, self._rules)
-
-    def _keyed_anew(self) -> tuple[_Stray, ...]:
-        """The files that their names do not find: other key rules, or names of another kind."""
-        if self._strays is None:
-            unnamed = set(self._library.strays())
-            found = [
-                _Stray(meta.session, self._key(meta, request), path)
-                for path, meta, request in self._library.openings()
-                if path in unnamed or not self._is_ours(meta)
-            ]
-            self._strays = tuple(sorted(found, key=lambda it: _by_number(it.path)))
-        return self._strays
 
     def _explained(self, call: Call) -> Miss:
         found = misses.nearest(
@@ -173,9 +131,3 @@ class TakesOnDisk:
             f"is not complete ({found.reason}). Record it again with llm-proxy record, or replay "
             "it as it is with --allow-partial"
         )
-
-
-def _by_number(path: Path) -> list[str | int]:
-    """A sort key that puts take 10 behind take 9: text and numbers in turn."""
-    parts = re.split(r"(\d+)", str(path))
-    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)]

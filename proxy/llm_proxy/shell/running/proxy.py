@@ -136,8 +136,10 @@ def _injecting(settings: Settings, journal: Journal) -> Injecting:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """What a mode may answer with, beside what is on disk; None for what it never does."""
+    """What a mode may answer with; None for what it never does."""
 
+    library: Library
+    """As it is when the run begins."""
     paces: Paces
     upstream: LiveUpstream | None
     recorder: Recorder | None
@@ -172,13 +174,16 @@ async def _sources(
         await asyncio.to_thread(check_folders, settings)
     paces = Paces(settings.pace, settings.seed)
     simulate = await simulator(mode, settings, paces) if simulates(mode, settings) else None
+    library = Library(settings.cassettes)
+    if mode != "simulate":
+        await asyncio.to_thread(library.refresh)
     recorder: Recorder | None = None
     upstream: LiveUpstream | None = None
     if mode in {"record", "auto"}:
-        recorder = await _recorder(mode, settings, journal)
+        recorder = await _recorder(mode, settings, library, journal)
         stack.push_async_callback(recorder.close)
         upstream = await stack.enter_async_context(await _live(mode, settings))
-    return _Sources(paces, upstream, recorder, simulate)
+    return _Sources(library, paces, upstream, recorder, simulate)
 
 
 async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
@@ -190,23 +195,23 @@ async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
         case "record", _Sources(upstream=LiveUpstream() as upstream, recorder=Recorder() as keeper):
             return Record(upstream, keeper)
         case "auto", _Sources(upstream=LiveUpstream() as upstream, recorder=Recorder() as keeper):
-            takes = await _takes(settings)
+            takes = _takes(settings, sources.library)
             otherwise = settings.on_miss
             on_miss = sources.simulate or ("fail" if otherwise == "scenario" else otherwise)
             return Auto(takes, upstream, keeper, player, on_miss)
         case _:
-            takes = await _takes(settings)
+            takes = _takes(settings, sources.library)
             return Replay(takes, player, settings.after_last, sources.simulate)
 
 
-async def _takes(settings: Settings) -> TakesOnDisk:
-    library = Library(settings.cassettes)
-    await asyncio.to_thread(library.refresh)
+def _takes(settings: Settings, library: Library) -> TakesOnDisk:
     rules = settings.matching.rules
     return TakesOnDisk(library, allow_partial=settings.allow_partial, rules=rules)
 
 
-async def _recorder(mode: ModeName, settings: Settings, journal: Journal) -> Recorder:
+async def _recorder(
+    mode: ModeName, settings: Settings, library: Library, journal: Journal
+) -> Recorder:
     """The recorder, with a view of the library of its own: it adds to it as it goes."""
 
     def filed(what: str, it: Filed) -> None:
@@ -217,9 +222,11 @@ async def _recorder(mode: ModeName, settings: Settings, journal: Journal) -> Rec
         journal.lose(why)
         log.error("not recorded: %s: %s", what, why)
 
-    library = Library(settings.cassettes)
-    await asyncio.to_thread(library.refresh)
-    return Recorder(library, settings.spool, RecorderEvents(filed, failed), renew=mode == "record")
+    own = library if mode == "record" else library.twin()
+    events = RecorderEvents(filed, failed)
+    recorder = Recorder(own, settings.spool, events, renew=mode == "record")
+    await recorder.looked()
+    return recorder
 
 
 def _upstream(settings: Settings) -> UpstreamSettings:
