@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,8 +35,6 @@ class Row:
     """Bytes of its file."""
     age: timedelta | None
     """Since it was recorded; None where line 1 says no time."""
-    answer: bytes
-    """A hash of status, headers and body: the same where the answers are."""
 
     @classmethod
     def of(cls, name: str, path: Path, it: Cassette, size: int, now: datetime) -> Row:
@@ -45,7 +42,7 @@ class Row:
         age = ages.age_of(it.meta.recorded, now)
         return cls(
             name, path, it.meta, it.head.status, outcome(it), len(it.messages), len(it.reads),
-            it.end, size, age, _answer(it),
+            it.end, size, age,
         )  # fmt: skip
 
     def as_json(self) -> dict[str, Any]:
@@ -85,9 +82,3 @@ def read_rows(
             case CassetteError():
                 refused.append(it)
     return rows, refused
-
-
-def _answer(it: Cassette) -> bytes:
-    """Ids of the provider's own, such as request ids, are part of an answer."""
-    head = repr((it.head.status, it.head.headers, it.end.ending, it.end.sha256))
-    return hashlib.sha256(head.encode()).digest()

@@ -24,6 +24,7 @@ from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spo
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
+from llm_proxy.shell.library.alone import alone
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.spooling import opened
 from llm_proxy.takes import Placement, Shelf
@@ -93,7 +94,7 @@ class Files:
                 _write(file, spooled, ending, at, redacted)
                 cassette = _read_back(temporary, meta)
                 found = outcome(cassette)
-                with self._lock, _alone(self._library.root):
+                with self._lock, alone(self._library.root):
                     final = self._shelve(temporary, spooled, complete=found.complete)
             except CassetteError as error:
                 raise SpoolError(
@@ -200,18 +201,6 @@ def _identity(path: str) -> tuple[int, int] | None:
 def timestamp() -> str:
     """The present, as line 1 of a cassette has it: UTC, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-@contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """No other process files in this library meanwhile, where the file system has locks."""
-    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _make_folder(folder: Path) -> None:

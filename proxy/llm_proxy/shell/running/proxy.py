@@ -41,6 +41,7 @@ from llm_proxy.shell.server.injecting import Injecting
 from llm_proxy.shell.server.intake import Admission, ServerLimits
 from llm_proxy.shell.server.journal import Journal, Recorded
 from llm_proxy.shell.server.server import Server
+from llm_proxy.shell.server.usage import Usage
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner
 
@@ -69,6 +70,8 @@ class RunningProxy:
     journal: Journal
     upstream: LiveUpstream | None
     recorder: Recorder | None
+    library: Library
+    """As it was when the run began, unless this records alone."""
     stop_listening: Callable[[], Coroutine[None, None, None]]
 
     def busy(self) -> int:
@@ -100,7 +103,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
     """
     check_live(mode, settings.faults)
     sys.setswitchinterval(_SWITCH)
-    journal = Journal()
+    journal = Journal(Usage(settings.cassettes, settings.care.max_age))
     async with AsyncExitStack() as stack:
         sources = await _sources(mode, settings, journal, stack)
         chosen = await _mode(mode, settings, sources)
@@ -124,7 +127,8 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         stack.push_async_callback(doors.stop)
         await doors.follow()
         upstream, recorder = sources.upstream, sources.recorder
-        yield RunningProxy(url, server, injecting, journal, upstream, recorder, doors.stop)
+        library = sources.library
+        yield RunningProxy(url, server, injecting, journal, upstream, recorder, library, doors.stop)
 
 
 def _injecting(settings: Settings, journal: Journal) -> Injecting:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from llm_proxy.actions import Send, Source
 from llm_proxy.faults.injected import Injected
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
+from llm_proxy.shell.server.usage import Usage
 from llm_proxy.turns import ToolCall
 
 _KEPT: Final = 10_000
@@ -153,8 +154,10 @@ class Counts:
 class Journal:
     """Everything that happened, newest last."""
 
-    def __init__(self) -> None:
+    def __init__(self, usage: Usage | None = None) -> None:
         self.counts = Counts()
+        self.usage = usage or Usage()
+        """What was used of the library."""
         self.entries: deque[Entry] = deque(maxlen=_KEPT)
         self._recorded: deque[Recorded] = deque(maxlen=_KEPT)
         self._failures: deque[str] = deque(maxlen=_KEPT)
@@ -191,7 +194,12 @@ class Journal:
         """The journal as `GET /_proxy/journal` gives it, and as `--journal` writes it."""
         # Those that are not over change under the hands of a thread that writes them.
         entries = [it if it.status else replace(it) for it in self.entries]
-        return {"requests": self.requests, "entries": entries, "faults": self._rules()}
+        return {
+            "requests": self.requests,
+            "entries": entries,
+            "faults": self._rules(),
+            "library": self.usage.document(),
+        }
 
     def tell_rules(self, rules: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
         """Ask there for the faults of the run: each rule, and how often it struck."""
@@ -208,6 +216,7 @@ class Journal:
         """A recording is a cassette."""
         self.counts.recorded += 1
         self.counts.complete += recorded.complete
+        self.usage.record(recorded.file)
         self._recorded.append(recorded)
 
     def lose(self, why: str) -> None:

@@ -201,7 +201,9 @@ class Server:
     def _count(self, answer: Answer, call: Call, entry: Entry) -> None:
         """Count an answer, and say in log and journal what a simulated one follows."""
         if not answer.simulated:
-            self._journal.counts.replayed += not answer.live
+            if not answer.live:
+                self._journal.counts.replayed += 1
+                self._journal.usage.play(answer.origin, answer.recorded)
             return
         self._journal.counts.simulated += 1
         asked = f"{call.request.method} {printable(call.stored.path, LONGEST_PATH)}"
