@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,14 @@ async def test_each_cassette_is_a_row_of_plain_text(tmp_path: Path) -> None:
     library.complete(tmp_path)
     library.partial(tmp_path)
     library.unproven(tmp_path)
+    days = (datetime.now(UTC) - datetime(2026, 1, 1, tzinfo=UTC)).days
 
     ran = await run("ls", folder=tmp_path)
 
     assert ran.code == 0
     head, *rows = cells(ran.out)
     assert head == [
-        "CASSETTE", "DIALECT", "MODEL", "STATUS", "OUTCOME", "MESSAGES", "BYTES", "DURATION",
+        "CASSETTE", "DIALECT", "MODEL", "STATUS", "OUTCOME", "MESSAGES", "SIZE", "DURATION", "AGE",
         "RECORDED",
     ]  # fmt: skip
     by_outcome = {row[4]: row for row in rows}
@@ -47,9 +49,10 @@ async def test_each_cassette_is_a_row_of_plain_text(tmp_path: Path) -> None:
     }
     name = f"openai-chat/m/{key_of(chat('hi'))[:16]}-1.jsonl"
     assert by_outcome["complete"] == [
-        name, "openai-chat", "m", "200", "complete", "3", "131", "60 ms", "2026-01-01 00:00:00",
+        name, "openai-chat", "m", "200", "complete", "3", "870 B", "60 ms", f"{days} days",
+        "2026-01-01 00:00:00",
     ]  # fmt: skip
-    assert ran.complaint == "llm-proxy: 3 cassettes, 1 partial, 194 bytes of answers"
+    assert ran.complaint == "llm-proxy: 3 cassettes, 1 partial, 2.3 kB"
 
 
 async def test_a_session_has_a_column_once_there_is_one(tmp_path: Path) -> None:
@@ -93,7 +96,7 @@ async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> N
     assert ran.code == 1
     line = f"unreadable: {torn.relative_to(tmp_path)}:7: the file is torn: its last line has no end"
     assert line in ran.out.splitlines()
-    assert ran.complaint == "llm-proxy: 1 cassette, 1 unreadable, 131 bytes of answers"
+    assert ran.complaint == "llm-proxy: 1 cassette, 1 unreadable, 870 B"
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,14 @@ async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> N
         (["--model", "M"], 3),
         (["--model", "gpt"], 0),
         (["--partial", "--session", "alice"], 0),
+        (["--dialect", "openai-chat"], 3),
+        (["--provider", "openai"], 4),
+        (["--provider", "anthropic"], 0),
+        (["--status", "200"], 4),
+        (["--status", "2xx"], 4),
+        (["--status", "429"], 0),
+        (["--older-than", "30d"], 4),
+        (["--newer-than", "30d"], 0),
     ],
     ids=lambda it: " ".join(it) or "none" if isinstance(it, list) else str(it),
 )
@@ -116,6 +127,45 @@ async def test_filters_choose_rows(tmp_path: Path, options: list[str], count: in
     library.in_session(tmp_path, "alice")
 
     assert len((await listed(tmp_path, *options))["cassettes"]) == count
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [("name", "dem"), ("recorded", "med"), ("size", "mde"), ("duration", "mde"), ("model", "dem")],
+)
+async def test_rows_are_sorted_by_what_is_asked(tmp_path: Path, sort: str, order: str) -> None:
+    """By the letters of their models."""
+    for model, day, texts in (("m", "01", ("word" * 9,)), ("e", "02", ("a", "b", "c", "d")),
+                              ("d", "03", ("a", "b"))):  # fmt: skip
+        path = library.complete(tmp_path, *texts, content=model)
+        library.rewritten(path, '"model":"m","session"', f'"model":"{model}","session"')
+        library.rewritten(path, "2026-01-01", f"2026-01-{day}")
+        home = path.parents[1] / model / path.name
+        home.parent.mkdir(exist_ok=True)
+        path.rename(home)
+
+    found = await listed(tmp_path, "--sort", sort)
+    turned = await listed(tmp_path, "--sort", sort, "--reverse")
+
+    models = "".join(it["model"] for it in found["cassettes"])
+    assert models == order
+    assert turned["cassettes"] == found["cassettes"][::-1]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("--status", "9", "'9' is no status: write 200, 429, 4xx or 5xx"),
+        ("--older-than", "soon", "'soon' is no age: write a number and h, d, w, m or y: 90d"),
+    ],
+)
+async def test_a_filter_that_means_nothing_is_refused(
+    tmp_path: Path, option: str, value: str, why: str
+) -> None:
+    ran = await run("ls", option, value, folder=tmp_path)
+
+    assert ran.code == 2
+    assert why in ran.complaint
 
 
 async def test_filters_say_how_many_there_are_in_all(tmp_path: Path) -> None:

@@ -128,3 +128,19 @@ def test_a_path_of_any_bytes_becomes_text_that_can_be_written() -> None:
     path = PurePath("caf\udce9.jsonl")
     assert display.path_text(path) == "caf\ufffd.jsonl"
     assert display.path_text("plain/ü.jsonl") == "plain/ü.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (6140, "6.1 kB"),
+        (99_900, "100 kB"),
+        (999_999, "1.0 MB"),
+        (12_000_000_000, "12 GB"),
+    ],
+)
+def test_a_size_is_told_in_the_unit_that_fits_it(count: int, shown: str) -> None:
+    assert display.size(count) == shown

@@ -87,6 +87,17 @@ def percent(share: float) -> str:
     return f"{int(share * 100)} %"
 
 
+def size(count: int) -> str:
+    """Bytes for people, by thousands: `812 B`, `6.1 kB`, `1.4 MB`, `12 GB`."""
+    value, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 999.5:  # which is shown as 1000
+            break
+        value, unit = value / 1000, larger
+    few = value < 10 and unit != "B"
+    return f"{value:.1f} {unit}" if few else f"{value:.0f} {unit}"
+
+
 def counted(number: int, noun: str, plural: str = "") -> str:
     """`1 cassette`, `2 cassettes`, `1,449 cassettes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

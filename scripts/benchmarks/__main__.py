@@ -5,6 +5,7 @@ record      how much later the first byte and every later one is through `llm-pr
 replay      how far a replay is off the recorded times, and how many it serves in a second
 pace        how much later than from a bare loop pieces come at a pace, whether a long stream drifts
 simulate    how many scripted answers it serves in a second
+library     how soon a library of 100,000 cassettes is open, and what a hit in it costs
 computing   CPU of `llm-proxy --help`; speed of cutting, writing and loading
 """
 
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import computing
 import latency
+import libraries
 import replaying
 import scripted
 import table
@@ -26,7 +28,7 @@ from table import Row
 
 import paced
 
-GROUPS = ("record", "replay", "pace", "simulate", "computing")
+GROUPS = ("record", "replay", "pace", "simulate", "library", "computing")
 
 
 def main() -> int:
@@ -75,6 +77,8 @@ def _measure(groups: Sequence[str], library: Path, *, quick: bool) -> Iterator[R
                     yield from paced.rows(folder, library, quick=quick)
                 case "simulate":
                     yield from scripted.rows(folder, quick=quick)
+                case "library":
+                    yield from libraries.rows(folder, quick=quick)
                 case _:
                     yield from computing.rows(quick=quick)
 

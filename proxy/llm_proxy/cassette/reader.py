@@ -79,6 +79,14 @@ def read_opening(file: str, content: bytes) -> tuple[Meta, StoredRequest]:
     return _read(file, first + b"\n" + second + b"\n", _opening)
 
 
+def read_meta(file: str, content: bytes) -> Meta:
+    """Line 1 alone: what a file is.
+
+    Raises `CassetteError` as `read_cassette` does.
+    """
+    return _read(file, content, _meta)
+
+
 def _read(file: str, content: bytes, make: Callable[[str, _Lines], T]) -> T:
     count = _counted(file, content)
     try:
@@ -161,11 +169,15 @@ def _fields(file: str, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _opening(file: str, lines: _Lines) -> tuple[Meta, StoredRequest]:
-    meta = _convert(file, 1, MetaLine, next(lines.each)).value()
+    meta = _meta(file, lines)
     if lines.count < 2:
         raise CassetteError(file, 2, "the file is torn: it ends before its request")
     line = _convert(file, 2, RequestLine, next(lines.each))
     return meta, _at_line(file, 2, line.value)
+
+
+def _meta(file: str, lines: _Lines) -> Meta:
+    return _convert(file, 1, MetaLine, next(lines.each)).value()
 
 
 def _convert(file: str, number: int, kind: type[T], fields: dict[str, Any]) -> T:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import click
 
-from llm_proxy import display
-from llm_proxy.cassette import Cassette, End, Meta
+from llm_proxy import ages, display
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cli.library.choosing import Filters, filters
+from llm_proxy.cli.library.rows import Row, read_rows
 from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.output.json_documents import meta_document, outcome_document, refusal_document
+from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import (
     Line,
     Span,
@@ -23,110 +26,68 @@ from llm_proxy.cli.output.printing import (
     print_note,
 )
 from llm_proxy.cli.output.tables import Column, print_table
-from llm_proxy.cli.reading import name_within, read_all
 from llm_proxy.errors import CassetteError
-from llm_proxy.exchange import Outcome
-from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library.library import Library, files_below
 
 _HEADS: Final = (
     Column("cassette"),
-    Column("dialect", spare=6),
+    Column("dialect", spare=7),
     Column("model", spare=5),
     Column("session", spare=2),
     Column("status", right=True),
     Column("outcome"),
-    Column("messages", right=True, spare=3),
-    Column("bytes", right=True, spare=1),
+    Column("messages", right=True, spare=6),
+    Column("size", right=True, spare=1),
     Column("duration", right=True),
+    Column("age", right=True, spare=3),
     Column("recorded", spare=4),
 )
 _SESSION: Final = 3
 """The column that a library without named sessions does without."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What is listed of a cassette, without its body."""
-
-    name: str
-    """Its path within the library."""
-    file: str
-    meta: Meta
-    status: int
-    outcome: Outcome
-    messages: int
-    reads: int
-    end: End
-
-    @classmethod
-    def of(cls, name: str, it: Cassette) -> Row:
-        """The row of a cassette."""
-        return cls(
-            name, it.file, it.meta, it.head.status, outcome(it), len(it.messages), len(it.reads),
-            it.end,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """Which cassettes are listed; an empty word lets all of them through."""
-
-    partial: bool
-    session: str
-    model: str
-
-    def admit(self, row: Row) -> bool:
-        """Whether this row is listed."""
-        meta = row.meta
-        return (
-            not (self.partial and row.outcome.complete)
-            and self.session in {"", meta.session}
-            and self.model.lower() in meta.model.lower()
-        )
+_ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
+    {
+        "name": lambda row: row.name.split("/"),
+        "recorded": lambda row: -(row.age or timedelta.max),
+        "size": lambda row: row.size,
+        "duration": lambda row: row.end.at,
+        "model": lambda row: row.meta.model.lower(),
+    }
+)
+"""What rows can be sorted by; rows that are the same in it stay in the order of their names."""
 
 
 @click.command
 @cassettes
 @CONFIG
-@click.option("--partial", is_flag=True, help="Only takes that are not complete.")
-@click.option("--session", default="", metavar="NAME", help="Only takes of this session.")
-@click.option("--model", default="", metavar="TEXT", help="Only models with TEXT in their name.")
+@filters
+@click.option("--sort", type=click.Choice(list(_ORDERS)), default="name", show_default=True,
+              help="What the rows are sorted by, the least or the oldest first.")  # fmt: skip
+@click.option("--reverse", is_flag=True, help="The greatest or the latest first.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def ls(cassettes: Path, *, as_json: bool, **filters: Any) -> None:
+def ls(cassettes: Path, *, sort: str, reverse: bool, as_json: bool, **chosen: Any) -> None:
     r"""List the cassettes of a library, one a row.
 
     Every file is read in full and judged: what is complete is replayed, what is partial only
     with --allow-partial. A file that cannot be trusted is listed with the reason, and makes the
-    exit code 1.
+    exit code 1. Sizes are those of files.
 
     \b
     Examples:
       llm-proxy ls
       llm-proxy ls --partial
+      llm-proxy ls --sort size --reverse
+      llm-proxy ls --older-than 90d --status 4xx
       llm-proxy ls --cassettes tests/cassettes --model gpt-5
       llm-proxy ls --json | jq '.cassettes[] | select(.status >= 400) | .file'
     """
     library = Library(cassettes)
-    rows, refused = _read(library)
-    chosen = [row for row in rows if Filters(**filters).admit(row)]
+    every, refused = read_rows(library, files_below(library.root), datetime.now(UTC))
+    rows = sorted(filter(Filters(**chosen).admit, every), key=_ORDERS[sort], reverse=reverse)
     if as_json:
-        print_json(_document(library, chosen, refused))
+        print_json(_document(library, rows, refused))
     else:
-        _print(library, chosen, len(rows), refused)
+        _print(library, rows, len(every), refused)
     raise click.exceptions.Exit(1 if refused else 0)
-
-
-def _read(library: Library) -> tuple[list[Row], list[CassetteError]]:
-    rows: list[Row] = []
-    refused: list[CassetteError] = []
-    for path, it in read_all(library, list(files_below(library.root))):
-        match it:
-            case Cassette():
-                rows.append(Row.of(name_within(library, path), it))
-            case CassetteError():
-                refused.append(it)
-    return rows, refused
 
 
 def _print(library: Library, rows: list[Row], read: int, refused: list[CassetteError]) -> None:
@@ -149,8 +110,9 @@ def _cells(row: Row) -> Line:
         Span(str(row.status), "" if row.status < HTTPStatus.BAD_REQUEST else "doubtful"),
         outcome_span(row.outcome),
         Span(str(row.messages)),
-        Span(str(row.end.size)),
+        Span(display.size(row.size)),
         Span(display.duration(row.end.at)),
+        Span("-" if row.age is None else ages.days(row.age)),
         Span(meta.recorded[:19].replace("T", " ")),
     )
 
@@ -162,12 +124,11 @@ def _summary(library: Library, rows: list[Row], read: int, refused: int) -> str:
             "where COMMAND is your program; or see llm-proxy demo."
         )
     partial = sum(not row.outcome.complete for row in rows)
-    size = sum(row.end.size for row in rows)
     parts = [
         display.counted(len(rows), "cassette") + (f" of {read}" if len(rows) != read else ""),
         *([f"{partial} partial"] if partial else []),
         *([f"{refused} unreadable"] if refused else []),
-        f"{size:,} bytes of answers",
+        display.size(sum(row.size for row in rows)),
     ]
     return ", ".join(parts)
 
@@ -175,22 +136,6 @@ def _summary(library: Library, rows: list[Row], read: int, refused: int) -> str:
 def _document(library: Library, rows: list[Row], refused: list[CassetteError]) -> dict[str, Any]:
     return {
         "library": display.path_text(library.root),
-        "cassettes": [_entry(row) for row in rows],
+        "cassettes": [row.as_json() for row in rows],
         "unreadable": [refusal_document(error) for error in refused],
-    }
-
-
-def _entry(row: Row) -> dict[str, Any]:
-    return {
-        "file": display.path_text(row.file),
-        "name": display.path_text(row.name),
-        **meta_document(row.meta),
-        "status": row.status,
-        "outcome": outcome_document(row.outcome),
-        "ending": row.end.ending.value,
-        "messages": row.messages,
-        "reads": row.reads,
-        "bytes": row.end.size,
-        "duration_ms": row.end.at,
-        "sha256": row.end.sha256,
     }

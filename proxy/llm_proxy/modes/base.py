@@ -27,6 +27,8 @@ class Answer:
     """How alike, from 0 to 1, the request of the cassette is, where it is not the same."""
     renamed: int = 0
     """How many values of the recording were replaced by those that this client has for them."""
+    recorded: str = ""
+    """When the cassette was recorded, as its line 1 says; empty where none is played."""
     pace: str = ""
     """How it goes out, as the grammar of paces spells it; empty where no pace holds."""
 

@@ -53,7 +53,7 @@ class Player:
         made = partial(_played, cassette, pace, rolls, read)
         burst, read = await self._aside(made) if is_slow(cassette, pace, read) else made()
         self._keep(cassette, pace, read)
-        return Answer(burst, take.file, pace=str(pace))
+        return Answer(burst, take.file, recorded=cassette.meta.recorded, pace=str(pace))
 
     def _read(self, cassette: Cassette, pace: Pace) -> Told | None:
         """What was read of a recording, if it is known."""

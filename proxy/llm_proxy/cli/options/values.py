@@ -24,6 +24,7 @@ from llm_proxy.shell.running.settings import (
     checked_url,
     default_spool,
     parse_upstreams,
+    state_folder,
 )
 
 
@@ -61,6 +62,7 @@ def settings_of(values: dict[str, Any], command: tuple[str, ...], *, live: bool)
         faults=_faults(values),
         fault_header=values["fault_header"],
         journal=_journal(values["journal"]),
+        state=state_folder(environ),
         matching=_matching(values),
         care=Care(
             fail_on_unused=values["fail_on_unused"],

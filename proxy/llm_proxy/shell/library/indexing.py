@@ -9,14 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
-from llm_proxy import matching
 from llm_proxy.cassette.model import FORMAT
 from llm_proxy.cassette.reader import MAX_FILE
 from llm_proxy.display import counted
@@ -24,6 +23,7 @@ from llm_proxy.errors import CassetteError
 from llm_proxy.matching import KEY_RULES, Rules
 from llm_proxy.misses.index import Index
 from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.library.scanning import in_order
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -33,26 +33,15 @@ _PAUSE: Final = 0.005
 """Seconds between two files while requests are answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stray:
-    """A file whose name does not say its key, keyed from the request that it stores."""
-
-    session: str
-    key: str
-    path: Path
-
-
 @dataclass(slots=True)
 class Known:
     """What was read."""
 
-    paths: list[Path] = field(default_factory=list)
+    paths: Sequence[str] = ()
     """All files, by their number in the index."""
     index: Index = field(default_factory=Index)
-    strays: list[Stray] = field(default_factory=list)
-    """The files that their names do not find: keyed by other rules, or named otherwise."""
     otherwise: int = 0
-    """Of those, the ones that were keyed by other rules than this run's."""
+    """How many of them were keyed by other rules than this run's."""
 
 
 class Indexing:
@@ -61,7 +50,7 @@ class Indexing:
     def __init__(self, library: Library, rules: Rules) -> None:
         """`rules` are the run's; nothing is read yet."""
         self._library = library
-        self._rules = rules
+        self._rules = KEY_RULES, list(rules.spelled)
         self._known = Known()
         self._work = self._reading()
         self._turn = threading.Lock()
@@ -94,10 +83,9 @@ class Indexing:
 
     def _reading(self) -> Iterator[bool]:
         """Reads one file after the other, and gives something after each."""
-        self._known.paths = self._library.files()
-        unnamed = set(self._library.strays())
+        self._known.paths = in_order(self._library.paths())
         for number, path in enumerate(self._known.paths):
-            self._read(number, path, named=path not in unnamed)
+            self._read(number, path)
             yield True
         if self._known.otherwise:
             log.info(
@@ -106,29 +94,24 @@ class Indexing:
                 counted(self._known.otherwise, "cassette was", "cassettes were"),
             )
 
-    def _read(self, number: int, path: Path, *, named: bool) -> None:
+    def _read(self, number: int, path: str) -> None:
         """Know of one file; what cannot be read is left out."""
         try:
             first, second = _lines(path)
-            is_ours = self._is_ours(orjson.loads(first))
-            if not (is_ours and named):
-                meta, request = self._library.opening(path)
-                key = meta.key if is_ours else matching.key(meta.provider, request, self._rules)
-                self._known.strays.append(Stray(meta.session, key, path))
-                self._known.otherwise += not is_ours
-        except (CassetteError, OSError, ValueError):
+            line = orjson.loads(first)
+        except (OSError, ValueError):
             return
+        if not isinstance(line, dict) or line.get("cassette") != FORMAT:
+            try:  # of an older format, or nothing that can be read
+                self._library.opening(Path(path))
+            except CassetteError:
+                return
+        rules = line.get("key_rules"), line.get("rules", [])
+        self._known.otherwise += rules != self._rules
         self._known.index.add(number, second)
 
-    def _is_ours(self, line: Any) -> bool:
-        """Whether a file was keyed by the rules of this run, so that its name can be trusted."""
-        if not isinstance(line, dict) or line.get("cassette") != FORMAT:
-            return False  # who reads all of it knows why
-        rules = list(self._rules.spelled)
-        return line.get("key_rules") == KEY_RULES and line.get("rules", []) == rules
 
-
-def _lines(path: Path) -> tuple[bytes, bytes]:
+def _lines(path: str) -> tuple[bytes, bytes]:
     """Lines 1 and 2, without their ends.  Raises `ValueError` where there are no two."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

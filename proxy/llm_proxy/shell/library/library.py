@@ -9,37 +9,35 @@ between are for people: a take is found by its name wherever it lies.
 
 from __future__ import annotations
 
-import os
 import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, read_opening
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cassette.reader import MAX_FILE
-from llm_proxy.errors import CassetteError, UsageError
+from llm_proxy.cassette.reader import MAX_FILE, read_meta
+from llm_proxy.errors import CassetteError
+from llm_proxy.shell.library.scanning import (
+    Scanned,
+    TakeFile,
+    files_below,
+    in_order,
+    named_take,
+    scan,
+    session_of,
+)
 
-_NAME: Final = re.compile(r"([0-9a-f]{16})-([1-9]\d{0,8})\.jsonl")
+__all__ = ["Library", "TakeFile", "files_below", "named_take", "segment", "session_of"]
+
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._+-]+")
 _CACHE: Final = 64 * 1024 * 1024
 """Bytes of memory that loaded cassettes may have, about."""
 _MESSAGE: Final = 200
 """Bytes of memory that a message or a read has beyond its own, about."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakeFile:
-    """One cassette file, as its name describes it."""
-
-    path: Path
-    session: str
-    key16: str
-    number: int
 
 
 def segment(name: str) -> str:
@@ -54,68 +52,89 @@ class Library:
     def __init__(self, root: Path) -> None:
         """`root` need not exist; it is looked through by `refresh`."""
         self.root = root
-        self._takes: dict[tuple[str, str], dict[int, TakeFile]] = {}
-        self._strays: list[Path] = []
+        self._found = Scanned({}, [])
         self._cache: OrderedDict[Path, Cassette] = OrderedDict()
         self._cached = 0
         self._lock = threading.RLock()
 
     def refresh(self) -> None:
-        """Look through the folder.  Raises `UsageError` where it cannot be read."""
-        takes: dict[tuple[str, str], dict[int, TakeFile]] = {}
-        strays: list[Path] = []
-        for path in files_below(self.root):
-            take = named_take(self.root, path)
-            if take is None:
-                strays.append(path)
-                continue
-            same = takes.setdefault((take.session, take.key16), {})
-            if take.number in same:
-                raise UsageError(
-                    f"two files are take {take.number} of one key: {same[take.number].path} and "
-                    f"{path}: delete or rename one of them"
-                )
-            same[take.number] = take
+        """Look through the folder.
+
+        Raises `UsageError` where it cannot be read, or two files claim to be the same take.
+        """
+        found = scan(self.root)
         with self._lock:
-            self._takes, self._strays = takes, strays
+            self._found = found
+
+    def twin(self) -> Library:
+        """Another library of this folder that knows of the same files, and is added to alone."""
+        other = Library(self.root)
+        with self._lock:
+            takes = {
+                session: {key16: dict(same) for key16, same in keys.items()}
+                for session, keys in self._found.takes.items()
+            }
+            other._found = Scanned(takes, list(self._found.strays))
+        return other
 
     def numbers(self, session: str, key: str) -> list[int]:
         """The take numbers that are on disk for a session and key, in order."""
         with self._lock:
-            return sorted(self._takes.get((session, key[:16]), {}))
+            return sorted(self._same(session, key))
 
     def take(self, session: str, key: str, number: int) -> TakeFile:
         """One take.  Raises `KeyError` where there is none."""
         with self._lock:
-            return self._takes[session, key[:16]][number]
+            return TakeFile(Path(self._same(session, key)[number]), session, key[:16], number)
 
-    def sessions(self, key: str) -> list[str]:
-        """The sessions that have takes of a key by their names, sorted."""
+    def sessions(self) -> list[str]:
+        """The sessions that have takes, sorted."""
         with self._lock:
-            return sorted(session for session, key16 in self._takes if key16 == key[:16])
+            return sorted(self._found.takes)
 
     def files(self) -> list[Path]:
         """Every cassette, takes and strays, sorted by path."""
+        return list(map(Path, in_order(self.paths())))
+
+    def paths(self) -> list[str]:
+        """Every cassette, takes and strays, in no order: for who looks at 100,000 of them."""
         with self._lock:
-            named = [take.path for same in self._takes.values() for take in same.values()]
-            return sorted([*named, *self._strays])
+            keys = [same for keys in self._found.takes.values() for same in keys.values()]
+            return [*(path for same in keys for path in same.values()), *self._found.strays]
+
+    def named(self, session: str) -> list[Path]:
+        """The takes in the folder of a session, sorted by path."""
+        with self._lock:
+            keys = self._found.takes.get(session, {})
+            paths = [path for same in keys.values() for path in same.values()]
+        return list(map(Path, in_order(paths)))
 
     def strays(self) -> list[Path]:
-        """The `.jsonl` files whose names say nothing."""
+        """The `.jsonl` files whose names say nothing, sorted by path."""
         with self._lock:
-            return list(self._strays)
+            return list(map(Path, in_order(self._found.strays)))
+
+    @property
+    def has_strays(self) -> bool:
+        """Whether there are files whose names say nothing."""
+        return bool(self._found.strays)
 
     def add(self, path: Path, session: str, key: str, number: int) -> None:
         """Know of a file that was just put there."""
         with self._lock:
             self._forget(path)
-            same = self._takes.setdefault((session, key[:16]), {})
-            same[number] = TakeFile(path, session, key[:16], number)
+            keys = self._found.takes.setdefault(session, {})
+            keys.setdefault(key[:16], {})[number] = str(path)
 
     def remove(self, session: str, key: str, number: int) -> TakeFile | None:
         """Forget a take, and say which it was; its file is the caller's business."""
         with self._lock:
-            return self._takes.get((session, key[:16]), {}).pop(number, None)
+            path = self._same(session, key).pop(number, None)
+        return None if path is None else TakeFile(Path(path), session, key[:16], number)
+
+    def _same(self, session: str, key: str) -> dict[int, str]:
+        """The files of a session and key, by their numbers."""
+        return self._found.takes.get(session, {}).get(key[:16], {})
 
     def cached(self, path: Path) -> Cassette | None:
         """The cassette of a file that was loaded before, as it was then."""
@@ -144,6 +163,11 @@ class Library:
             lines = file.readline(MAX_FILE + 1) + file.readline(MAX_FILE + 1)
         return read_opening(str(path), lines)
 
+    def meta(self, path: Path) -> Meta:
+        """What a file is: its first line, the rest unread.  Raises `CassetteError`."""
+        with _readable(path) as file:
+            return read_meta(str(path), file.readline(MAX_FILE + 1))
+
     def openings(self) -> Iterator[tuple[Path, Meta, StoredRequest]]:
         """What every readable cassette answers; what cannot be read is left out."""
         for path in self.files():
@@ -163,40 +187,6 @@ class Library:
     def _forget(self, path: Path) -> None:
         if (kept := self._cache.pop(path, None)) is not None:
             self._cached -= _weight(kept)
-
-
-def named_take(root: Path, path: Path) -> TakeFile | None:
-    """What the name and the folder of a library's file say; None where the name says nothing."""
-    match = _NAME.fullmatch(path.name)
-    return match and TakeFile(path, session_of(root, path), match[1], int(match[2]))
-
-
-def session_of(root: Path, path: Path) -> str:
-    """The session in whose folder a library's file lies."""
-    top = path.relative_to(root).parts[0]
-    return top[1:] if top.startswith("@") and len(top) > 1 else DEFAULT_SESSION
-
-
-def files_below(root: Path) -> Iterator[Path]:
-    """The regular `.jsonl` files below `root`, links not followed, in a stable order."""
-    for entry in _entries(root):
-        if entry.name.startswith("."):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from files_below(Path(entry.path))
-        elif entry.name.endswith(".jsonl") and entry.is_file(follow_symlinks=False):
-            yield Path(entry.path)
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        return sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except FileNotFoundError:
-        return []
-    except NotADirectoryError:
-        raise UsageError(f"{folder} is not a folder: give --cassettes a folder") from None
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
 
 
 def _weight(cassette: Cassette) -> int:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from llm_proxy import matching, misses
-from llm_proxy.cassette import Cassette, Meta, StoredRequest
+from llm_proxy import misses
+from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import CassetteError, Miss
 from llm_proxy.integrity import Place, complaints
-from llm_proxy.matching import KEY_RULES, PLAIN, Rules
+from llm_proxy.matching import PLAIN, Rules
 from llm_proxy.misses import Candidate
 from llm_proxy.misses.finding import answers_for, ranked
 from llm_proxy.misses.telling import KEPT, Limits
 from llm_proxy.outcomes import outcome
 from llm_proxy.ports import Alike
 from llm_proxy.routing import Call
-from llm_proxy.shell.library.indexing import Indexing, Stray
+from llm_proxy.shell.library.indexing import Indexing
+from llm_proxy.shell.library.keying import Keying
 from llm_proxy.shell.library.library import Library, named_take, session_of
 from llm_proxy.takes import sequence
 
@@ -62,9 +62,8 @@ class TakesOnDisk:
         """`library` must be refreshed, and not be added to by a recorder."""
         self._library = library
         self._allow_partial = allow_partial
-        self._rules = rules
+        self._keying = Keying(library, rules)
         self._playable: dict[tuple[str, str], tuple[TakeOnDisk, ...]] = {}
-        self._strays: tuple[Stray, ...] | None = None
         self._missed: OrderedDict[tuple[str, str], Miss] = OrderedDict()
         self._alike: dict[tuple[str, str], Alike | None] = {}
         self.indexing = Indexing(library, rules)
@@ -115,55 +114,28 @@ class TakesOnDisk:
         """The playable takes of one session by number; strays come in front of the named ones."""
         numbers = self._library.numbers(session, key)
         named = [self._library.take(session, key, number).path for number in numbers]
-        anew = self._strays_of(session, key, everywhere=not named)
+        anew = self._keying.unnamed(session, key, everywhere=not named)
         strays = [path for path in anew if path not in named]
         places = [*range(1, len(strays) + 1), *(len(strays) + number for number in numbers)]
         playable = set(self._only_playable([*strays, *named], key))
         placed = zip(places, [*strays, *named], strict=True)
         return {number: path for number, path in placed if path in playable}
 
-    def _strays_of(self, session: str, key: str, *, everywhere: bool) -> list[Path]:
-        """The files of a key whose names do not say so.
-
-        Those with other names are always looked at; `everywhere` looks into every file for those
-        of other key rules, which is worth it only when the names find nothing.
-        """
-        if not (everywhere or self._library.strays()):
-            return []
-        return [it.path for it in self._keyed_anew() if (it.session, it.key) == (session, key)]
-
     def _only_playable(self, paths: Sequence[Path], key: str) -> tuple[Path, ...]:
         playable: list[Path] = []
         for path in paths:
             cassette = self._library.load(path)
-            if self._key(cassette.meta, cassette.request) != key:
+            if self._keying.key(cassette.meta, cassette.request) != key:
                 continue
             if self._allow_partial or outcome(cassette).complete:
                 playable.append(path)
         return tuple(playable)
 
-    def _is_ours(self, meta: Meta) -> bool:
-        """Whether a file was keyed by the rules of this run, so that its name can be trusted."""
-        return meta.key_rules == KEY_RULES and meta.rules == self._rules.spelled
-
-    def _key(self, meta: Meta, request: StoredRequest) -> str:
-        """The key of a file by the rules of this run."""
-        if self._is_ours(meta):
-            return meta.key
-        return matching.key(meta.provider, request, self._rules)
-
-    def _keyed_anew(self) -> tuple[Stray, ...]:
-        """The files that their names do not find: other key rules, or names of another kind."""
-        if self._strays is None:
-            found = self.indexing.complete().strays
-            self._strays = tuple(sorted(found, key=lambda it: _by_number(it.path)))
-        return self._strays
-
     def _candidates(self, call: Call) -> Iterator[Candidate]:
         """The cassettes that a request could have meant, in the order of the library."""
         known = self.indexing.complete()
         for number in known.index.near(call.stored):
-            path = known.paths[number]
+            path = Path(known.paths[number])
             try:
                 yield Candidate(str(path), *self._library.opening(path))
             except CassetteError:
@@ -171,9 +143,12 @@ class TakesOnDisk:
 
     def sessions(self, key: str) -> list[str]:
         """The sessions that have takes of their own for a key, playable or not."""
-        named = self._library.sessions(key)
-        anew = (it.session for it in self._keyed_anew() if it.key == key)
-        return sorted({*named, *anew})
+        return [
+            session
+            for session in self._library.sessions()
+            if self._library.numbers(session, key)
+            or self._keying.unnamed(session, key, everywhere=True)
+        ]
 
     def likeness(self, call: Call) -> float:
         """How alike the nearest cassette is, from 0 to 1; 0 where none is near."""
@@ -188,7 +163,7 @@ class TakesOnDisk:
             if it.nearness < share:
                 return None
             if meta.session in {call.session, DEFAULT_SESSION} and answers_for(it, call):
-                takes = self.find(call.session, self._key(meta, it.candidate.request))
+                takes = self.find(call.session, self._keying.key(meta, it.candidate.request))
                 if takes:
                     return Alike(takes, it.nearness)
         return None
@@ -226,9 +201,3 @@ async def _aside(function: Callable[[], T]) -> T:
     import asyncio  # noqa: PLC0415 # commands that serve nothing look for takes without it
 
     return await asyncio.to_thread(function)
-
-
-def _by_number(path: Path) -> list[str | int]:
-    """A sort key that puts take 10 behind take 9: text and numbers in turn."""
-    parts = re.split(r"(\d+)", str(path))
-    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)]

@@ -24,6 +24,7 @@ from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spo
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending, Outcome
 from llm_proxy.outcomes import outcome
+from llm_proxy.shell.library.alone import alone
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.spooling import opened
 from llm_proxy.takes import Placement, Shelf
@@ -51,10 +52,18 @@ class Files:
         self._library = library
         self._renew = renew
         self._shelves: dict[tuple[str, str], Shelf] = {}
-        self._found = _identities(library) if renew else {}
+        self._found: dict[str, tuple[int, int]] = {}
         """The files of the takes that were there when this run began."""
         self._warned = False
         self._lock = threading.Lock()
+
+    def look(self) -> None:
+        """Remember what is there by now: another process has put down what comes beside it.
+
+        To be called before anything is filed; it takes a second where there are 100,000.
+        """
+        if self._renew:
+            self._found = _identities(self._library)
 
     def file(self, path: Path, ending: Ending, at: float | None, redacted: int) -> Filed | None:
         """Make the cassette of the spool at `path`; None when no head had arrived.
@@ -85,7 +94,7 @@ class Files:
                 _write(file, spooled, ending, at, redacted)
                 cassette = _read_back(temporary, meta)
                 found = outcome(cassette)
-                with self._lock, _alone(self._library.root):
+                with self._lock, alone(self._library.root):
                     final = self._shelve(temporary, spooled, complete=found.complete)
             except CassetteError as error:
                 raise SpoolError(
@@ -128,8 +137,8 @@ class Files:
         path = self._library.place(meta, request, number)
         if number in self._library.numbers(meta.session, meta.key):
             path = self._library.take(meta.session, meta.key, number).path
-        there = _identity(path)
-        foreign = there is not None and there != self._found.get(path)
+        there = _identity(str(path))
+        foreign = there is not None and there != self._found.get(str(path))
         if foreign and self._renew and not self._warned:
             self._warned = True
             log.warning(
@@ -174,16 +183,16 @@ class Files:
         self._library.add(target, meta.session, meta.key, number)
 
 
-def _identities(library: Library) -> dict[Path, tuple[int, int]]:
+def _identities(library: Library) -> dict[str, tuple[int, int]]:
     """What tells each file of a library from one that takes its place."""
-    found = ((path, _identity(path)) for path in library.files())
+    found = ((path, _identity(path)) for path in library.paths())
     return {path: identity for path, identity in found if identity is not None}
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[int, int] | None:
     """Inode and time of a file; None where there is none."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 # 100,000 times at the start: no `Path` for each
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns
@@ -192,18 +201,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
 def timestamp() -> str:
     """The present, as line 1 of a cassette has it: UTC, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-@contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """No other process files in this library meanwhile, where the file system has locks."""
-    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 def _make_folder(folder: Path) -> None:

@@ -50,6 +50,8 @@ _STRETCH: Final = 0.0005
 """Seconds of work on the event loop after which everybody else has a turn."""
 _LAST: Final = 30.0
 """Seconds without any progress, at the end, after which the disk is given up."""
+_MOMENT: Final = 0.1
+"""Seconds for which a run does not begin, while the library is looked through."""
 _MANY: Final = 20
 """Recordings that are worth a line while somebody waits for them to be filed."""
 
@@ -89,6 +91,8 @@ class Recorder:
         self._serial = itertools.count(1)
         self._spooling = ThreadPoolExecutor(1, "spooling")
         self._filing = ThreadPoolExecutor(1, "filing")
+        self._looking = self._filing.submit(self._files.look)
+        """What is filed waits for it; clients do not."""
         self._dirty: deque[SpooledRecording] = deque()
         self._in_thread = 0
         """Batches that are under way there; those that follow them must, too."""
@@ -97,6 +101,16 @@ class Recorder:
         self.backlog = Backlog()
         self.hangs = False
         """Whether `close` gave up on a disk: a thread of ours waits for it, perhaps for ever."""
+
+    async def looked(self) -> None:
+        """Wait until it is known what the library holds, a moment at most.
+
+        Where that takes longer, what others put there in the meantime is taken for older.
+        """
+        looking = asyncio.wrap_future(self._looking)
+        done, _ = await asyncio.wait({looking}, timeout=_MOMENT)
+        for it in done:
+            it.result()
 
     def start(self, call: Call, take: int | None = None) -> SpooledRecording:
         """Take down this call as its key's next take of the run, or as take number `take`."""

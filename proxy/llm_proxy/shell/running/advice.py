@@ -49,6 +49,8 @@ def check_folders(settings: Settings) -> None:
 
 def warnings(mode: str, settings: Settings) -> Iterator[str]:
     """A sentence for each setting that is allowed, and will hardly do what is meant."""
+    if (asked := _idle_care(settings)) and mode in {"record", "simulate"}:
+        yield f"{asked} without effect: {mode} plays no cassette"
     if mode == "simulate":
         return
     yield from _idle_simulation(mode, settings)
@@ -71,6 +73,13 @@ def warnings(mode: str, settings: Settings) -> Iterator[str]:
                 f"--upstream {name}={url}: no path belongs to {name}; it is used for "
                 f"/~{name}/... alone{hint}"
             )
+
+
+def _idle_care(settings: Settings) -> str:
+    """The options that ask for what is told of cassettes that are played."""
+    asked = {"--fail-on-unused": settings.care.fail_on_unused, "--max-age": settings.care.max_age}
+    names = [name for name, value in asked.items() if value]
+    return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}" if names else ""
 
 
 def _idle_simulation(mode: str, settings: Settings) -> Iterator[str]:

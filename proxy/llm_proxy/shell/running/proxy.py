@@ -41,6 +41,7 @@ from llm_proxy.shell.server.injecting import Injecting
 from llm_proxy.shell.server.intake import Admission, ServerLimits
 from llm_proxy.shell.server.journal import Journal, Recorded
 from llm_proxy.shell.server.server import Server
+from llm_proxy.shell.server.usage import Usage
 from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
 from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner
 
@@ -69,6 +70,8 @@ class RunningProxy:
     journal: Journal
     upstream: LiveUpstream | None
     recorder: Recorder | None
+    library: Library
+    """As it was when the run began, unless this records alone."""
     stop_listening: Callable[[], Coroutine[None, None, None]]
 
     def busy(self) -> int:
@@ -100,7 +103,7 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
     """
     check_live(mode, settings.faults)
     sys.setswitchinterval(_SWITCH)
-    journal = Journal()
+    journal = Journal(Usage(settings.cassettes, settings.care.max_age))
     async with AsyncExitStack() as stack:
         sources = await _sources(mode, settings, journal, stack)
         chosen = await _mode(mode, settings, sources)
@@ -127,7 +130,8 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         stack.push_async_callback(doors.stop)
         await doors.follow()
         upstream, recorder = sources.upstream, sources.recorder
-        yield RunningProxy(url, server, injecting, journal, upstream, recorder, doors.stop)
+        library = sources.library
+        yield RunningProxy(url, server, injecting, journal, upstream, recorder, library, doors.stop)
 
 
 def _injecting(settings: Settings, journal: Journal) -> Injecting:
@@ -139,8 +143,10 @@ def _injecting(settings: Settings, journal: Journal) -> Injecting:
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """What a mode may answer with, beside what is on disk; None for what it never does."""
+    """What a mode may answer with; None for what it never does."""
 
+    library: Library
+    """As it is when the run begins."""
     paces: Paces
     upstream: LiveUpstream | None
     recorder: Recorder | None
@@ -176,14 +182,17 @@ async def _sources(
         await asyncio.to_thread(check_folders, settings)
     paces = Paces(settings.pace, settings.seed)
     simulate = await simulator(mode, settings, paces) if simulates(mode, settings) else None
+    library = Library(settings.cassettes)
+    if mode != "simulate":
+        await asyncio.to_thread(library.refresh)
     recorder: Recorder | None = None
     upstream: LiveUpstream | None = None
     if mode in {"record", "auto"}:
-        recorder = await _recorder(mode, settings, journal)
+        recorder = await _recorder(mode, settings, library, journal)
         stack.push_async_callback(recorder.close)
         upstream = await stack.enter_async_context(await _live(mode, settings))
-    takes = await _takes(settings) if mode in {"replay", "auto"} else None
-    return _Sources(paces, upstream, recorder, simulate, takes)
+    takes = _takes(settings, library) if mode in {"replay", "auto"} else None
+    return _Sources(library, paces, upstream, recorder, simulate, takes)
 
 
 async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
@@ -208,14 +217,14 @@ async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
             raise AssertionError(f"{name} lacks what it answers with")
 
 
-async def _takes(settings: Settings) -> TakesOnDisk:
-    library = Library(settings.cassettes)
-    await asyncio.to_thread(library.refresh)
+def _takes(settings: Settings, library: Library) -> TakesOnDisk:
     rules = settings.matching.rules
     return TakesOnDisk(library, allow_partial=settings.allow_partial, rules=rules)
 
 
-async def _recorder(mode: ModeName, settings: Settings, journal: Journal) -> Recorder:
+async def _recorder(
+    mode: ModeName, settings: Settings, library: Library, journal: Journal
+) -> Recorder:
     """The recorder, with a view of the library of its own: it adds to it as it goes."""
 
     def filed(what: str, it: Filed) -> None:
@@ -226,9 +235,11 @@ async def _recorder(mode: ModeName, settings: Settings, journal: Journal) -> Rec
         journal.lose(why)
         log.error("not recorded: %s: %s", what, why)
 
-    library = Library(settings.cassettes)
-    await asyncio.to_thread(library.refresh)
-    return Recorder(library, settings.spool, RecorderEvents(filed, failed), renew=mode == "record")
+    own = library if mode == "record" else library.twin()
+    events = RecorderEvents(filed, failed)
+    recorder = Recorder(own, settings.spool, events, renew=mode == "record")
+    await recorder.looked()
+    return recorder
 
 
 def _upstream(settings: Settings) -> UpstreamSettings:

@@ -15,7 +15,7 @@ from typing import IO, Final
 from llm_proxy.display import counted
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.misses import summing_up
-from llm_proxy.shell.running import journal_file, step_summary
+from llm_proxy.shell.running import caring, journal_file, step_summary
 from llm_proxy.shell.running.advice import on_dummy_keys, warnings
 from llm_proxy.shell.running.environment import child_environment, exports
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy, running
@@ -62,11 +62,15 @@ async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> 
             if command and (said := on_dummy_keys(mode, settings, os.environ)):
                 log.info("%s", said)
             code = await _until_told(proxy, command, environment)
+    usage = proxy.journal.usage
+    await asyncio.to_thread(caring.settle, mode, settings, proxy.library, usage)
     _last_word(mode, proxy.journal)
-    step_summary.leave(mode, proxy.journal, os.environ)
+    caring.last_word(usage, settings.care)
+    step_summary.leave(mode, proxy.journal, os.environ, caring.sections(usage, settings.care))
     hangs = proxy.recorder is not None and proxy.recorder.hangs
     is_left = _leave_journal(settings.journal, proxy.journal)
-    return code or _verdict(proxy.journal.counts, settings) or int(not is_left), hangs
+    failed = not is_left or caring.fails(usage, settings.care)
+    return code or _verdict(proxy.journal.counts, settings) or int(failed), hangs
 
 
 class _Signals:

@@ -115,6 +115,8 @@ class Settings:
     """Whether a request may bring faults along."""
     journal: Path | None = None
     """The file that the journal is written to at the end."""
+    state: Path | None = None
+    """The folder in which it is remembered what was played; None for not at all."""
 
 
 def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
@@ -167,9 +169,14 @@ def shown_url(url: str) -> str:
 
 def default_spool(environ: Mapping[str, str]) -> Path:
     """Where running recordings are kept, outside every library."""
+    return state_folder(environ) / "spool"
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """Where is kept what outlives a run, and belongs to no library."""
     state = environ.get("XDG_STATE_HOME") or ""
     base = Path(state) if state.startswith("/") else Path.home() / ".local" / "state"
-    return base / "llm-proxy" / "spool"
+    return base / "llm-proxy"
 
 
 def find_config(start: Path) -> Path | None:

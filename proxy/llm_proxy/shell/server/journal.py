@@ -14,6 +14,7 @@ from llm_proxy.actions import Send, Source
 from llm_proxy.faults.injected import Injected
 from llm_proxy.missed import Missed
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
+from llm_proxy.shell.server.usage import Usage
 from llm_proxy.turns import ToolCall
 
 _KEPT: Final = 10_000
@@ -156,8 +157,10 @@ class Counts:
 class Journal:
     """Everything that happened, newest last."""
 
-    def __init__(self) -> None:
+    def __init__(self, usage: Usage | None = None) -> None:
         self.counts = Counts()
+        self.usage = usage or Usage()
+        """What was used of the library."""
         self.entries: deque[Entry] = deque(maxlen=_KEPT)
         self._recorded: deque[Recorded] = deque(maxlen=_KEPT)
         self._failures: deque[str] = deque(maxlen=_KEPT)
@@ -199,6 +202,7 @@ class Journal:
             "entries": entries,
             "faults": self._rules(),
             "misses": self.misses,
+            "library": self.usage.document(),
         }
 
     def tell_rules(self, rules: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
@@ -216,6 +220,7 @@ class Journal:
         """A recording is a cassette."""
         self.counts.recorded += 1
         self.counts.complete += recorded.complete
+        self.usage.record(recorded.file)
         self._recorded.append(recorded)
 
     def lose(self, why: str) -> None:

@@ -203,7 +203,9 @@ class Server:
     def _count(self, answer: Answer, call: Call, entry: Entry) -> None:
         """Count an answer, and say in log and journal what a simulated one follows."""
         if not answer.simulated:
-            self._journal.counts.replayed += not answer.live
+            if not answer.live:
+                self._journal.counts.replayed += 1
+                self._journal.usage.play(answer.origin, answer.recorded)
             self._count_nearest(answer, call)
             return
         self._journal.counts.simulated += 1

@@ -1,0 +1,84 @@
+"""Which cassettes a command is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+from llm_proxy import ages
+from llm_proxy.cli.library.rows import Row
+from llm_proxy.cli.option_types import Checked
+from llm_proxy.errors import UsageError, printable
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_STATUS: Final = re.compile(r"[1-9](?:[0-9]{2}|xx)")
+
+
+def _status(text: str) -> None:
+    """Raises `UsageError` for what is no status, and no class of them."""
+    if _STATUS.fullmatch(text) is None:
+        raise UsageError(f"'{printable(text, 40)}' is no status: write 200, 429, 4xx or 5xx")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a cassette must be like; an empty word, or None, lets all of them through."""
+
+    partial: bool = False
+    session: str = ""
+    model: str = ""
+    dialect: str = ""
+    provider: str = ""
+    status: str | None = None
+    older_than: str | None = None
+    newer_than: str | None = None
+
+    def admit(self, row: Row) -> bool:
+        """Whether this row is meant.  One whose age is not known is neither older nor newer."""
+        meta = row.meta
+        return (
+            not (self.partial and row.outcome.complete)
+            and self.session in {"", meta.session}
+            and self.model.lower() in meta.model.lower()
+            and self.dialect in {"", meta.dialect}
+            and self.provider in {"", meta.provider}
+            and str(row.status).startswith((self.status or "").rstrip("x"))
+            and (self.older_than is None or _is_older(row, self.older_than))
+            and (self.newer_than is None or _is_younger(row, self.newer_than))
+        )
+
+
+def _is_older(row: Row, than: str) -> bool:
+    return row.age is not None and row.age > ages.span_of(than)
+
+
+def _is_younger(row: Row, than: str) -> bool:
+    return row.age is not None and row.age <= ages.span_of(than)
+
+
+_FILTERS: Final = (
+    click.option("--partial", is_flag=True, help="Only takes that are not complete."),
+    click.option("--session", default="", metavar="NAME", help="Only takes of this session."),
+    click.option("--model", default="", metavar="TEXT",
+                 help="Only models with TEXT in their name."),
+    click.option("--dialect", default="", metavar="NAME", help="Only this dialect."),
+    click.option("--provider", default="", metavar="NAME", help="Only this provider."),
+    click.option("--status", metavar="STATUS", type=Checked("status", _status),
+                 help="Only answers of this status: 200, 429, 4xx."),
+    click.option("--older-than", metavar="AGE", type=Checked("age", ages.span_of),
+                 help="Only what was recorded longer ago: 36h, 90d, 12w, 6m, 1y."),
+    click.option("--newer-than", metavar="AGE", type=Checked("age", ages.span_of),
+                 help="Only what was recorded since."),
+)  # fmt: skip
+
+
+def filters(function: F) -> F:
+    """The options that `Filters` is made of."""
+    for option in reversed(_FILTERS):
+        function = option(function)
+    return function

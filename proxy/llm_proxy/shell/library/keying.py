@@ -1,0 +1,118 @@
+"""Takes that their names do not find: keyed by other rules than this run's, or named otherwise.
+
+Files stay as they are.  Those of other rules are keyed anew from the requests that they store.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from llm_proxy import matching
+from llm_proxy.cassette import Meta, StoredRequest
+from llm_proxy.display import counted
+from llm_proxy.errors import CassetteError, printable
+from llm_proxy.matching import KEY_RULES, Rules
+from llm_proxy.matching.collisions import causes
+from llm_proxy.shell.library.library import Library
+
+log: Final = logging.getLogger("llm_proxy")
+
+_SHOWN: Final = 3
+"""Files that a warning names."""
+_LONGEST: Final = 250
+"""Characters of a path in a warning."""
+
+
+def is_keyed_by(meta: Meta, rules: Rules) -> bool:
+    """Whether a file was keyed by these rules, so that its name can be trusted."""
+    return meta.key_rules == KEY_RULES and meta.rules == rules.spelled
+
+
+@dataclass(frozen=True, slots=True)
+class _Anew:
+    """A file that is found by its content."""
+
+    path: Path
+    meta: Meta
+    key: str
+
+
+class Keying:
+    """Keys the files of a library by the rules of a run.  Used by several threads at once."""
+
+    def __init__(self, library: Library, rules: Rules) -> None:
+        self._library = library
+        self._rules = rules
+        self._sessions: dict[str, tuple[_Anew, ...]] = {}
+        """What the folders of sessions hold that was keyed by other rules."""
+        self._strays: tuple[_Anew, ...] | None = None
+
+    def key(self, meta: Meta, request: StoredRequest) -> str:
+        """The key of a file."""
+        if is_keyed_by(meta, self._rules):
+            return meta.key
+        return matching.key(meta.provider, request, self._rules)
+
+    def unnamed(self, session: str, key: str, *, everywhere: bool) -> list[Path]:
+        """The files of a session and key whose names do not say so.
+
+        Those with names of another kind are always looked at; `everywhere` looks at every file of
+        the session for those of other rules, which is worth it only when names find nothing.
+        """
+        found: list[_Anew] = []
+        if self._library.has_strays:
+            if self._strays is None:
+                self._strays = self._read(self._library.strays(), trusted=False)
+            found += [it for it in self._strays if it.meta.session == session]
+        if everywhere:
+            if session not in self._sessions:
+                self._sessions[session] = self._read(self._library.named(session), trusted=True)
+                self._warn(self._sessions[session])
+            found += self._sessions[session]
+        return sorted((it.path for it in found if it.key == key), key=by_number)
+
+    def _read(self, paths: Iterable[Path], *, trusted: bool) -> tuple[_Anew, ...]:
+        """These files, keyed; with `trusted` names, those alone that were keyed otherwise."""
+        found: list[_Anew] = []
+        for path in paths:
+            try:
+                if trusted and is_keyed_by(self._library.meta(path), self._rules):
+                    continue
+                meta, request = self._library.opening(path)
+            except CassetteError:
+                continue
+            found.append(_Anew(path, meta, self.key(meta, request)))
+        return tuple(found)
+
+    def _warn(self, found: Sequence[_Anew]) -> None:
+        """Say which files had different keys, and have one by the rules of this run."""
+        same: dict[str, list[_Anew]] = {}
+        for it in found:
+            same.setdefault(it.key, []).append(it)
+        for group in same.values():
+            if len({it.meta.key for it in group}) > 1:
+                openings = [self._library.opening(it.path) for it in group]
+                why = causes([(meta.provider, it) for meta, it in openings], self._rules)
+                if why:
+                    log.warning("%s", collision([it.path for it in group], map(str, why)))
+
+
+def collision(paths: Sequence[Path], rules: Iterable[str]) -> str:
+    """What is said of files that rules give one key."""
+    names = ", ".join(printable(str(path), _LONGEST) for path in paths[:_SHOWN])
+    more = f", and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return (
+        f"{counted(len(paths), 'cassette')} of different requests have one key by "
+        f"{', '.join(rules)}, and answer one after the other: {names}{more}"
+    )
+
+
+def by_number(path: Path) -> list[str | int]:
+    """A sort key that puts take 10 behind take 9: text and numbers in turn."""
+    parts = re.split(r"(\d+)", str(path))
+    return [int(part) if odd % 2 else part for odd, part in enumerate(parts)]
