@@ -52,6 +52,7 @@ async def modules(folder: Path, *arguments: str) -> set[str]:
         ["ls", "--json"],
         ["show", "openai"],
         ["show", "openai", "--json"],
+        ["explain", "openai", "--normalise", "uuids"],
         ["verify"],
         ["recover", "--spool", "spool"],
         ["scenario", "ls"],
