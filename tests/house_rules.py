@@ -16,7 +16,9 @@ from typing import Final
 
 PACKAGE: Final = "llm_proxy"
 
-_WORDS: Final = frozenset(("", "actions", "conversation", "errors", "exchange", "turns", "version"))
+_WORDS: Final = frozenset(
+    ("", "actions", "conversation", "errors", "exchange", "missed", "turns", "version")
+)
 _ENTRIES: Final = frozenset(("__main__", "cli", "pytest_plugin"))
 _LAYERS: Final = ("words", "logic", "modes", "shell", "entry points")
 

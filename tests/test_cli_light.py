@@ -61,6 +61,7 @@ async def modules(folder: Path, *arguments: str) -> set[str]:
         ["diff", "openai", "openai"],
         ["rerecord", "--all", "--dry-run"],
         ["export", "openai", "--format", "curl"],
+        ["explain", "openai", "--normalise", "uuids"],
         ["verify"],
         ["recover", "--spool", "spool"],
         ["scenario", "ls"],

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from llm_proxy.missed import Missed
 from llm_proxy.pacing import Instant
 from llm_proxy.shell.running.proxy import ModeName
 from llm_proxy.shell.server import control
@@ -60,7 +61,7 @@ async def test_looking_at_our_pages_leaves_no_trace_in_the_journal(tmp_path: Pat
         for page in ("health", "journal", "misses"):
             await _get(it.url, page)
         assert (await _get(it.url, "journal")) == {
-            "requests": 0, "entries": [], "faults": [],
+            "requests": 0, "entries": [], "faults": [], "misses": [],
             "library": {"played": [], "recorded": [], "unused": [], "too_old": []},
         }  # fmt: skip
 
@@ -70,8 +71,8 @@ async def test_misses_are_told_at_length(tmp_path: Path) -> None:
     async with proxy("replay", tmp_path) as it:
         await ask(it.url, chat("asked"))
         [miss] = (await _get(it.url, "misses"))["misses"]
-    assert "no cassette for POST /v1/chat/completions" in miss
-    assert '$.messages[0].content: "asked", cassette has "recorded"' in miss
+    assert "no cassette for POST /v1/chat/completions" in miss["text"]
+    assert '$.messages[0].content: "asked", cassette has "recorded"' in miss["text"]
 
 
 @pytest.mark.parametrize(
@@ -152,13 +153,15 @@ async def test_a_long_journal_is_written_by_a_thread_and_keeps_the_latest_ten_th
     async with proxy("replay", tmp_path) as it:
         for number in range(10_001):
             it.journal.open("s", "POST", f"/{number}").status = 200
-            it.journal.miss(f"miss {number}")
+            it.journal.miss(Missed(text=f"miss {number}"))
         journal, misses = await _get(it.url, "journal"), await _get(it.url, "misses")
     assert len(threads) == 2
     assert threading.get_ident() not in threads
     assert journal["requests"] == 10_001
     assert [entry["path"] for entry in journal["entries"]] == [f"/{n}" for n in range(1, 10_001)]
-    assert misses["misses"] == [f"miss {number}" for number in range(1, 10_001)]
+    assert [miss["text"] for miss in misses["misses"]] == [
+        f"miss {number}" for number in range(1, 10_001)
+    ]
 
 
 async def test_what_a_thread_writes_of_the_journal_does_not_change_under_its_hands(

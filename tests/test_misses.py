@@ -89,7 +89,18 @@ def test_a_miss_names_what_was_asked_the_nearest_and_both_values() -> None:
     assert f"key {asked.key[:16]}, session default" in first
     assert "cassettes/c0.jsonl" in second
     assert "% alike" in second
-    assert len(others) == 3
+    assert others == [
+        '  $.messages[0].content: "hello", cassette has "hallo"',
+        (
+            "    would not count with --normalise 'ignore=$.messages[0].content' "
+            "(what is asked would not count: record it instead)"
+        ),
+        "  $.temperature: 0.5, not in the cassette",
+        "    would not count with --normalise 'ignore=$.temperature'",
+        "  $.seed: missing, cassette has 7",
+        "    would not count with --normalise 'ignore=$.seed'",
+        "record it with llm-proxy record",
+    ]
 
 
 def request(method: str, path: str, body: object = None, provider: str = "") -> Call:
@@ -188,15 +199,17 @@ def test_no_more_differences_are_named_than_one_wants_to_read() -> None:
     asked, stored = call(), call(**{f"field{n}": n for n in range(30)})
     assert "$.field2: missing, cassette has 2; and 27 more. Record" in said(asked, stored)
     miss = misses.no_cassette(asked, search(asked, stored), LIBRARY)
-    assert len(miss.detail.splitlines()) == 22
+    assert len(miss.detail.splitlines()) == 24
 
 
 def test_long_values_are_cut_where_they_differ() -> None:
     before, after = "a" * 5000, "b" * 5000
     words = said(call(system=before + "X" + after), call(system=before + "Y" + after))
     assert "$.system: …" + "a" * 20 + "X" + "b" * 38 + "…, cassette has …" + "a" * 20 + "Y" in words
+    assert "[-" not in words
     words = said(call(system=before), call(system=before + "Y" + after))
-    assert '…aaaaaaaaaaaaaaaaaaaa", cassette has …aaaaaaaaaaaaaaaaaaaaYbbb' in words
+    assert f"$.system: [-…{'a' * 20}Ybbb" in words
+    assert f"bbb…-] {{+…{'a' * 20}+}} ([-cassette-] {{+request+}}). Record it" in words
 
 
 def test_values_that_fit_are_not_cut() -> None:

@@ -17,7 +17,7 @@ from llm_proxy.modes import Answer, Auto, Mode, Record, Replay
 from llm_proxy.pacing import Instant, Recorded
 from llm_proxy.pacing.playing import play
 from llm_proxy.pacing.timing import chance
-from llm_proxy.ports import Recording
+from llm_proxy.ports import Alike, Recording
 from llm_proxy.routing import Call, route
 from llm_proxy.takes import AfterLast, OnMiss
 from paced import player
@@ -51,6 +51,9 @@ class Shelves:
     async def of(self, session: str, key: str) -> Sequence[Shelved]:
         count = self._count.get(session, 0) if key == KEY else 0
         return [Shelved(f"{session}-{number}") for number in range(1, count + 1)]
+
+    async def nearest(self, call: Call, share: float) -> Alike | None:
+        return None
 
     async def miss(self, call: Call, ordinal: int) -> Miss:
         return misses.used_up(call, 0, ordinal)

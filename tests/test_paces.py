@@ -27,6 +27,7 @@ from llm_proxy.pacing import Instant, Recorded, parse_pace, telling
 from llm_proxy.pacing.choosing import asked_pace
 from llm_proxy.pacing.playing import play
 from llm_proxy.pacing.timing import Told, chance
+from llm_proxy.ports import Alike
 from llm_proxy.routing import Call
 from llm_proxy.scenario.documents.loading import load
 from llm_proxy.shell.running.paces import Paces
@@ -68,6 +69,9 @@ class Always:
 
     async def cassette(self) -> Cassette:
         return self._cassette
+
+    async def nearest(self, call: Call, share: float) -> Alike | None:
+        return None
 
     async def miss(self, call: Call, ordinal: int) -> Miss:
         raise NotImplementedError

@@ -374,7 +374,7 @@ class TestMisses:
         assert '$.messages[0].content: "what is asked", cassette has "what is recorded"' in message
         assert "Record it with llm-proxy record" in message
         assert len(misses) == 1
-        assert key_of(chat("what is asked"))[:16] in misses[0]
+        assert key_of(chat("what is asked"))[:16] in misses[0].text
 
     async def test_an_empty_library_is_named(self, tmp_path: Path) -> None:
         async with proxy("replay", tmp_path) as replaying:

@@ -20,6 +20,7 @@ from aiohttp.http_exceptions import BadStatusLine
 from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
 from llm_proxy.exchange import Head
+from llm_proxy.missed import Missed
 from llm_proxy.pacing import Instant
 from llm_proxy.shell.running import proxy as run
 from llm_proxy.shell.running.proxy import RunningProxy
@@ -659,11 +660,11 @@ class TestJournal:
             it.open("", "GET", f"/{number}")
             it.keep(journal.Recorded(f"{number}", "", complete=number != 4))
             it.lose(f"lost {number}")
-            it.miss(f"missed {number}")
+            it.miss(Missed(text=f"missed {number}"))
         assert [entry.number for entry in it.entries] == [4, 5]
         assert [one.file for one in it.recorded] == ["3", "4"]
         assert it.failures == ["lost 3", "lost 4"]
-        assert it.misses == ["missed 3", "missed 4"]
+        assert it.misses == [Missed(text="missed 3"), Missed(text="missed 4")]
         assert it.counts == journal.Counts(requests=5, recorded=5, complete=4, lost=5, missed=5)
 
     async def test_it_tells_what_became_of_each_request(self, replaying: RunningProxy) -> None:

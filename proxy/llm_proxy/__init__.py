@@ -10,6 +10,7 @@ words       frozen values, no behaviour beyond their own
     `exchange`   requests, heads, reads, endings, outcomes: what crossed the wire
     `actions`    what a response does next
     `turns`      what was said, free of any wire format
+    `missed`     a request that no cassette answered, as it is told
     `conversation`  what a request asks, free of any wire format
     `errors`     everything that we raise, drawn as a tree
 
@@ -23,7 +24,7 @@ logic       bytes and values in, bytes and values out
     `frame_redaction`  the same, of a stream whose frames know their own length
     `matching`   documents, rules and keys: which cassette answers; how two requests differ
     `renaming`   a recording with the values of the client that it is played to
-    `misses`     why none does, in words
+    `misses`     why none does: the nearest, what differs, which rules would help
     `word_diff`  how one text became another, word by word
     `ages`       how old a cassette may be
     `cassette`   the file format, its spool, and its migrations

@@ -82,6 +82,11 @@ def duration(ms: float) -> str:
     return f"{minutes} min {seconds} s"
 
 
+def percent(share: float) -> str:
+    """A share for people, rounded down: 100 % is all of it."""
+    return f"{int(share * 100)} %"
+
+
 def size(count: int) -> str:
     """Bytes for people, by thousands: `812 B`, `6.1 kB`, `1.4 MB`, `12 GB`."""
     value, unit = float(count), "B"

@@ -21,6 +21,8 @@ command line into one sentence and an exit code.
 
 from __future__ import annotations
 
+from llm_proxy.missed import Missed
+
 
 def spelled_out(character: str) -> str:
     r"""What stands for a character that is not shown as it is: `\n`, `\x1b`, `\u202e`."""
@@ -107,6 +109,7 @@ class CannotMake(CannotSay):
 class Miss(LlmProxyError):
     """No cassette answers this request; the message says what is nearest and what differs."""
 
-    def __init__(self, message: str, detail: str) -> None:
+    def __init__(self, message: str, detail: str, missed: Missed | None = None) -> None:
         self.detail = detail
+        self.missed = missed or Missed(text=detail)
         super().__init__(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from llm_proxy.actions import Burst
@@ -66,11 +67,26 @@ class Take(Protocol):
         """What it holds.  Raises `CassetteError` when it cannot be trusted."""
 
 
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Takes of a request that is not the same."""
+
+    takes: Sequence[Take]
+    likeness: float
+    """How alike it is, from 0 to 1."""
+
+
 class Takes(Protocol):
     """The takes that are on disk, as a run sees them: what was there when it started."""
 
     async def of(self, session: str, key: str) -> Sequence[Take]:
         """The playable takes of a session for a key, in order.
+
+        Raises `CassetteError` when one of them cannot be trusted.
+        """
+
+    async def nearest(self, call: Call, share: float) -> Alike | None:
+        """The playable takes of the nearest cassette that may answer, if it is at least that alike.
 
         Raises `CassetteError` when one of them cannot be trusted.
         """

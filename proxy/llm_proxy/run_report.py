@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from llm_proxy.misses.summing_up import Group, grouped
 from llm_proxy.verdict.attempts import Attempt, Run
 
 _FRACTIONS: Final = (0.5, 0.95)
@@ -72,6 +73,10 @@ class Report:
     faults: tuple[Struck, ...]
     never: tuple[str, ...]
     """Fault rules that never struck, where the journal names all there were."""
+    nearest: int = 0
+    """Requests that a cassette answered which is not the same, only alike."""
+    misses: tuple[Group, ...] = ()
+    """Requests that no cassette answered, each told once."""
 
 
 def report(run: Run) -> Report:
@@ -90,6 +95,8 @@ def report(run: Run) -> Report:
         lateness=_lateness(entries),
         faults=_faults(entries),
         never=tuple(it.rule for it in run.faults if not it.struck),
+        nearest=sum(it.likeness is not None for it in entries),
+        misses=grouped(run.misses),
     )
 
 

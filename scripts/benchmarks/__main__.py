@@ -6,6 +6,7 @@ replay      how far a replay is off the recorded times, and how many it serves i
 pace        how much later than from a bare loop pieces come at a pace, whether a long stream drifts
 simulate    how many scripted answers it serves in a second
 library     how soon a library of 100,000 cassettes is open, and what a hit in it costs
+miss        how long a miss among 10,000 cassettes takes
 computing   CPU of `llm-proxy --help`; speed of cutting, writing and loading
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 import computing
 import latency
 import libraries
+import missing
 import replaying
 import scripted
 import table
@@ -28,7 +30,7 @@ from table import Row
 
 import paced
 
-GROUPS = ("record", "replay", "pace", "simulate", "library", "computing")
+GROUPS = ("record", "replay", "pace", "simulate", "library", "miss", "computing")
 
 
 def main() -> int:
@@ -79,6 +81,8 @@ def _measure(groups: Sequence[str], library: Path, *, quick: bool) -> Iterator[R
                     yield from scripted.rows(folder, quick=quick)
                 case "library":
                     yield from libraries.rows(folder, quick=quick)
+                case "miss":
+                    yield from missing.rows(folder, quick=quick)
                 case _:
                     yield from computing.rows(quick=quick)
 

@@ -27,6 +27,7 @@ _COMMANDS: Final = {
     "show": Command("show", "Show one cassette: what was said, and when each byte came."),
     "diff": Command("diff", "Compare two cassettes, or one with what is answered today."),
     "import": Command("import_", "Make cassettes of other tools' recordings.", "import_"),
+    "explain": Command("explain", "Say which cassette answers a request, or why none does."),
     "export": Command("export", "Tell a recorded answer again in another dialect."),
     "rerecord": Command("rerecord", "Ask recorded requests again, and replace their cassettes."),
     "verify": Command("verify", "Check that every cassette is whole and consistent."),

@@ -11,6 +11,7 @@ import click
 from llm_proxy.cli.journals import SOURCE, run_of
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines
 from llm_proxy.display import counted, duration, one_line
+from llm_proxy.misses import summing_up
 from llm_proxy.run_report import Lateness, Report, Struck, Times
 from llm_proxy.run_report import report as report_of
 from llm_proxy.verdict.wording import times
@@ -60,6 +61,21 @@ def _lines(it: Report) -> Iterator[Line]:
         yield _row("paces", _words(it.paces))
     if it.lateness is not None:
         yield _row("lateness", _lateness(it.lateness))
+    yield from _misses(it)
+    yield from _faults(it)
+
+
+def _misses(it: Report) -> Iterator[Line]:
+    if it.nearest:
+        alike = counted(it.nearest, "answer")
+        yield _row("nearest", f"{alike} of a cassette that is only alike")
+    for text in summing_up.lines(it.misses):
+        yield (
+            _row("", text) if text.startswith(" ") else _row("miss", text.removeprefix("missed: "))
+        )
+
+
+def _faults(it: Report) -> Iterator[Line]:
     for struck in it.faults:
         yield _row("fault", _fault(struck))
     told = {struck.rule for struck in it.faults}

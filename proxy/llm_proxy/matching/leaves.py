@@ -26,6 +26,8 @@ class Difference:
     """The value of the request, as JSON; empty where it has none."""
     stored: str
     """The value of the cassette, as JSON; empty where it has none."""
+    parts: tuple[str | int, ...] = ()
+    """The steps of a path within a JSON body; none for what stands beside it."""
 
 
 def leaves(document: Document) -> dict[str, str]:
@@ -62,10 +64,25 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
         case list() if value:
             for index, item in enumerate(value):
                 yield from _flat(f"{path}[{index}]", item)
-        case str():
-            yield path, orjson.dumps(encoded.by_hash(value)).decode()
         case _:
-            yield path, orjson.dumps(value).decode()
+            yield path, told(value)
+
+
+def told(value: Any) -> str:
+    """A value as JSON, its large base64 told by its hash."""
+    return orjson.dumps(_shortened(value)).decode()
+
+
+def _shortened(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _shortened(item) for name, item in value.items()}
+        case list():
+            return [_shortened(item) for item in value]
+        case str():
+            return encoded.by_hash(value)
+        case _:
+            return value
 
 
 def nearness(one: Mapping[str, str], other: Mapping[str, str]) -> float:

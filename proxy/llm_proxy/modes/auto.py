@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from llm_proxy.errors import NotSimulated
 from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode
+from llm_proxy.modes.nearest import nearest
 from llm_proxy.modes.player import Player
 from llm_proxy.ports import Recorder, Takes, Upstream
 from llm_proxy.routing import Call
@@ -51,11 +52,20 @@ class Auto:
             case "passthrough":
                 return Answer(self._upstream.stream(call, None), UNRECORDED)
             case "fail":
-                raise await self._takes.miss(call, ordinal)
+                near = None if takes else await self._nearest(call, ordinal)
+                if near is None:
+                    raise await self._takes.miss(call, ordinal)
+                return near
             case other:
+                if not takes and (near := await self._nearest(call, ordinal)) is not None:
+                    return near
                 with suppress(NotSimulated):
                     return await other.answer(call)
                 raise await self._takes.miss(call, ordinal)
+
+    async def _nearest(self, call: Call, ordinal: int) -> Answer | None:
+        """What is only alike answers where nothing goes live."""
+        return await nearest(self._takes, self._player, call, ordinal, "repeat")
 
     def reset(self, session: str) -> None:
         """Begin with the session's first takes again."""

@@ -25,8 +25,13 @@ _KEPT: Final = 64 * 1024 * 1024
 class Player:
     """Plays takes, each at the pace that holds for its request."""
 
-    def __init__(self, paces: Paces, aside: Aside) -> None:
-        """`aside` runs a function that may take its time, while others are answered."""
+    def __init__(self, paces: Paces, aside: Aside, nearest: float | None = None) -> None:
+        """`aside` runs a function that may take its time, while others are answered.
+
+        `nearest` is how alike, from 0 to 1, a cassette must be that answers where none is the same;
+        None where none may.
+        """
+        self.nearest = nearest
         self._paces = paces
         self._aside = aside
         self._renamer = Renamer(aside)

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from llm_proxy.errors import NotSimulated
 from llm_proxy.modes.base import Answer, Mode
+from llm_proxy.modes.nearest import nearest
 from llm_proxy.modes.player import Player
 from llm_proxy.ports import Takes
 from llm_proxy.routing import Call
@@ -34,7 +35,10 @@ class Replay:
         takes = await self._takes.of(call.session, call.key)
         take = pick(takes, ordinal, self._after_last)
         if take is None:
-            return await self._missed(call, ordinal)
+            near = None
+            if not takes:
+                near = await nearest(self._takes, self._player, call, ordinal, self._after_last)
+            return near or await self._missed(call, ordinal)
         return await self._player.play(take, call, ordinal, pace)
 
     async def _missed(self, call: Call, ordinal: int) -> Answer:

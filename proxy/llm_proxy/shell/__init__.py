@@ -10,6 +10,7 @@ Nothing outside this folder and the entry points touches them.
         advice       what an operator is told at the start
         environment  what a child process needs to find us
         journal_file the file that a run leaves its journal in
+        step_summary  the summary page of a CI job
         logs         the log on stderr
     server       requests in, responses out
         server       guards, routing, the mode, the journal
@@ -39,6 +40,7 @@ Nothing outside this folder and the entry points touches them.
     library      a folder of cassettes
         library      what is there, by file names; one file, checked
         takes_on_disk  its takes, as modes ask for them
+        indexing     what its cassettes answer, read in the background, for misses
     demo         the demo: play it, and the provider in it
 
 Imports between these folders run from the top of this list to the bottom, apart from `demo`.

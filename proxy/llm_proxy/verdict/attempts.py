@@ -13,6 +13,7 @@ import msgspec
 
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.faults.injected import Effect
+from llm_proxy.missed import Missed
 
 Ms = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 """Milliseconds, within limits that sums and differences keep finite."""
@@ -90,6 +91,8 @@ class Attempt(msgspec.Struct, frozen=True):
     retry_after_ms: Ms | None = None
     should_retry: bool | None = None
     faults: tuple[Fault, ...] = ()
+    likeness: Ms | None = None
+    """How alike the request of the cassette is that answered as the nearest."""
     continues: Whole | None = None
 
     @property
@@ -154,6 +157,8 @@ class Run(msgspec.Struct, frozen=True):
     requests: Whole = 0
     """All of them, also those that are kept no longer."""
     faults: tuple[RuleCount, ...] = ()
+    misses: tuple[Missed, ...] = ()
+    """The latest requests that no cassette answered."""
 
 
 def read_run(document: bytes, place: str) -> Run:

@@ -10,7 +10,7 @@ happens to be called so: it is refused.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.matching.document import Document
@@ -27,11 +27,11 @@ _SHOWN: Final = 100
 _WHOLE: Final = frozenset(("$.*", "$[*]"))
 _PLACE: Final = "<ignored>"
 """What an item of a list leaves."""
-_KEPT: Final[_Gone] = {}
+_KEPT: Final[Gone] = {}
 """Nothing of it is to go."""
 
 
-_Gone = dict[str | int, "_Gone | None"]
+Gone: TypeAlias = dict[str | int, "Gone | None"]
 """What to take out, member by member: None is all of it."""
 
 
@@ -41,15 +41,16 @@ def _make(argument: str) -> Apply:
     def apply(document: Document) -> Normalised:
         if document.kind != "json" or not isinstance(document.body, dict | list):
             return Normalised(document)
-        gone: _Gone = {}
+        gone: Gone = {}
         for match in path.finditer(document.body):
-            _mark(gone, match.parts)
-        return Normalised(replace(document, body=_without(document.body, gone)))
+            mark(gone, match.parts)
+        return Normalised(replace(document, body=without(document.body, gone)))
 
     return apply
 
 
-def _mark(gone: _Gone, parts: tuple[str | int, ...]) -> None:
+def mark(gone: Gone, parts: tuple[str | int, ...]) -> None:
+    """Have what stands at the end of these steps go, too."""
     *way, last = parts
     for part in way:
         inner = gone.setdefault(part, {})
@@ -59,12 +60,12 @@ def _mark(gone: _Gone, parts: tuple[str | int, ...]) -> None:
     gone[last] = None
 
 
-def _without(value: Json, gone: _Gone) -> Json:
+def without(value: Json, gone: Gone) -> Json:
     """A value without what is to go; the rest is shared with it."""
     match value:
         case dict():
             return {
-                name: _without(item, inner) if (inner := gone.get(name, _KEPT)) else item
+                name: without(item, inner) if (inner := gone.get(name, _KEPT)) else item
                 for name, item in value.items()
                 if gone.get(name, _KEPT) is not None
             }
@@ -74,10 +75,10 @@ def _without(value: Json, gone: _Gone) -> Json:
             return value
 
 
-def _item(item: Json, gone: _Gone | None) -> Json:
+def _item(item: Json, gone: Gone | None) -> Json:
     if gone is None:
         return _PLACE
-    return _without(item, gone) if gone else item
+    return without(item, gone) if gone else item
 
 
 def _compiled(argument: str) -> _Path:

@@ -87,6 +87,11 @@ class Library:
         with self._lock:
             return TakeFile(Path(self._same(session, key)[number]), session, key[:16], number)
 
+    def sessions(self) -> list[str]:
+        """The sessions that have takes, sorted."""
+        with self._lock:
+            return sorted(self._found.takes)
+
     def files(self) -> list[Path]:
         """Every cassette, takes and strays, sorted by path."""
         return list(map(Path, in_order(self.paths())))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, TypeVar
 
 from llm_proxy import misses
 from llm_proxy.cassette import Cassette
@@ -14,11 +15,20 @@ from llm_proxy.errors import CassetteError, Miss
 from llm_proxy.integrity import Place, complaints
 from llm_proxy.matching import PLAIN, Rules
 from llm_proxy.misses import Candidate
+from llm_proxy.misses.finding import answers_for, ranked
+from llm_proxy.misses.telling import KEPT, Limits
 from llm_proxy.outcomes import outcome
+from llm_proxy.ports import Alike
 from llm_proxy.routing import Call
+from llm_proxy.shell.library.indexing import Indexing
 from llm_proxy.shell.library.keying import Keying
 from llm_proxy.shell.library.library import Library, named_take, session_of
 from llm_proxy.takes import sequence
+
+T = TypeVar("T")
+
+_REMEMBERED: Final = 200
+"""Misses that are remembered: clients ask again for what they did not get."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +49,7 @@ class TakeOnDisk:
         Raises `CassetteError` when it cannot be trusted.
         """
         kept = self.library.cached(self.path)
-        return kept if kept is not None else await asyncio.to_thread(self.library.load, self.path)
+        return kept if kept is not None else await _aside(lambda: self.library.load(self.path))
 
 
 class TakesOnDisk:
@@ -54,6 +64,9 @@ class TakesOnDisk:
         self._allow_partial = allow_partial
         self._keying = Keying(library, rules)
         self._playable: dict[tuple[str, str], tuple[TakeOnDisk, ...]] = {}
+        self._missed: OrderedDict[tuple[str, str], Miss] = OrderedDict()
+        self._alike: dict[tuple[str, str], Alike | None] = {}
+        self.indexing = Indexing(library, rules)
 
     async def of(self, session: str, key: str) -> Sequence[TakeOnDisk]:
         """The playable takes of a session for a key, in order.
@@ -62,17 +75,34 @@ class TakesOnDisk:
         """
         takes = self._playable.get((session, key))
         if takes is None:
-            paths = await asyncio.to_thread(self._find, session, key)
-            takes = tuple(TakeOnDisk(path, self._library) for path in paths)
+            takes = await _aside(lambda: self.find(session, key))
             self._playable[session, key] = takes
         return takes
+
+    def find(self, session: str, key: str) -> tuple[TakeOnDisk, ...]:
+        """The same, found now, and not remembered."""
+        return tuple(TakeOnDisk(path, self._library) for path in self._find(session, key))
 
     async def miss(self, call: Call, ordinal: int) -> Miss:
         """Why the request of that ordinal is not answered."""
         takes = self._playable.get((call.session, call.key), ())
         if takes:
             return misses.used_up(call, len(takes), ordinal)
-        return await asyncio.to_thread(self._explained, call)
+        asked = call.session, call.key
+        miss = self._missed.pop(asked, None)
+        if miss is None:
+            miss = await _aside(lambda: self.explained(call))
+        self._missed[asked] = miss
+        if len(self._missed) > _REMEMBERED:
+            self._missed.popitem(last=False)
+        return miss
+
+    async def nearest(self, call: Call, share: float) -> Alike | None:
+        """The takes of the nearest cassette that is at least that alike; None where none is."""
+        asked = call.session, call.key
+        if asked not in self._alike:
+            self._alike[asked] = await _aside(lambda: self.alike(call, share))
+        return self._alike[asked]
 
     def _find(self, session: str, key: str) -> tuple[Path, ...]:
         """What is playable, session by session; the names that say nothing come first."""
@@ -101,18 +131,51 @@ class TakesOnDisk:
                 playable.append(path)
         return tuple(playable)
 
-    def _explained(self, call: Call) -> Miss:
-        found = misses.nearest(
-            call,
-            (
-                Candidate(str(path), meta, request)
-                for path, meta, request in self._library.openings()
-            ),
-        )
+    def _candidates(self, call: Call) -> Iterator[Candidate]:
+        """The cassettes that a request could have meant, in the order of the library."""
+        known = self.indexing.complete()
+        for number in known.index.near(call.stored):
+            path = Path(known.paths[number])
+            try:
+                yield Candidate(str(path), *self._library.opening(path))
+            except CassetteError:
+                continue
+
+    def sessions(self, key: str) -> list[str]:
+        """The sessions that have takes of their own for a key, playable or not."""
+        return [
+            session
+            for session in self._library.sessions()
+            if self._library.numbers(session, key)
+            or self._keying.unnamed(session, key, everywhere=True)
+        ]
+
+    def likeness(self, call: Call) -> float:
+        """How alike the nearest cassette is, from 0 to 1; 0 where none is near."""
+        near, _ = ranked(call, self._candidates(call))
+        return near[0].nearness if near else 0.0
+
+    def alike(self, call: Call, share: float) -> Alike | None:
+        """The takes of the nearest cassette that may answer and is at least that alike."""
+        near, _ = ranked(call, self._candidates(call))
+        for it in near:
+            meta = it.candidate.meta
+            if it.nearness < share:
+                return None
+            if meta.session in {call.session, DEFAULT_SESSION} and answers_for(it, call):
+                takes = self.find(call.session, self._keying.key(meta, it.candidate.request))
+                if takes:
+                    return Alike(takes, it.nearness)
+        return None
+
+    def explained(self, call: Call, limits: Limits = KEPT) -> Miss:
+        """Why no cassette answers a request."""
+        looked_at = self.indexing.complete().index.size
+        found = misses.nearest(call, self._candidates(call), looked_at)
         why = ""
         if found is not None and found.near is not None and not found.near.differences:
             why = self._unplayable(Path(found.near.candidate.file))
-        return misses.no_cassette(call, found, str(self._library.root), why)
+        return misses.no_cassette(call, found, str(self._library.root), why, limits)
 
     def _unplayable(self, path: Path) -> str:
         """Why a cassette is not played whose request is the one that was asked."""
@@ -131,3 +194,10 @@ class TakesOnDisk:
             f"is not complete ({found.reason}). Record it again with llm-proxy record, or replay "
             "it as it is with --allow-partial"
         )
+
+
+async def _aside(function: Callable[[], T]) -> T:
+    """Run a function in a thread, while others are answered."""
+    import asyncio  # noqa: PLC0415 # commands that serve nothing look for takes without it
+
+    return await asyncio.to_thread(function)

@@ -9,6 +9,7 @@ from typing import Final
 
 from llm_proxy.display import counted
 from llm_proxy.errors import LlmProxyError, printable
+from llm_proxy.misses.step_summary import Section
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.running.settings import Care, Settings
@@ -50,6 +51,25 @@ def last_word(usage: Usage, care: Care) -> None:
         what = counted(len(files), "cassette")
         age = f"older than {care.max_age}"
         log.log(level, "played, and %s: %s; record again: %s", age, what, _first_few(files))
+
+
+def sections(usage: Usage, care: Care) -> list[Section]:
+    """The same for the summary page of a CI job."""
+    old = "" if care.max_age is None else f", and older than {care.max_age}"
+    return [
+        Section(
+            f"{counted(len(usage.unused), 'cassette')} not played",
+            ("cassette",),
+            [(it,) for it in usage.unused],
+            "`llm-proxy prune` deletes what is used no more.",
+        ),
+        Section(
+            f"{counted(len(usage.too_old), 'cassette')} played{old}",
+            ("cassette", "recorded", "days"),
+            [(it.file, it.recorded, f"{it.days:.0f}") for it in usage.too_old],
+            "`llm-proxy record` replaces them.",
+        ),
+    ]
 
 
 def fails(usage: Usage, care: Care) -> bool:

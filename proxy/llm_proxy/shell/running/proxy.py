@@ -124,6 +124,9 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         port = await _listen(runner, settings)
         url = f"http://{_shown(settings.host)}:{port}"
         _refuse_self(settings, port)
+        if sources.takes is not None:
+            sources.takes.indexing.begin(lambda: server.active > 0)
+            stack.callback(sources.takes.indexing.stop)
         doors = Doors(runner, injecting)
         stack.push_async_callback(doors.stop)
         await doors.follow()
@@ -149,6 +152,7 @@ class _Sources:
     upstream: LiveUpstream | None
     recorder: Recorder | None
     simulate: Simulate | None
+    takes: TakesOnDisk | None
 
 
 def _server(
@@ -189,25 +193,30 @@ async def _sources(
         recorder = await _recorder(mode, settings, library, journal)
         stack.push_async_callback(recorder.close)
         upstream = await stack.enter_async_context(await _live(mode, settings))
-    return _Sources(library, paces, upstream, recorder, simulate)
+    takes = _takes(settings, library) if mode in {"replay", "auto"} else None
+    return _Sources(library, paces, upstream, recorder, simulate, takes)
 
 
 async def _mode(name: ModeName, settings: Settings, sources: _Sources) -> Mode:
     """The mode of that name."""
-    player = Player(sources.paces, OneByOne())
+    player = Player(sources.paces, OneByOne(), settings.matching.nearest)
     match name, sources:
         case "simulate", _Sources(simulate=Simulate() as simulate):
             return simulate
         case "record", _Sources(upstream=LiveUpstream() as upstream, recorder=Recorder() as keeper):
             return Record(upstream, keeper)
-        case "auto", _Sources(upstream=LiveUpstream() as upstream, recorder=Recorder() as keeper):
-            takes = _takes(settings, sources.library)
+        case "auto", _Sources(
+            upstream=LiveUpstream() as upstream,
+            recorder=Recorder() as keeper,
+            takes=TakesOnDisk() as takes,
+        ):
             otherwise = settings.on_miss
             on_miss = sources.simulate or ("fail" if otherwise == "scenario" else otherwise)
             return Auto(takes, upstream, keeper, player, on_miss)
-        case _:
-            takes = _takes(settings, sources.library)
+        case _, _Sources(takes=TakesOnDisk() as takes):
             return Replay(takes, player, settings.after_last, sources.simulate)
+        case _:
+            raise AssertionError(f"{name} lacks what it answers with")
 
 
 def _takes(settings: Settings, library: Library) -> TakesOnDisk:

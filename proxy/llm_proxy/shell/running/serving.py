@@ -14,7 +14,8 @@ from typing import IO, Final
 
 from llm_proxy.display import counted
 from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.shell.running import caring, journal_file
+from llm_proxy.misses import summing_up
+from llm_proxy.shell.running import caring, journal_file, step_summary
 from llm_proxy.shell.running.advice import on_dummy_keys, warnings
 from llm_proxy.shell.running.environment import child_environment, exports
 from llm_proxy.shell.running.proxy import ModeName, RunningProxy, running
@@ -63,8 +64,9 @@ async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> 
             code = await _until_told(proxy, command, environment)
     usage = proxy.journal.usage
     await asyncio.to_thread(caring.settle, mode, settings, proxy.library, usage)
-    _last_word(mode, proxy.journal.counts)
+    _last_word(mode, proxy.journal)
     caring.last_word(usage, settings.care)
+    step_summary.leave(mode, proxy.journal, os.environ, caring.sections(usage, settings.care))
     hangs = proxy.recorder is not None and proxy.recorder.hangs
     is_left = _leave_journal(settings.journal, proxy.journal)
     failed = not is_left or caring.fails(usage, settings.care)
@@ -219,7 +221,8 @@ def _sources(mode: ModeName, settings: Settings) -> str:
     return f"cassettes in {settings.cassettes}{both}"
 
 
-def _last_word(mode: ModeName, counts: Counts) -> None:
+def _last_word(mode: ModeName, journal: Journal) -> None:
+    counts = journal.counts
     if mode == "record":
         log.info("recorded %s, %d complete", counted(counts.recorded, "exchange"), counts.complete)
     if mode == "auto":
@@ -227,8 +230,7 @@ def _last_word(mode: ModeName, counts: Counts) -> None:
         log.info("replayed %d, recorded %d, %d complete", *numbers)
     if partial := counts.recorded - counts.complete:
         log.info("not complete: %s; see llm-proxy ls --partial", counted(partial, "recording"))
-    if counts.missed:
-        log.warning("not answered from a cassette: %s", counted(counts.missed, "request"))
+    _last_word_on_misses(journal)
     _last_word_on_scenarios(counts)
     if counts.upstream_failed:
         log.warning("the upstream failed %s", counted(counts.upstream_failed, "request"))
@@ -236,6 +238,18 @@ def _last_word(mode: ModeName, counts: Counts) -> None:
         log.warning("%s left before an answer", counted(counts.left, "client"))
     if counts.lost:
         log.error("lost: %s", counted(counts.lost, "recording"))
+
+
+def _last_word_on_misses(journal: Journal) -> None:
+    counts = journal.counts
+    if counts.missed:
+        log.warning("not answered from a cassette: %s", counted(counts.missed, "request"))
+        for line in summing_up.lines(summing_up.grouped(journal.misses)):
+            log.warning("  %s", line)
+    if counts.nearest:
+        log.warning(
+            "answered by the nearest cassette, not the same: %s", counted(counts.nearest, "request")
+        )
 
 
 def _last_word_on_scenarios(counts: Counts) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from llm_proxy.actions import Send, Source
 from llm_proxy.faults.injected import Injected
+from llm_proxy.missed import Missed
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
 from llm_proxy.shell.server.usage import Usage
 from llm_proxy.turns import ToolCall
@@ -141,6 +142,8 @@ class Counts:
     """Recordings that are no cassette."""
     missed: int = 0
     """Requests that no cassette answered, or none that can be used."""
+    nearest: int = 0
+    """Requests that a cassette answered which is not the same, only alike."""
     upstream_failed: int = 0
     """Requests that an upstream did not answer."""
     left: int = 0
@@ -161,7 +164,7 @@ class Journal:
         self.entries: deque[Entry] = deque(maxlen=_KEPT)
         self._recorded: deque[Recorded] = deque(maxlen=_KEPT)
         self._failures: deque[str] = deque(maxlen=_KEPT)
-        self._misses: deque[str] = deque(maxlen=_KEPT)
+        self._misses: deque[Missed] = deque(maxlen=_KEPT)
         self._unsuccessful: deque[Unsuccessful] = deque(maxlen=_KEPT)
         self._rules: Callable[[], Sequence[Mapping[str, Any]]] = list
 
@@ -181,8 +184,8 @@ class Journal:
         return list(self._failures)
 
     @property
-    def misses(self) -> list[str]:
-        """What each of the latest misses says, at length."""
+    def misses(self) -> list[Missed]:
+        """The latest requests that were not answered from a cassette, and why."""
         return list(self._misses)
 
     @property
@@ -198,6 +201,7 @@ class Journal:
             "requests": self.requests,
             "entries": entries,
             "faults": self._rules(),
+            "misses": self.misses,
             "library": self.usage.document(),
         }
 
@@ -224,10 +228,10 @@ class Journal:
         self.counts.lost += 1
         self._failures.append(why)
 
-    def miss(self, detail: str) -> None:
+    def miss(self, missed: Missed) -> None:
         """A request was not answered from a cassette."""
         self.counts.missed += 1
-        self._misses.append(detail)
+        self._misses.append(missed)
 
     def fail(self, session: str, why: str) -> None:
         """A session's request was not as its scenario expects, or its script has no answer."""

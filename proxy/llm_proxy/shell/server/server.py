@@ -11,8 +11,10 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from llm_proxy import misses
 from llm_proxy.actions import Source
 from llm_proxy.dialects import OPAQUE
+from llm_proxy.display import percent
 from llm_proxy.errors import (
     CannotSay,
     CassetteError,
@@ -178,7 +180,7 @@ class Server:
             await perform(source, call, wire, lateness)
             entry.ending = "cut" if wire.cut else "sent"
         except LlmProxyError as error:
-            self._remember(error, entry)
+            self._remember(error, entry, call)
             await fail(wire, call.dialect, error)
         finally:
             if injection is not None:
@@ -208,6 +210,7 @@ class Server:
             if not answer.live:
                 self._journal.counts.replayed += 1
                 self._journal.usage.play(answer.origin, answer.recorded)
+            self._count_nearest(answer, call)
             return
         self._journal.counts.simulated += 1
         asked = f"{call.request.method} {printable(call.stored.path, LONGEST_PATH)}"
@@ -221,12 +224,24 @@ class Server:
             if why := direction.unsuccessful:
                 self._journal.fail(call.session, why)
 
-    def _remember(self, error: LlmProxyError, entry: Entry) -> None:
+    def _count_nearest(self, answer: Answer, call: Call) -> None:
+        """Count an answer of a cassette that is not the same, and warn of it."""
+        if answer.likeness is None:
+            return
+        self._journal.counts.nearest += 1
+        log.warning(
+            "%s: no cassette is the same; the nearest answers, which is %s alike: %s",
+            misses.asked_for(call),
+            percent(answer.likeness),
+            printable(answer.origin, LONGEST_PATH),
+        )
+
+    def _remember(self, error: LlmProxyError, entry: Entry, call: Call) -> None:
         """Say in log and journal that a request was not answered."""
         entry.note = str(error)
         if isinstance(error, Miss):
             entry.origin = "miss"
-            self._journal.miss(error.detail)
+            self._journal.miss(error.missed)
             log.warning("%s", error.detail)
             return
         entry.origin = "refused" if isinstance(error, RequestRefused) else "error"
@@ -234,7 +249,7 @@ class Server:
             self._journal.counts.simulated += 1
             self._journal.fail(entry.session, str(error))
         if isinstance(error, CassetteError):
-            self._journal.miss(str(error))
+            self._journal.miss(misses.unusable(call, error))
         elif isinstance(error, UpstreamFailed) and not self._stopping:
             # What a stop breaks off is no failure of the upstream's.
             self._journal.counts.upstream_failed += 1

@@ -1,0 +1,22 @@
+"""Why no cassette answers a request.
+
+    call, candidates ──▶ nearest ──▶ differences ──▶ advice ──▶ words
+
+`index` finds the candidates among very many; `finding` the one that comes nearest, `differing`
+where it differs, `advice` the rules by which it would answer.  `telling` makes values of that, for
+pages and journals, `wording` sentences, for exceptions and logs; `summing_up` tells those of a run.
+"""
+
+from llm_proxy.misses.finding import Candidate, Near, Nearest, nearest
+from llm_proxy.misses.wording import asked_for, no_cassette, unusable, used_up
+
+__all__ = [
+    "Candidate",
+    "Near",
+    "Nearest",
+    "asked_for",
+    "nearest",
+    "no_cassette",
+    "unusable",
+    "used_up",
+]

@@ -1,0 +1,45 @@
+"""What a request's key is made from, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from llm_proxy.matching import Difference, Document, document_of
+from llm_proxy.misses.differing import differences
+from llm_proxy.routing import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one rule did to a document."""
+
+    rule: str
+    """With its version: `uuids@1`; a preset's as `claude-code@1: uuids@1`."""
+    changed: tuple[Difference, ...]
+    """`stored` is what was there before, `asked` what is there now."""
+    names: Mapping[str, str]
+    """What it replaced by names of ours, by these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """From a request to what its key is made of."""
+
+    before: Document
+    """The document before any rule."""
+    applied: tuple[Applied, ...]
+    after: Document
+
+
+def explanation(call: Call) -> Explanation:
+    """What the rules of a call make of its request."""
+    document = before = document_of(call.provider, call.stored)
+    applied: list[Applied] = []
+    for rule in call.rules.each:
+        for step in rule.steps or (rule,):
+            done = step.apply(document)
+            name = f"{rule}: {step}" if rule.steps else str(rule)
+            applied.append(Applied(name, differences(done.document, document), done.names))
+            document = done.document
+    return Explanation(before, tuple(applied), document)

@@ -1,0 +1,123 @@
+"""The cassette that comes nearest to a request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from llm_proxy import matching
+from llm_proxy.cassette import Meta, StoredRequest
+from llm_proxy.exchange import Request
+from llm_proxy.matching import Difference, Document
+from llm_proxy.misses.differing import differences
+from llm_proxy.routing import Call
+
+_HEAD: Final = frozenset(("method", "provider", "path", "query"))
+"""What `matching.leaves` has of a request beside its body."""
+_EMPTY: Final = ("", "{}", "[]", "null")
+"""Bodies, and values in them, that say nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A cassette that a request could have meant."""
+
+    file: str
+    meta: Meta
+    request: StoredRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The cassette that is most like a request, and how it differs."""
+
+    candidate: Candidate
+    nearness: float
+    asked: Document
+    """The request's document, by the rules of the run."""
+    stored: Document
+    """The cassette's, by the same rules."""
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """Where they differ; computed each time."""
+        return differences(self.asked, self.stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """What a look through the library for something like a request gave."""
+
+    looked_at: int
+    """How many cassettes there are."""
+    near: Near | None
+    """None where nothing is like it."""
+
+
+def nearest(
+    call: Call, candidates: Iterable[Candidate], looked_at: int | None = None
+) -> Nearest | None:
+    """The candidate that shares most with this call; None where there is none at all.
+
+    Near is a request of the same method and path, whatever its body says, or one that says the
+    very same in its body to another path (a model that stands in the path, another version of an
+    API).  Anything else is another kind of request, and its name would mislead.  `looked_at` is
+    how many there are where `candidates` are chosen from more.
+    """
+    ordered, count = ranked(call, candidates)
+    looked_at = count if looked_at is None else looked_at
+    if not ordered:
+        return Nearest(looked_at, None) if looked_at else None
+    return Nearest(looked_at, ordered[0])
+
+
+def ranked(call: Call, candidates: Iterable[Candidate]) -> tuple[list[Near], int]:
+    """The candidates that are like this call, the nearest first, and how many there were."""
+    ours = call.normalised.document
+    asked = matching.leaves(ours)
+    found: list[Near] = []
+    count = 0
+    for candidate in candidates:
+        count += 1
+        theirs = matching.normalised(candidate.meta.provider, candidate.request, call.rules)
+        stored = matching.leaves(theirs.document)
+        if _alike(asked, stored):
+            score = matching.nearness(asked, stored)
+            found.append(Near(candidate, score, ours, theirs.document))
+    found.sort(key=lambda it: -it.nearness)  # of two that are as near, the first stays first
+    return found, count
+
+
+def answers_for(near: Near, call: Call) -> bool:
+    """Whether the nearest cassette may answer, if it is near enough.
+
+    However alike it is: never for another model, and never a stream for what asked for none.
+    """
+    body, theirs = near.asked.body, near.stored.body
+    same = _model(body) == _model(theirs) and near.asked.dialect == near.stored.dialect
+    beside = [(it.method, it.provider, it.path) for it in (near.asked, near.stored)]
+    return same and beside[0] == beside[1] and call.dialect.streams(call.plain) == _streams(near)
+
+
+def _model(body: object) -> object:
+    return body.get("model") if isinstance(body, dict) else None
+
+
+def _streams(near: Near) -> bool:
+    """Whether the request of the cassette asked for a stream."""
+    stored = near.candidate.request
+    from_line = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
+    return near.stored.dialect.streams(from_line)
+
+
+def _alike(asked: Mapping[str, str], stored: Mapping[str, str]) -> bool:
+    """Whether two requests are of one kind."""
+    if asked["method"] != stored["method"]:
+        return False
+    return asked["path"] == stored["path"] or _said(asked) == _said(stored) != {}
+
+
+def _said(leaves: Mapping[str, str]) -> dict[str, str]:
+    """What a request says in its body; nothing where that is empty."""
+    return {path: it for path, it in leaves.items() if path not in _HEAD and it not in _EMPTY}

@@ -1,0 +1,119 @@
+"""A miss names the rules by which it would be none, and none where recording is right."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import orjson
+import pytest
+
+from llm_proxy import misses
+from llm_proxy.exchange import Request
+from llm_proxy.matching import PLAIN, Rules
+from llm_proxy.matching.grammar import rules_of
+from llm_proxy.missed import Missed
+from llm_proxy.misses import Candidate
+from llm_proxy.routing import Call, Routing, route
+from tapes import META
+
+UUIDS = ("b8a1f8f4-6f3c-4a11-9f0e-0123456789ab", "11111111-2222-3333-4444-555555555555")
+
+
+def call(rules: Rules = PLAIN, /, **body: Any) -> Call:
+    content = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], **body})
+    request = Request("POST", "/v1/chat/completions", "", (), content)
+    return route(request, 0.0, lambda: 0.0, how=Routing(rules=rules))
+
+
+def missed(asked: Call, stored: Call) -> Missed:
+    found = misses.nearest(asked, [Candidate("a.jsonl", META, stored.stored)])
+    return misses.no_cassette(asked, found, "cassettes").missed
+
+
+def remedies(asked: dict[str, Any], stored: dict[str, Any]) -> list[tuple[str, str, bool]]:
+    it = missed(call(**asked), call(**stored))
+    assert it.nearest is not None
+    return [(one.path, one.rule, bool(one.caution)) for one in it.nearest.differences]
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored", "path", "rule", "cautious"),
+    [
+        ({"temperature": 1}, {"temperature": 0}, "$.temperature", "ignore=$.temperature", False),
+        ({"metadata": {"trace": "a"}}, {"metadata": {"trace": "b"}}, "$.metadata.trace",
+         "ignore=$.metadata.trace", False),
+        ({"user": UUIDS[0]}, {"user": UUIDS[1]}, "$.user", "uuids", False),
+        ({"stream": True}, {"stream": False}, "$.stream", "ignore=$.stream", True),
+        ({"model": "n"}, {}, "$.model", "ignore=$.model", True),
+        ({"messages": []}, {}, "$.messages[0]", "ignore=$.messages[0]", True),
+        ({"system": "a"}, {"system": "b"}, "$.system", "ignore=$.system", True),
+        ({"a b": 1}, {"a b": 2}, "$['a b']", 'ignore=$["a b"]', False),
+        ({"it's": 1}, {"it's": 2}, '$["it\'s"]', "", False),
+        ({"tools": [{"name": "a"}]}, {"tools": [{"name": "b"}]}, "$.tools[0].name",
+         "ignore=$.tools[0].name", False),
+    ],
+    ids=[
+        *("a setting", "within metadata", "a uuid", "stream", "model", "a message", "system"),
+        *("a name with a space", "a name with a quote", "a tool"),
+    ],
+)  # fmt: skip
+def test_each_difference_has_its_rule(
+    asked: dict[str, Any], stored: dict[str, Any], path: str, rule: str, cautious: bool
+) -> None:
+    assert remedies(asked, stored) == [(path, rule, cautious)]
+
+
+def test_all_rules_together_make_the_cassette_answer() -> None:
+    asked = {"user": UUIDS[0], "temperature": 1, "metadata": {"a b": 1}}
+    stored = {"user": UUIDS[1], "temperature": 0, "metadata": {"a b": 2}}
+    rules = missed(call(**asked), call(**stored)).rules
+    assert rules == ("uuids", "ignore=$.temperature", 'ignore=$.metadata["a b"]')
+    loosened = rules_of(rules)
+    assert call(loosened, **asked).key == call(loosened, **stored).key
+
+
+def test_a_rule_that_holds_already_is_not_named_again() -> None:
+    held = rules_of(["uuids"])
+    it = missed(call(held, user=UUIDS[0], seed=1), call(held, user=UUIDS[1], seed=2))
+    assert it.rules == ("ignore=$.seed",)
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored"),
+    [
+        ({"model": "n", "seed": 1}, {"seed": 2}),
+        ({"stream": True}, {}),
+        ({"messages": [{"role": "user", "content": "bye"}], "seed": 1}, {"seed": 2}),
+        ({f"field{n}": n for n in range(30)}, {}),
+        ({"it's": 1}, {"it's": 2}),
+    ],
+    ids=["another model", "a stream", "another question", "too much", "no rule can say it"],
+)
+def test_where_recording_is_right_no_rules_are_offered(
+    asked: dict[str, Any], stored: dict[str, Any]
+) -> None:
+    it = missed(call(PLAIN, **asked), call(PLAIN, **stored))
+    assert it.rules == ()
+    assert it.text.endswith("record it with llm-proxy record")
+
+
+def test_ids_that_are_used_otherwise_are_no_matter_of_uuids() -> None:
+    one, other = UUIDS
+    asked = {"metadata": {"a": one, "b": one}}
+    stored = {"metadata": {"a": one, "b": other}}
+    assert remedies(asked, stored) == [("$.metadata.b", "ignore=$.metadata.b", False)]
+
+
+def test_the_rules_can_be_pasted_into_a_shell() -> None:
+    it = missed(call(metadata={"a b": 1}), call(metadata={"a b": 2}))
+    line = it.text.splitlines()[-1].removeprefix("it answers with: ")
+    assert shlex.split(line) == ["--normalise", 'ignore=$.metadata["a b"]']
+
+
+def test_long_texts_are_told_by_the_words_that_differ() -> None:
+    words = "You are a helpful assistant who answers in one short sentence about the {} car today."
+    it = missed(call(system=words.format("green")), call(system=words.format("red")))
+    assert it.nearest is not None
+    assert "the [-red-] {+green+} car" in it.nearest.differences[0].diff
+    assert "the [-red-] {+green+} car" in it.text

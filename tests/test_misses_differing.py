@@ -1,0 +1,93 @@
+"""Where two requests differ is told by the place that a person would point at."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.matching import Document, document_of, key_of
+from llm_proxy.misses.differing import differences
+
+
+def document(body: Any, path: str = "/v1/chat/completions") -> Document:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return document_of("openai", StoredRequest("POST", path, "", (), content))
+
+
+def told(asked: Any, stored: Any) -> list[tuple[str, str, str]]:
+    found = differences(document(asked), document(stored))
+    return [(it.path, it.asked, it.stored) for it in found]
+
+
+@pytest.mark.parametrize(
+    ("asked", "stored", "found"),
+    [
+        ({"a": 1}, {"a": 2}, [("$.a", "1", "2")]),
+        ({"a": 1}, {"a": True}, [("$.a", "1", "true")]),
+        ({"a": {"b": 1, "c": [2]}}, {}, [("$.a", '{"b":1,"c":[2]}', "")]),
+        ({}, {"a": {}}, [("$.a", "", "{}")]),
+        ({"a": [1, 2, 3]}, {"a": [1, 3]}, [("$.a[1]", "2", "")]),
+        ({"a": [1, 3]}, {"a": [1, 2, 3]}, [("$.a[1]", "", "2")]),
+        ({"a": [{"b": 1}, 7]}, {"a": [{"b": 2}, 7]}, [("$.a[0].b", "1", "2")]),
+        ({"a": [0, {"b": 1}]}, {"a": [{"b": 1}]}, [("$.a[0]", "0", "")]),
+        ({"a": []}, {"a": {}}, [("$.a", "[]", "{}")]),
+        ({"a b": 1}, {"a b": 2}, [("$['a b']", "1", "2")]),
+        ({"a": 1.0}, {"a": 1}, []),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}, []),
+    ],
+    ids=[
+        *("a value", "its type", "a member", "a member of the cassette", "an item", "one less"),
+        *("within an item", "an item in front", "its kind", "a name", "a spelling", "the order"),
+    ],
+)
+def test_a_difference_stands_where_it_is(asked: Any, stored: Any, found: list[Any]) -> None:
+    assert told(asked, stored) == found
+
+
+def test_a_message_that_came_in_between_is_one_difference() -> None:
+    said = [{"role": "user", "content": f"turn {n}"} for n in range(6)]
+    more = {"role": "user", "content": "and this"}
+    asked = {"messages": [*said[:2], more, *said[2:]]}
+    assert told(asked, {"messages": said}) == [
+        ("$.messages[2]", '{"role":"user","content":"and this"}', "")
+    ]
+
+
+def test_an_image_is_told_by_its_hash() -> None:
+    image = "data:image/png;base64," + "aB3" * 400
+    [(path, asked, stored)] = told({"a": {"url": image}}, {})
+    assert (path, stored) == ("$.a", "")
+    assert asked.startswith('{"url":"base64 of 900 bytes, sha256 ')
+
+
+def test_a_body_that_is_no_json_is_told_whole() -> None:
+    assert told(b"one", b"two") == [("body", "one", "two")]
+    assert {path for path, *_ in told({"a": 1}, b"two")} == {"body", "$.a"}
+
+
+def test_long_lists_that_have_nothing_in_common_are_not_slow() -> None:
+    one, other = ([{"n": n, "of": name} for n in range(3000)] for name in "ab")
+    found = told({"a": one}, {"a": other})
+    assert len(found) == 3000
+    assert found[0] == ("$.a[0].of", '"a"', '"b"')
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=60)
+@given(values, values)
+def test_nothing_differs_exactly_where_the_keys_are_the_same(one: Any, other: Any) -> None:
+    asked, stored = document({"x": one}), document({"x": other})
+    assert (differences(asked, stored) == ()) == (key_of(asked) == key_of(stored))

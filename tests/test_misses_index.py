@@ -1,0 +1,69 @@
+"""Among many cassettes, the few that a request could have meant are found by their words."""
+
+from __future__ import annotations
+
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.misses import index
+from llm_proxy.misses.index import FEW, Index, line_of
+
+
+def stored(path: str = "/v1/chat/completions", **body: object) -> StoredRequest:
+    return StoredRequest("POST", path, "", (), orjson.dumps({"model": "m", **body}))
+
+
+def filled(*requests: StoredRequest) -> Index:
+    it = Index()
+    for number, request in enumerate(requests):
+        it.add(number, line_of(request).rstrip(b"\n"))
+    return it
+
+
+def test_the_one_that_shares_most_words_is_among_the_found() -> None:
+    texts = [f"word{n} and word{n + 1}" for n in range(200)]
+    many = filled(*(stored(text=text, seed=n) for n, text in enumerate(texts)))
+
+    found = many.near(stored(text=texts[77], seed=-1))
+
+    assert 77 in found
+    assert (len(found), many.size) == (FEW, 200)
+
+
+def test_they_come_in_the_order_of_the_library() -> None:
+    found = filled(*(stored(text="same") for _ in range(40))).near(stored(text="same"))
+    assert found == list(range(FEW))
+
+
+def test_what_was_asked_of_another_path_is_looked_at_too() -> None:
+    others = [stored(path=f"/v{n}/chat/completions", text=f"text {n}") for n in range(3)]
+    assert filled(*others).near(stored(text="text 2")) == [0, 1, 2]
+
+
+def test_a_line_that_is_spelled_otherwise_is_found_among_the_others() -> None:
+    it = Index()
+    it.add(0, b'{ "request": {"path": "/v1/chat/completions", "json": {"text": "it"}} }')
+    assert it.near(stored(text="it")) == [0]
+
+
+def test_an_empty_index_finds_nothing() -> None:
+    assert Index().near(stored()) == []
+
+
+@settings(max_examples=30)
+@given(st.lists(st.text(max_size=5), min_size=1, max_size=8), st.data())
+def test_the_same_request_is_always_found(texts: list[str], data: st.DataObject) -> None:
+    requests = [stored(text=text, number=n) for n, text in enumerate(texts)]
+    number = data.draw(st.integers(0, len(texts) - 1))
+    assert number in filled(*requests).near(requests[number])
+
+
+def test_the_words_of_a_request_are_its_names_and_texts() -> None:
+    one, same, other = (
+        sorted(index.words_of(line))
+        for line in (b'{"a":"x","b":1}', b'{"b":1,"a":"x"}', b'{"a":"y","b":1}')
+    )
+    assert one != other
+    assert len(set(one) & set(same)) >= 2
