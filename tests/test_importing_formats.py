@@ -387,6 +387,26 @@ def test_a_form_that_was_kept_as_parameters_is_written_anew() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "size", "body"),
+    [
+        ("\u00e2\u20ac", 5, "\u00e2\u20ac".encode()),
+        ("caf\u00c3\u00a9", 5, b"caf\xc3\xa9"),
+        ("caf\u00e9", 4, b"caf\xc3\xa9"),
+        ("caf\u00e9", 5, b"caf\xc3\xa9"),
+        ("\x00\x00\u00ab", 3, b"\x00\x00\xab"),
+        ("caf\u00c3\u00a9", None, "caf\u00c3\u00a9".encode()),
+    ],
+    ids=["other", "UTF-8 as Latin-1", "characters counted", "bytes counted", "binary", "no size"],
+)
+def test_bytes_that_became_characters_are_bytes_again(
+    text: str, size: int | None, body: bytes
+) -> None:
+    content = {"mimeType": "text/event-stream", "text": text, "size": size}
+    response = {"status": 200, "statusText": "OK", "headers": [], "content": content}
+    assert only(har(response=response)).body == body
+
+
+@pytest.mark.parametrize(
     ("response", "why"),
     [
         ({"status": 0, "_error": "net::ERR_ABORTED"}, "it has no answer: net::ERR_ABORTED"),

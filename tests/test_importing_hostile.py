@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy import importing
+from llm_proxy.cassette import read_cassette, spool
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Request
 from llm_proxy.importing import Found, How, codings, opening, yaml_values
@@ -29,7 +30,11 @@ def tried(data: bytes) -> None:
         for it in importing.read(data).exchanges:
             if isinstance(it, Found):
                 try:
-                    importing.made(codings.uncoded(it.exchange, lambda *_: None), HOW, "test")
+                    plain = codings.uncoded(it.exchange, lambda *_: None)
+                    made = importing.made(plain, HOW, "test")
+                    spooled, end = made.spooled("library"), made.laid.end
+                    lines = spool.assemble(spooled, made.ending, end, made.redacted)
+                    read_cassette("file", b"".join(lines))
                 except (Unfit, CassetteError):
                     continue
     except Unreadable:

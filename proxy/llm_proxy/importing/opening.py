@@ -15,7 +15,13 @@ MAX_FILE: Final = 128 * 1024 * 1024
 
 _GZIP: Final = b"\x1f\x8b"
 _JSON: Final = (b"{", b"[")
-_YAML: Final = (b"interactions:", b"http_interactions:", b"version:", b"recorded_with:")
+_YAML: Final = (
+    b"interactions:",
+    b"http_interactions:",
+    b"version:",
+    b"recorded_with:",
+    b"request:",
+)
 """How lines begin of YAML that could be a recording's."""
 _BOM: Final = b"\xef\xbb\xbf"
 

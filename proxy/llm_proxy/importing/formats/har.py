@@ -9,6 +9,7 @@ Bodies are decoded by convention, whatever their heads say.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -23,6 +24,9 @@ from llm_proxy.importing.source import (
     SourceExchange,
     Unfit,
 )
+
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f]")
+"""What stands in bytes, and in no text."""
 
 
 def _claims(opened: Opened) -> bool:
@@ -76,7 +80,7 @@ def _sent(request: dict[str, Any]) -> tuple[bytes, bool]:
         return fields.unbase64(text), False
     if text is None and isinstance(parameters, list) and parameters:
         return _form(parameters), True
-    return fields.content(text), False
+    return _bytes(text, fields.number(request.get("bodySize")) or 0), False
 
 
 def _form(parameters: list[Any]) -> bytes:
@@ -94,7 +98,29 @@ def _came(content: Any) -> bytes:
     text = content.get("text")
     if text is None and (fields.number(content.get("size")) or 0) > 0:
         raise Unfit("the body of its response was not kept")
-    return fields.unbase64(text) if content.get("encoding") == "base64" else fields.content(text)
+    if content.get("encoding") == "base64":
+        return fields.unbase64(text)
+    size = fields.number(content.get("size")) or 0
+    saved = fields.number(content.get("compression")) or 0
+    return _bytes(text, size, size + saved)  # some count what was compressed
+
+
+def _bytes(text: Any, *sizes: float) -> bytes:
+    """A body that was kept as text, and was of one of these sizes.
+
+    mitmproxy takes a body whose head names no charset for Latin-1, so each byte became a character:
+    the number of bytes tells, and that they are UTF-8, or no text at all.
+    """
+    plain = fields.content(text)
+    if not isinstance(text, str) or len(plain) in sizes or len(text) not in sizes:
+        return plain
+    try:
+        single = text.encode("latin-1")
+        if _CONTROLS.search(text) is None:
+            single.decode("utf-8")
+    except UnicodeError:
+        return plain
+    return single
 
 
 def _times(entry: dict[str, Any]) -> tuple[float | None, float | None]:
