@@ -162,6 +162,7 @@ async def test_json_lists_the_problems(tmp_path: Path) -> None:
     assert json.loads(ran.out) == {
         "ok": False,
         "checked": 2,
+        "keyed_by_other_rules": 0,
         "problems": [
             {
                 "file": NAME,

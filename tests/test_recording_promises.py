@@ -21,7 +21,7 @@ from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import backlog, spooled_recording, spooling
 from llm_proxy.shell.recording.filing import Files
 from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
-from llm_proxy.takes import Ordinals
+from llm_proxy.takes import Ordinals, Wish
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import DONE, STREAM, call, chat, event
@@ -226,11 +226,11 @@ class Counting:
         self.resets, self._overtaken = threading.Event(), threading.Event()
         following, reset = Ordinals.next, Ordinals.reset
 
-        def slow_next(ordinals: Ordinals, session: str, key: str) -> int:
+        def slow_next(ordinals: Ordinals, session: str, key: str, wish: Wish | None) -> int:
             if threading.current_thread() is not threading.main_thread():
                 self.hangs.set()
                 assert self.go_on.wait(60)
-            self.numbers.append(following(ordinals, session, key))
+            self.numbers.append(following(ordinals, session, key, wish))
             if self.resets.is_set():
                 self._overtaken.set()
             return self.numbers[-1]

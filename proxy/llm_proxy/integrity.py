@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy import dialects, matching, redaction
-from llm_proxy.cassette import Cassette
+from llm_proxy.cassette import Cassette, StoredRequest
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.matching import KEY_RULES
 from llm_proxy.matching.grammar import rules_of
@@ -45,7 +45,7 @@ def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
             f"a replay does not find it; rename the file to {meta.key[:16]}-<take>.jsonl"
         )
     key = _key(cassette)
-    if key not in {None, meta.key} and not _is_keyed_otherwise(cassette):
+    if key not in {None, meta.key} and not is_keyed_otherwise(cassette.request):
         yield (
             f"the stored request has key {str(key)[:16]}…, line 1 says {meta.key[:16]}…: "
             f"one of them {_EDITED}"
@@ -74,9 +74,9 @@ def _key(cassette: Cassette) -> str | None:
     return matching.key(meta.provider, cassette.request, rules)
 
 
-def _is_keyed_otherwise(cassette: Cassette) -> bool:
+def is_keyed_otherwise(asked: StoredRequest) -> bool:
     """Whether the key is that of another request than the stored one: with its secrets in it."""
-    asked, mark = cassette.request, redaction.OF_OPERATOR
+    mark = redaction.OF_OPERATOR
     return mark.encode() in asked.body or mark in asked.path or mark in asked.query
 
 

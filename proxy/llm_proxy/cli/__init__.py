@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "export": Command("export", "Tell a recorded answer again in another dialect."),
     "rerecord": Command("rerecord", "Ask recorded requests again, and replace their cassettes."),
     "verify": Command("verify", "Check that every cassette is whole and consistent."),
+    "rekey": Command("rekey", "Name cassettes by the rules that you match by now."),
     "recover": Command("recover", "Make cassettes of recordings that a crash broke off."),
     "verdict": Command("verdict", "Judge the clients of a run: what each made of its faults."),
     "report": Command("report", "Tell a run in figures: answers, times, faults."),

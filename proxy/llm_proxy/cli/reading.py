@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from llm_proxy.cassette import Cassette
+from llm_proxy.display import counted
 from llm_proxy.errors import CassetteError
+from llm_proxy.matching import Rules
+from llm_proxy.shell.library.keying import is_keyed_by
 from llm_proxy.shell.library.library import Library
 
 _MANY: Final = 200
@@ -24,6 +28,24 @@ def read_all(
             yield path, library.load(path)
         except CassetteError as error:
             yield path, error
+
+
+def count_otherwise_keyed(paths: Iterable[Path], rules: Rules) -> int:
+    """How many of these were keyed by other rules, and so are not found by their names."""
+    library, count = Library(Path()), 0
+    for path in paths:
+        with suppress(CassetteError):
+            count += not is_keyed_by(library.meta(path), rules)
+    return count
+
+
+def other_rules(count: int) -> str:
+    """What is said of those."""
+    are = "was" if count == 1 else "were"
+    return (
+        f"{counted(count, 'cassette')} {are} keyed by other rules than those given, and found by "
+        "reading: llm-proxy rekey names them anew"
+    )
 
 
 def name_within(library: Library, path: Path) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.options import CONFIG, cassettes
+from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import line, print_json, print_lines, print_note
-from llm_proxy.cli.reading import read_all
+from llm_proxy.cli.reading import count_otherwise_keyed, other_rules, read_all
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.integrity import Place, complaints
+from llm_proxy.matching.grammar import rules_of
 from llm_proxy.shell.library.library import Library, files_below, named_take, session_of
 
 
@@ -40,9 +41,12 @@ class Subject:
 @click.command
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @cassettes
+@normalise
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def verify(paths: tuple[Path, ...], cassettes: Path, *, as_json: bool) -> None:
+def verify(
+    paths: tuple[Path, ...], cassettes: Path, normalise: tuple[str, ...], *, as_json: bool
+) -> None:
     r"""Check that every cassette is whole and consistent.
 
     Checked are: JSON and schema of every line, the body's length and SHA-256, the order and the
@@ -57,15 +61,20 @@ def verify(paths: tuple[Path, ...], cassettes: Path, *, as_json: bool) -> None:
       llm-proxy verify cassettes/openai-chat/gpt-5/dc8593ff1ee7bb84-1.jsonl
       git diff --name-only --diff-filter=d '*.jsonl' | xargs -r llm-proxy verify
 
-    Each problem is one line FILE:LINE: WHY on stdout, and makes the exit code 1.
+    Each problem is one line FILE:LINE: WHY on stdout, and makes the exit code 1. Files that
+    were keyed by other rules than those of --normalise are counted: they are found by reading
+    them, until llm-proxy rekey.
     """
     subjects = _subjects(paths or (cassettes,), cassettes)
     problems = list(_problems(subjects))
+    others = count_otherwise_keyed((it.path for it in subjects), rules_of(normalise))
     if as_json:
-        print_json(_document(subjects, problems))
+        print_json({**_document(subjects, problems), "keyed_by_other_rules": others})
     else:
         print_lines(line(str(problem)) for problem in problems)
         print_note(_summary(subjects, problems, paths or (cassettes,)))
+        if others:
+            print_note(other_rules(others))
     raise click.exceptions.Exit(1 if problems else 0)
 
 

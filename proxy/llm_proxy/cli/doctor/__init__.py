@@ -12,8 +12,9 @@ import click
 from llm_proxy import display
 from llm_proxy.cli.doctor import library, machine
 from llm_proxy.cli.doctor.verdicts import Level, Verdict
-from llm_proxy.cli.options import CONFIG, PORT, cassettes, spool
+from llm_proxy.cli.options import CONFIG, PORT, cassettes, normalise, spool
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
+from llm_proxy.matching.grammar import rules_of
 from llm_proxy.shell.running.settings import default_spool
 
 _STYLES: Final = {Level.OK: "good", Level.WARNING: "doubtful", Level.PROBLEM: "bad"}
@@ -25,9 +26,12 @@ _NAME: Final = 15
 @click.command
 @cassettes
 @spool
+@normalise
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def doctor(cassettes: Path, spool: Path | None, *, as_json: bool) -> None:
+def doctor(
+    cassettes: Path, spool: Path | None, normalise: tuple[str, ...], *, as_json: bool
+) -> None:
     r"""Check this machine and this library for trouble.
 
     Looks at versions, the HTTP parser, proxies and base URLs in the environment, the port, the
@@ -43,7 +47,7 @@ def doctor(cassettes: Path, spool: Path | None, *, as_json: bool) -> None:
     """
     verdicts = [
         *machine.verdicts(os.environ, PORT),
-        *library.verdicts(cassettes, spool or default_spool(os.environ)),
+        *library.verdicts(cassettes, spool or default_spool(os.environ), rules_of(normalise)),
     ]
     if as_json:
         print_json(_document(verdicts))

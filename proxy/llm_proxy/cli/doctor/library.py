@@ -10,8 +10,9 @@ from typing import Final
 
 from llm_proxy import display
 from llm_proxy.cli.doctor.verdicts import Level, Verdict
-from llm_proxy.cli.reading import name_within, read_all
+from llm_proxy.cli.reading import count_otherwise_keyed, name_within, other_rules, read_all
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
+from llm_proxy.matching import PLAIN, Rules
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.spooling import abandoned, belongs, opened
@@ -23,17 +24,17 @@ _SHOWN: Final = 5
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def verdicts(cassettes: Path, spool: Path) -> Iterator[Verdict]:
+def verdicts(cassettes: Path, spool: Path, rules: Rules = PLAIN) -> Iterator[Verdict]:
     """All of them."""
-    yield from _library(cassettes)
+    yield from _library(cassettes, rules)
     yield _writable(_LIBRARY, cassettes)
     yield _writable(_SPOOL, spool)
     yield from _mode(spool)
     yield from _leftovers(cassettes, spool)
 
 
-def _library(root: Path) -> Iterator[Verdict]:
-    """Whether every cassette can be read, and which are not complete."""
+def _library(root: Path, rules: Rules) -> Iterator[Verdict]:
+    """Whether every cassette can be read, which are not complete, and which names are others'."""
     library = Library(root)
     try:
         library.refresh()
@@ -52,6 +53,8 @@ def _library(root: Path) -> Iterator[Verdict]:
         names = _first_few(partial)
         text = f"{len(partial)} partial, which only replay --allow-partial plays: {names}"
         yield Verdict(_LIBRARY, Level.WARNING, text)
+    if others := count_otherwise_keyed(library.files(), rules):
+        yield Verdict(_LIBRARY, Level.WARNING, other_rules(others))
     for refusal in refused[:_SHOWN]:
         yield Verdict(_LIBRARY, Level.PROBLEM, f"{refusal}; delete it, or record it again")
     if len(refused) > _SHOWN:
