@@ -10,14 +10,14 @@ Nothing but the request is looked at: keys are made again where the home is anot
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
 from llm_proxy.matching import values
 from llm_proxy.matching.document import Document
 from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.walking import Names, texts_changed
+from llm_proxy.matching.normalisers.walking import Names, with_texts
 from llm_proxy.matching.rules import Apply, Normalised
 
 _ROOT: Final = r"(?:/|[A-Za-z]:[\\/])"
@@ -108,7 +108,7 @@ def _make(_argument: str) -> Apply:
 
 def _apply(document: Document) -> Normalised:
     found = _Found()
-    texts_changed(document.body, found.look)
+    with_texts(document, found.look)
     kinds = found.kinds()
     if not kinds:
         return Normalised(document)
@@ -121,9 +121,9 @@ def _apply(document: Document) -> Normalised:
         folder = spelled[found[0]]
         return names[kinds[folder]].of(folder)
 
-    body = texts_changed(document.body, lambda text: pattern.sub(name, text))
+    done = with_texts(document, lambda text: pattern.sub(name, text))
     given = {name: it for some in names.values() for name, it in some.given().items()}
-    return Normalised(replace(document, body=body), given)
+    return Normalised(done, given)
 
 
 def _spellings(folder: str) -> tuple[str, ...]:

@@ -7,11 +7,10 @@ question for another date.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
 from llm_proxy.matching.document import Document
-from llm_proxy.matching.normalisers.walking import texts_changed
+from llm_proxy.matching.normalisers.walking import with_texts
 from llm_proxy.matching.rules import Normalised, Rule
 
 _MONTH: Final = (
@@ -56,6 +55,6 @@ def _rule(name: str, pattern: re.Pattern[str]) -> Rule:
         return pattern.sub(lambda found: f"{found[1]}<{name}>", text)
 
     def apply(document: Document) -> Normalised:
-        return Normalised(replace(document, body=texts_changed(document.body, change)))
+        return Normalised(with_texts(document, change))
 
     return Rule(name, 1, apply)
