@@ -14,6 +14,7 @@ from typing import Final
 
 from llm_proxy.matching import values
 from llm_proxy.matching.document import Document
+from llm_proxy.matching.encoded import is_encoded
 from llm_proxy.matching.normalisers.kind import Kind
 from llm_proxy.matching.normalisers.places import texts_at
 from llm_proxy.matching.normalisers.walking import Names
@@ -51,7 +52,7 @@ def _changed(value: Json, known: Mapping[str, str], in_text: Callable[[str], str
     """The value with the names of the ids, wherever they stand."""
     match value:
         case str():
-            return in_text(value)
+            return value if is_encoded(value) else in_text(value)
         case list():
             return [_changed(item, known, in_text) for item in value]
         case dict():
