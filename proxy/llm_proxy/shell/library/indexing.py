@@ -40,8 +40,8 @@ class Known:
     paths: Sequence[str] = ()
     """All files, by their number in the index."""
     index: Index = field(default_factory=Index)
-    otherwise: int = 0
-    """How many of them were keyed by other rules than this run's."""
+    otherwise: set[str] = field(default_factory=set)
+    """Those of them that were keyed by other rules than this run's."""
 
 
 class Indexing:
@@ -91,7 +91,7 @@ class Indexing:
             log.info(
                 "%s keyed by other rules than this run's, and so keyed anew: llm-proxy rekey "
                 "renames them",
-                counted(self._known.otherwise, "cassette was", "cassettes were"),
+                counted(len(self._known.otherwise), "cassette was", "cassettes were"),
             )
 
     def _read(self, number: int, path: str) -> None:
@@ -107,7 +107,8 @@ class Indexing:
             except CassetteError:
                 return
         rules = line.get("key_rules"), line.get("rules", [])
-        self._known.otherwise += rules != self._rules
+        if rules != self._rules:
+            self._known.otherwise.add(path)
         self._known.index.add(number, second)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -45,7 +45,11 @@ class _Anew:
 class Keying:
     """Keys the files of a library by the rules of a run.  Used by several threads at once."""
 
-    def __init__(self, library: Library, rules: Rules) -> None:
+    def __init__(
+        self, library: Library, rules: Rules, otherwise: Callable[[], Collection[str]]
+    ) -> None:
+        """`otherwise` gives the files that were keyed by other rules, named well or not."""
+        self._otherwise = otherwise
         self._library = library
         self._rules = rules
         self._sessions: dict[str, tuple[_Anew, ...]] = {}
@@ -67,22 +71,25 @@ class Keying:
         found: list[_Anew] = []
         if self._library.has_strays:
             if self._strays is None:
-                self._strays = self._read(self._library.strays(), trusted=False)
+                self._strays = self._read(self._library.strays())
             found += [it for it in self._strays if it.meta.session == session]
         if everywhere:
             if session not in self._sessions:
-                self._sessions[session] = self._read(self._library.named(session), trusted=True)
+                self._sessions[session] = self._read(self._of_other_rules(session))
                 self._warn(self._sessions[session])
             found += self._sessions[session]
         return sorted((it.path for it in found if it.key == key), key=by_number)
 
-    def _read(self, paths: Iterable[Path], *, trusted: bool) -> tuple[_Anew, ...]:
-        """These files, keyed; with `trusted` names, those alone that were keyed otherwise."""
+    def _of_other_rules(self, session: str) -> list[Path]:
+        """The files in the folder of a session whose names say keys of other rules."""
+        known = self._otherwise()
+        return [it for it in self._library.named(session) if str(it) in known] if known else []
+
+    def _read(self, paths: Iterable[Path]) -> tuple[_Anew, ...]:
+        """These files, keyed; what cannot be read is left out."""
         found: list[_Anew] = []
         for path in paths:
             try:
-                if trusted and is_keyed_by(self._library.meta(path), self._rules):
-                    continue
                 meta, request = self._library.opening(path)
             except CassetteError:
                 continue

@@ -62,11 +62,11 @@ class TakesOnDisk:
         """`library` must be refreshed, and not be added to by a recorder."""
         self._library = library
         self._allow_partial = allow_partial
-        self._keying = Keying(library, rules)
         self._playable: dict[tuple[str, str], tuple[TakeOnDisk, ...]] = {}
         self._missed: OrderedDict[tuple[str, str], Miss] = OrderedDict()
         self._alike: dict[tuple[str, str], Alike | None] = {}
         self.indexing = Indexing(library, rules)
+        self._keying = Keying(library, rules, lambda: self.indexing.complete().otherwise)
 
     async def of(self, session: str, key: str) -> Sequence[TakeOnDisk]:
         """The playable takes of a session for a key, in order.

@@ -1,0 +1,69 @@
+"""The text of an SDK's exception alone says what differs, and what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import anthropic
+import ollama
+import openai
+import pytest
+
+from proxying import proxy
+from raw import post
+from sdks import anthropic_client, openai_client
+from shelf import put, says
+
+HELLO = [{"role": "user", "content": "hello"}]
+SYSTEM = "You help people to rent a car. Answer in one sentence, and recommend the {} car first."
+
+
+def recorded(folder: Path, path: str, **body: object) -> str:
+    """The file of a cassette of this request."""
+    request = post(path, json.dumps(body).encode(), "Content-Type: application/json")
+    return str(put(folder, request, says("x"))[0])
+
+
+async def test_a_setting_that_differs_comes_with_its_rule(tmp_path: Path) -> None:
+    file = recorded(
+        tmp_path, "/v1/chat/completions", model="gpt-5", temperature=0.2, messages=HELLO
+    )
+    async with proxy("replay", tmp_path) as it, openai_client(it.url, 2) as client:
+        with pytest.raises(openai.APIStatusError) as raised:
+            await client.chat.completions.create(
+                model="gpt-5", temperature=0.7, messages=[{"role": "user", "content": "hello"}]
+            )
+    assert str(raised.value) == (
+        f"Error code: 424 - no cassette for POST /v1/chat/completions (gpt-5). Nearest is {file}, "
+        "which differs at $.temperature: 0.7, cassette has 0.2. Record it with llm-proxy record, "
+        "or let that not count: --normalise 'ignore=$.temperature'."
+    )
+
+
+async def test_a_long_prompt_shows_the_words_that_differ(tmp_path: Path) -> None:
+    recorded(
+        tmp_path, "/v1/messages", model="claude-sonnet-5", max_tokens=64,
+        system=SYSTEM.format("red"), messages=HELLO,
+    )  # fmt: skip
+    async with proxy("replay", tmp_path) as it, anthropic_client(it.url, 2) as client:
+        with pytest.raises(anthropic.APIStatusError) as raised:
+            await client.messages.create(
+                model="claude-sonnet-5", max_tokens=64, system=SYSTEM.format("green"),
+                messages=[{"role": "user", "content": "hello"}],
+            )  # fmt: skip
+    assert (
+        "differs at $.system: … and recommend the [-red-] {+green+} car first. "
+        "([-cassette-] {+request+}). Record it with llm-proxy record, or make the request the same."
+    ) in str(raised.value)
+
+
+async def test_another_question_is_to_be_recorded(tmp_path: Path) -> None:
+    recorded(tmp_path, "/api/chat", model="qwen3", messages=HELLO, tools=[], stream=False)
+    async with proxy("replay", tmp_path) as it, ollama.AsyncClient(host=it.url) as client:
+        with pytest.raises(ollama.ResponseError) as raised:
+            await client.chat(model="qwen3", messages=[{"role": "user", "content": "good bye"}])
+    assert str(raised.value).endswith(
+        'which differs at $.messages[0].content: "good bye", cassette has "hello". '
+        "Record it with llm-proxy record, or make the request the same. (status code: 424)"
+    )
