@@ -53,7 +53,7 @@ async def test_a_long_prompt_shows_the_words_that_differ(tmp_path: Path) -> None
                 messages=[{"role": "user", "content": "hello"}],
             )  # fmt: skip
     assert (
-        "differs at $.system: … and recommend the [-red-] {+green+} car first. "
+        "and recommend the [-red-] {+green+} car first. "
         "([-cassette-] {+request+}). Record it with llm-proxy record, or make the request the same."
     ) in str(raised.value)
 
