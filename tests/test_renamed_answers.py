@@ -69,11 +69,12 @@ async def test_a_client_is_told_its_own_ids_and_folders_at_every_pace(
 
     async with proxy("replay", tmp_path, matching=RULES, pace=pace) as replaying:
         raw = await ask(replaying.url, asking("/opt/longer", "mine_1"))
-        (entry,) = replaying.journal.entries
+        page = await ask(replaying.url, b"GET /_proxy/journal HTTP/1.1\r\n\r\n")
 
+    (entry,) = json.loads(page.body)["entries"]
     assert raw.status == 200
     assert heard(raw) == "mine_1 wrote /opt/longer/a.txt"
-    assert entry.renamed == 2
+    assert entry["renamed"] == 2
 
 
 async def test_each_client_is_told_its_own_of_the_same_recording(tmp_path: Path) -> None:
