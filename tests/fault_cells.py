@@ -21,8 +21,9 @@ from llm_proxy.faults.kinds import KINDS
 from llm_proxy.faults.rule import Rule
 from llm_proxy.pacing import Instant
 from llm_proxy.routing import FAULT_HEADER, SESSION_HEADER
-from llm_proxy.shell.running.proxy import ModeName, RunningProxy
+from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Entry
 from proxying import cassettes, proxy
 from raw import ask, post

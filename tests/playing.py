@@ -24,8 +24,8 @@ from llm_proxy.scenario.playing.counting import Attempts
 from llm_proxy.scenario.playing.cue import Cue
 from llm_proxy.scenario.playing.directing import direct
 from llm_proxy.scenario.playing.script import Scripted
-from llm_proxy.shell.running.proxy import ModeName
 from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Entry, Journal, Simulated
 from llm_proxy.turns import Reasoning, Text, ToolCall, Turn
 from proxying import proxy

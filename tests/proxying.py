@@ -11,8 +11,9 @@ from typing import Any
 from llm_proxy.cassette import Cassette
 from llm_proxy.pacing import Recorded
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.running.proxy import ModeName, RunningProxy, running
+from llm_proxy.shell.running.proxy import RunningProxy, running
 from llm_proxy.shell.running.settings import Settings
+from llm_proxy.shell.running.sources import ModeName
 
 
 def settings(folder: Path, **changes: Any) -> Settings:

@@ -10,8 +10,8 @@ import pytest
 
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import rules_of
-from llm_proxy.shell.running.proxy import ModeName
 from llm_proxy.shell.running.settings import Matching
+from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.retries import Retries
 from llm_proxy.takes import Ordinals, Wish
 from proxying import cassettes, proxy

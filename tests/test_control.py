@@ -12,7 +12,7 @@ import pytest
 
 from llm_proxy.missed import Missed
 from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.proxy import ModeName
+from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server import control
 from llm_proxy.version import __version__
 from proxying import cassettes, proxy

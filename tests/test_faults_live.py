@@ -15,8 +15,9 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import rules_of
 from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.proxy import ModeName, RunningProxy
+from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.shell.running.sources import ModeName
 from proxying import cassettes, proxy
 from raw import Raw, ask, line
 from shelf import DONE, bodies, chat, event, put, says

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from bedrock_requests import BODY, CONVERSE, SIGNED, fields, on_disk
-from llm_proxy.shell.running.proxy import ModeName
+from llm_proxy.shell.running.sources import ModeName
 from proxying import cassettes, proxy
 from raw import ask, post
 from stub import upstream, whole

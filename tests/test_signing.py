@@ -21,7 +21,7 @@ from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.framing.eventstream import frame
-from llm_proxy.shell.running.proxy import ModeName
+from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.upstream.signing import AwsSigner
 from proxying import cassettes, proxy
 from raw import Raw, ask, post

@@ -18,9 +18,10 @@ from llm_proxy.misses import summing_up
 from llm_proxy.shell.running import caring, journal_file, step_summary
 from llm_proxy.shell.running.advice import on_dummy_keys, warnings
 from llm_proxy.shell.running.environment import child_environment, exports
-from llm_proxy.shell.running.proxy import ModeName, RunningProxy, running
+from llm_proxy.shell.running.proxy import RunningProxy, running
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import simulates
+from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Counts, Journal
 
 log: Final = logging.getLogger("llm_proxy")

@@ -1,0 +1,62 @@
+"""Where a server listens, and what it is called there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from aiohttp import web
+
+from llm_proxy.errors import UsageError
+from llm_proxy.shell.running.doors import BACKLOG
+from llm_proxy.shell.running.settings import Settings
+
+
+async def listen(runner: web.ServerRunner, settings: Settings) -> str:
+    """Listen where the settings say; gives the URL that clients can connect to.
+
+    Raises `UsageError` where that is not possible.
+    """
+    port = await _bound(runner, settings)
+    _refuse_self(settings, port)
+    return f"http://{_shown(settings.host)}:{port}"
+
+
+async def _bound(runner: web.ServerRunner, settings: Settings) -> int:
+    """The port."""
+    host, port = settings.host, settings.port
+    try:
+        await web.TCPSite(runner, host, port, backlog=BACKLOG, reuse_port=False).start()
+    except socket.gaierror:
+        raise UsageError(f"--host {host}: there is no such address here") from None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(
+                f"port {port} of {host} is in use: stop the program that has it, or give "
+                "--port 0 for any free one"
+            ) from None
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise UsageError(
+            f"cannot listen on {host}:{port} ({why}): give --host an address of this machine, "
+            "and --port one that you may use"
+        ) from None
+    return int(runner.addresses[0][1])
+
+
+def _shown(host: str) -> str:
+    """A host that clients can connect to: never the name `localhost`, which may be another's."""
+    match host:
+        case "0.0.0.0" | "" | "localhost":  # noqa: S104 # told by the operator, not chosen
+            return "127.0.0.1"
+        case "::":
+            return "[::1]"
+        case _:
+            return f"[{host}]" if ":" in host else host
+
+
+def _refuse_self(settings: Settings, port: int) -> None:
+    for name, address in settings.upstreams.items():
+        for own in ("127.0.0.1", "localhost", "[::1]", settings.host):
+            if address.split("://", 1)[-1].split("/", 1)[0] == f"{own}:{port}":
+                raise UsageError(f"--upstream {name}={address} is this proxy itself")
