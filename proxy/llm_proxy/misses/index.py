@@ -1,15 +1,16 @@
 """The cassettes among very many that a request could have meant, without reading them all again.
 
 Of each request line the words are known: what stands between its quotation marks, names and texts
-alike, each as a number of 64 bits.  Requests that share most words share most values, or nearly:
-the few that do are read again and compared value by value.  In memory a cassette is some hundred
-numbers, about a kilobyte.
+alike, and how often each does, as numbers of 64 bits.  Requests that share most words share most
+values, or nearly: the few that do are read again and compared value by value.  In memory a
+cassette is some hundred numbers, about a kilobyte.
 """
 
 from __future__ import annotations
 
 import re
 from array import array
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import nlargest
@@ -18,7 +19,7 @@ from typing import Final
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.schema import RequestLine, dump
 
-FEW: Final = 12
+FEW: Final = 16
 """Cassettes of the same path that are compared value by value."""
 _OTHERS: Final = 4
 """Those of other paths, of which only what says the very same is near."""
@@ -30,9 +31,13 @@ Words = frozenset[int]
 
 
 def words_of(line: bytes) -> array[int]:
-    """The words of line 2 of a cassette, each once."""
-    each = {*line.split(b'"', _MOST)[:_MOST]}
-    return array("q", [*map(hash, each)])
+    """The words of line 2 of a cassette, each with how often it stands there.
+
+    A word counts once for itself, and once with its number: so two requests are alike that have
+    as many messages, whatever these say.
+    """
+    counts = Counter(line.split(b'"', _MOST)[:_MOST])
+    return array("q", [*map(hash, counts), *map(hash, counts.items())])
 
 
 def line_of(request: StoredRequest) -> bytes:
