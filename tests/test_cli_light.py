@@ -56,6 +56,9 @@ async def modules(folder: Path, *arguments: str) -> set[str]:
     [
         ["ls"],
         ["ls", "--json"],
+        ["stats"],
+        ["prune", "--older-than", "1d"],
+        ["rekey"],
         ["show", "openai"],
         ["show", "openai", "--json"],
         ["diff", "openai", "openai"],

@@ -208,6 +208,13 @@ async def test_the_settings_file_says_where_the_library_is(tmp_path: Path) -> No
     assert cassette["name"] == str(path.relative_to(tmp_path / "cassettes"))
 
 
+async def test_the_session_of_a_settings_file_is_that_of_requests(tmp_path: Path) -> None:
+    library.complete(tmp_path)
+    (tmp_path / "llm-proxy.toml").write_text('session = "mine"\n')
+
+    assert len((await listed(tmp_path))["cassettes"]) == 1
+
+
 async def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
     path = library.complete(tmp_path)
     path.rename(path.with_name(f"{library.ESC}.jsonl"))

@@ -24,6 +24,8 @@ _COMMANDS: Final = {
     "simulate": Command("serve", "Answer from scenarios, a mock, or made-up text."),
     "chaos": Command("chaos", "Run a command once for each fault, and judge it."),
     "ls": Command("ls", "List the cassettes of a library."),
+    "stats": Command("stats", "Tell a library in figures: counts, sizes, ages, duplicates."),
+    "prune": Command("prune", "Delete cassettes that nobody needs any more."),
     "show": Command("show", "Show one cassette: what was said, and when each byte came."),
     "diff": Command("diff", "Compare two cassettes, or one with what is answered today."),
     "import": Command("import_", "Make cassettes of other tools' recordings.", "import_"),

@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import click
+import msgspec
 
 from llm_proxy.cli.options import PORT
 from llm_proxy.display import path_text
@@ -23,6 +24,16 @@ _PAGE: Final = "/_proxy/journal"
 _SHOWN: Final = 200
 """Characters of a complaint that is not ours."""
 
+
+class _Used(msgspec.Struct):
+    played: list[str]
+    recorded: list[str]
+
+
+class _Journal(msgspec.Struct):
+    library: _Used
+
+
 SOURCE: Final = click.argument("source", required=False, metavar="[SOURCE]")
 """A file that `--journal` wrote, or the URL of a running proxy."""
 
@@ -37,6 +48,21 @@ def run_of(source: str | None) -> Run:
         url = _page(where)
         return read_run(_fetched(url), url)
     return read_run(_read(Path(where)), path_text(where))
+
+
+def library_of(path: Path) -> list[str]:
+    """The cassettes that a journal's run played or recorded, by their names within the library.
+
+    Raises `UsageError` for a file that is none of ours.
+    """
+    try:
+        it = msgspec.json.decode(_read(path), type=_Journal).library
+    except msgspec.DecodeError:
+        raise UsageError(
+            f"{path_text(path)} does not tell which cassettes its run used: give a file that "
+            "--journal of this version wrote"
+        ) from None
+    return [*it.played, *it.recorded]
 
 
 def _read(path: Path) -> bytes:

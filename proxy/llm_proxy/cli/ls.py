@@ -13,6 +13,7 @@ import click
 
 from llm_proxy import ages, display
 from llm_proxy.cassette.model import DEFAULT_SESSION
+from llm_proxy.cli.library import groups
 from llm_proxy.cli.library.choosing import Filters, filters
 from llm_proxy.cli.library.rows import Row, read_rows
 from llm_proxy.cli.options import CONFIG, cassettes
@@ -62,9 +63,13 @@ _ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
 @filters
 @click.option("--sort", type=click.Choice(list(_ORDERS)), default="name", show_default=True,
               help="What the rows are sorted by, the least or the oldest first.")  # fmt: skip
+@click.option("--duplicates", is_flag=True,
+              help="Only those of the same request with the same answer as another.")  # fmt: skip
 @click.option("--reverse", is_flag=True, help="The greatest or the latest first.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def ls(cassettes: Path, *, sort: str, reverse: bool, as_json: bool, **chosen: Any) -> None:
+def ls(
+    cassettes: Path, *, sort: str, reverse: bool, as_json: bool, duplicates: bool, **chosen: Any
+) -> None:
     r"""List the cassettes of a library, one a row.
 
     Every file is read in full and judged: what is complete is replayed, what is partial only
@@ -82,7 +87,10 @@ def ls(cassettes: Path, *, sort: str, reverse: bool, as_json: bool, **chosen: An
     """
     library = Library(cassettes)
     every, refused = read_rows(library, files_below(library.root), datetime.now(UTC))
-    rows = sorted(filter(Filters(**chosen).admit, every), key=_ORDERS[sort], reverse=reverse)
+    rows = list(filter(Filters(**chosen).admit, every))
+    if duplicates:
+        rows = [row for same in groups.duplicates(rows) for row in same]
+    rows.sort(key=_ORDERS[sort], reverse=reverse)
     if as_json:
         print_json(_document(library, rows, refused))
     else:

@@ -30,7 +30,8 @@ class Filters:
     """What a cassette must be like; an empty word, or None, lets all of them through."""
 
     partial: bool = False
-    session: str = ""
+    of_session: str = ""
+    """Not `session`, which in a settings file is that of requests."""
     model: str = ""
     dialect: str = ""
     provider: str = ""
@@ -43,7 +44,7 @@ class Filters:
         meta = row.meta
         return (
             not (self.partial and row.outcome.complete)
-            and self.session in {"", meta.session}
+            and self.of_session in {"", meta.session}
             and self.model.lower() in meta.model.lower()
             and self.dialect in {"", meta.dialect}
             and self.provider in {"", meta.provider}
@@ -63,7 +64,8 @@ def _is_younger(row: Row, than: str) -> bool:
 
 _FILTERS: Final = (
     click.option("--partial", is_flag=True, help="Only takes that are not complete."),
-    click.option("--session", default="", metavar="NAME", help="Only takes of this session."),
+    click.option("--session", "of_session", default="", metavar="NAME",
+                 help="Only takes of this session."),
     click.option("--model", default="", metavar="TEXT",
                  help="Only models with TEXT in their name."),
     click.option("--dialect", default="", metavar="NAME", help="Only this dialect."),
