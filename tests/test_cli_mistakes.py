@@ -65,7 +65,7 @@ def said(*arguments: str) -> str:
         ("all --pase", "llm-proxy record has no option --pase: did you mean --pace?"),
         (
             "ls --port 1",
-            "llm-proxy ls has no option --port: llm-proxy ls --help lists what there is",
+            "llm-proxy ls has no option --port: did you mean --sort?",
         ),
         ("--vers", "llm-proxy has no option --vers: did you mean --version?"),
         (
