@@ -33,11 +33,12 @@ Words = frozenset[int]
 def words_of(line: bytes) -> array[int]:
     """The words of line 2 of a cassette, each with how often it stands there.
 
-    A word counts once for itself, and once with its number: so two requests are alike that have
-    as many messages, whatever these say.
+    A word counts once for itself, and once more with its number where it stands there again: so
+    two requests are alike that have as many messages, whatever these say.
     """
     counts = Counter(line.split(b'"', _MOST)[:_MOST])
-    return array("q", [*map(hash, counts), *map(hash, counts.items())])
+    again = (it for it in counts.items() if it[1] > 1)
+    return array("q", [*map(hash, counts), *map(hash, again)])
 
 
 def line_of(request: StoredRequest) -> bytes:
