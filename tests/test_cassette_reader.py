@@ -281,6 +281,14 @@ def header(name: str, value: str) -> bytes:
         pytest.param(meta("key", "../" * 22), 1, "key must be ", id="a key that is a path"),
         pytest.param(edit(GOOD, 2, "request", "path", to="/a b"), 2, "path", id="space in a path"),
         pytest.param(edit(GOOD, 2, "request", "path", to="/\n"), 2, "path", id="LF in a path"),
+        pytest.param(
+            edit(GOOD, 2, "request", "path", to="@evil.example/v1"), 2, "path must be a slash",
+            id="a path that makes the address before it another host's",
+        ),
+        pytest.param(
+            edit(GOOD, 2, "request", "path", to=".evil.example/v1"), 2, "path must be a slash",
+            id="a path that goes on with a host's name",
+        ),
         pytest.param(edit(GOOD, 2, "request", "method", to="GET /x"), 2, "method", id="method"),
         pytest.param(edit(GOOD, 2, "request", "json", to=DEEP), 2, "deep", id="deep request"),
         pytest.param(

@@ -138,7 +138,12 @@ LINES = {
         ("end", "end.bytes", True, "end.bytes must be an integer, and it is true or false"),
         ("end", "end.sha256", "0", "end.sha256 must be 64 hexadecimal digits in lower case"),
         ("request", "request.more", 1, "request.more is an unknown field"),
-        ("request", "request.path", "/ ", "request.path must be printable ASCII without a space"),
+        (
+            "request",
+            "request.path",
+            "/ ",
+            "request.path must be a slash, and printable ASCII without a space behind it",
+        ),
         ("request", "request", ..., "request is missing"),
         ("meta", "more", 1, "more is an unknown field"),
         ("meta", "tool", ..., "tool is missing"),

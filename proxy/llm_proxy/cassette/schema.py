@@ -30,6 +30,7 @@ _VALUE: Final = "^[\\t\\x20-\\x7e\\x80-\\xff]*\\Z"
 _HEX64: Final = r"^[0-9a-f]{64}\Z"
 _WORD: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*\Z"
 _TARGET: Final = r"^[\x21-\x7e]*\Z"
+_PATH: Final = r"^/[\x21-\x7e]*\Z"
 
 Name = Annotated[str, Is(pattern=_HTTP_NAME)]
 Value = Annotated[str, Is(pattern=_VALUE)]
@@ -41,6 +42,8 @@ Marks = float | list[tuple[int, float]]
 """The reads that begin in a message: the ms of one at its first byte, or [bytes, ms] of each."""
 Target = Annotated[str, Is(pattern=_TARGET)]
 """What stands in a request line: printable, and without a space."""
+Path = Annotated[str, Is(pattern=_PATH)]
+"""One that begins with a slash: put behind an address, it cannot make it another host's."""
 
 _WORDS: Final = MappingProxyType(
     {
@@ -49,6 +52,7 @@ _WORDS: Final = MappingProxyType(
         repr(_HEX64): "64 hexadecimal digits in lower case",
         repr(_WORD): "text without control characters and marks that turn its direction",
         repr(_TARGET): "printable ASCII without a space",
+        repr(_PATH): "a slash, and printable ASCII without a space behind it",
     }
 )
 """What a pattern means."""
@@ -104,7 +108,7 @@ class RequestFields(_Line, frozen=True):
     """The request: its body as JSON where it is JSON, whatever its spacing was."""
 
     method: Name
-    path: Target
+    path: Path
     headers: tuple[Pair, ...]
     query: Target = ""
     redacted: Count = 0
