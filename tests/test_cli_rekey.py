@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import library
 from command import run
 from llm_proxy import redaction
 from llm_proxy.matching.grammar import rules_of
-from llm_proxy.shell.library import rekeying
+from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.running.settings import Matching
 from proxying import cassettes, proxy
@@ -183,6 +184,23 @@ def test_what_is_there_keeps_its_number(tmp_path: Path) -> None:
 
     assert [it.body for it in cassettes(tmp_path)] == bodies([says("1"), says("2")])
     assert [it.rules for it in found.collisions] == [("uuids@1",)]
+
+
+async def test_what_was_played_of_late_is_known_by_its_new_name(tmp_path: Path) -> None:
+    """`prune --unused-since` would take it for unused."""
+    put(tmp_path, chat(ONE), says("1"))
+    put(tmp_path, chat("stale"), says("2"))
+    state, root, now = tmp_path / "state" / "llm-proxy", tmp_path / "cassettes", datetime.now(UTC)
+    last_played.note(state, root, [], now - timedelta(days=400))
+    [path] = (str(it.relative_to(root)) for it in root.rglob(f"{key_of(chat(ONE))[:16]}-1.jsonl"))
+    last_played.note(state, root, [path], now)
+
+    await run("rekey", *UUIDS, folder=tmp_path)
+    await run("prune", "--unused-since", "30d", "--yes", folder=tmp_path)
+
+    assert [it.body for it in cassettes(tmp_path)] == bodies([says("1")])
+    [name] = names(tmp_path)
+    assert [Path(it).name for it in last_played.read(state, root).played] == [name]
 
 
 @pytest.mark.parametrize("command", ["verify", "doctor"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +15,14 @@ from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import Line, line, print_json, print_lines, print_note
 from llm_proxy.cli.reading import name_within, with_progress
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.matching.grammar import rules_of
+from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.alone import alone
 from llm_proxy.shell.library.keying import collision
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.rekeying import Change, Plan, carry_out, plan
+from llm_proxy.shell.running.settings import state_folder
 
 _KEPT: Final = "its request held a secret of yours, without which its key cannot be made again"
 
@@ -60,15 +64,29 @@ def rekey(cassettes: Path, *, normalise: tuple[str, ...], dry_run: bool, as_json
 
 
 def _carried_out(library: Library, changes: Sequence[Change]) -> list[Change]:
-    """Those that were made.  Raises `UsageError` where the library cannot be written."""
+    """Those that were made.
+
+    Raises `UsageError` where the library cannot be written, and `LlmProxyError` where nobody could
+    remember when what is renamed was last played.
+    """
+    state = state_folder(os.environ)
+    names = {
+        name_within(library, it.path): name_within(library, it.target)
+        for it in changes
+        if it.path != it.target
+    }
+    last_played.rename(state, library.root, names)
     try:
         with alone(library.root):
-            return list(carry_out(changes))
+            done = list(carry_out(changes))
     except OSError as error:
         raise UsageError(
             f"{library.root} cannot be written: {error.strerror}; what was renamed is whole: do it "
             "again once that is mended"
         ) from None
+    with suppress(LlmProxyError):  # what is no more is not asked for
+        last_played.forget(state, library.root, names)
+    return done
 
 
 def _print(library: Library, found: Plan, done: Sequence[Change], *, dry_run: bool) -> None:

@@ -68,6 +68,25 @@ def forget(state: Path, library: Path, names: Iterable[str]) -> None:
         _change(state, library, without)
 
 
+def rename(state: Path, library: Path, names: Mapping[str, str]) -> None:
+    """Remember of the new names what is known of the old ones, which are kept as well.
+
+    To be called before files are renamed: a crash in between forgets nothing.  Raises
+    `LlmProxyError` where that cannot be written.
+    """
+    pairs = [(path_text(old), path_text(new)) for old, new in names.items()]
+
+    def with_new(it: LastPlayed) -> LastPlayed:
+        played = dict(it.played)
+        for old, new in pairs:
+            if old in it.played:
+                played[new] = max(it.played[old], played.get(new, it.played[old]))
+        return LastPlayed(it.since, played)
+
+    if not {old for old, _ in pairs}.isdisjoint(read(state, library).played):
+        _change(state, library, with_new)
+
+
 def _change(state: Path, library: Path, change: Callable[[LastPlayed], LastPlayed]) -> None:
     place = _place(state, library)
     temporary = place.with_name(f".{place.name}.{os.getpid()}")
