@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,7 +11,12 @@ import pytest
 
 import library
 from command import run
+from llm_proxy.cli import prune
+from llm_proxy.cli.library.rows import read_rows
 from llm_proxy.shell.library import last_played
+from llm_proxy.shell.library.library import Library
+from proxying import proxy
+from raw import ask
 from shelf import chat, put, says
 
 DAY = timedelta(days=1)
@@ -130,6 +136,55 @@ async def test_what_no_run_of_these_used_goes(tmp_path: Path) -> None:
     document = json.loads(ran.out)
     assert document["deleted"] is True
     assert len(document["cassettes"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "why"),
+    [(["openai-chat/m/0-1.jsonl"], "run.json tells of no cassette of cassettes"),
+     ([], "no run of --journal used any cassette of cassettes: all of them would go")],
+    ids=["of another library", "of a run that played nothing"],
+)  # fmt: skip
+async def test_a_journal_that_would_let_all_of_them_go_is_refused(
+    tmp_path: Path, names: list[str], why: str
+) -> None:
+    paths = put(tmp_path, chat(), says("1"))
+    used = {"requests": 1, "library": {"played": names, "recorded": []}}
+    (tmp_path / "run.json").write_text(json.dumps(used))
+
+    ran = await run("prune", "--journal", "run.json", "--yes", folder=tmp_path)
+
+    assert ran.code == 2
+    assert why in ran.complaint
+    assert there(tmp_path) == paths
+
+
+async def test_what_a_run_played_stays_whatever_its_folder_is_called(tmp_path: Path) -> None:
+    [path] = put(tmp_path, chat(), says("1"))
+    put(tmp_path, chat("other"), says("2"))
+    folder = Path(os.fsdecode(bytes(path.parent.parent) + b"/gr\xfcn"))
+    folder.mkdir()
+    path = path.rename(folder / path.name)
+    async with proxy("replay", tmp_path) as it:
+        await ask(it.url, chat())
+        document = {"requests": 1, "library": it.journal.document()["library"]}
+    (tmp_path / "run.json").write_text(json.dumps(document))
+
+    await run("prune", "--journal", "run.json", "--yes", folder=tmp_path)
+
+    assert there(tmp_path) == [path]
+
+
+def test_takes_stay_together_when_another_is_recorded_meanwhile(tmp_path: Path) -> None:
+    put(tmp_path, chat(), says("1"))
+    files = Library(tmp_path / "cassettes")
+    files.refresh()
+    rows, _ = read_rows(files, files.files(), datetime.now(UTC))
+    second = put(tmp_path, chat(), says("2"), first=2)
+
+    gone = prune._delete(files, rows)
+
+    assert gone == []
+    assert there(tmp_path) == sorted([rows[0].path, *second])
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"entries": []}', "[1]"])

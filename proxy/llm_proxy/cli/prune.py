@@ -85,12 +85,12 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **asked: 
     library.refresh()
     now = datetime.now(UTC)
     every, refused = read_rows(library, files_below(library.root), now)
-    used = frozenset(name for path in journals for name in library_of(path))
+    used = _used(library.root, journals, every)
     unplayed = _unplayed_since(library.root, unused_since, now)
     found = _choose(
         library,
         every,
-        [row for row in every if wanted.admit(row) and row.name not in used and unplayed(row)],
+        [row for row in every if wanted.admit(row) and _told(row) not in used and unplayed(row)],
     )
     going = bool(found.go) and not dry_run and (yes or _agreed(found, as_json=as_json))
     gone = _delete(library, found.go) if going else []
@@ -99,6 +99,34 @@ def prune(cassettes: Path, *, dry_run: bool, yes: bool, as_json: bool, **asked: 
         return
     print_lines(line(row.name) for row in (gone if going else found.go))
     print_note(_summary(library, found, gone, going=going, unreadable=len(refused)))
+
+
+def _told(row: Row) -> str:
+    """The name of a cassette as journals and the state folder have it."""
+    return display.path_text(row.name)
+
+
+def _used(root: Path, journals: Sequence[Path], every: Sequence[Row]) -> frozenset[str]:
+    """What the runs of these journals used.
+
+    Raises `UsageError` where one tells of none of these cassettes: it would let all of them go.
+    """
+    names = {_told(row) for row in every}
+    used: set[str] = set()
+    for path in journals:
+        told = library_of(path)
+        if names and told and names.isdisjoint(told):
+            raise UsageError(
+                f"{display.path_text(path)} tells of no cassette of {root}: its run used another "
+                "library, or names from before a rekey; nothing was deleted"
+            )
+        used.update(told)
+    if journals and names and not used:
+        raise UsageError(
+            f"no run of --journal used any cassette of {root}: all of them would go; give a "
+            "journal of a run that plays what you need"
+        )
+    return frozenset(used)
 
 
 def _choose(library: Library, every: Sequence[Row], meant: Sequence[Row]) -> Chosen:
@@ -128,7 +156,7 @@ class _Unplayed:
         """Whether a cassette is older than that moment, and was not played since."""
         if self._before is None:
             return True
-        then = self._known.played.get(display.path_text(row.name))
+        then = self._known.played.get(_told(row))
         recorded = datetime.now(UTC) - row.age if row.age is not None else None
         return (then is None or then < self._before) and (
             recorded is not None and recorded < self._before
@@ -160,17 +188,19 @@ def _agreed(found: Chosen, *, as_json: bool) -> bool:
 
 
 def _delete(library: Library, rows: Sequence[Row]) -> list[Row]:
-    """Those that were deleted; one that was recorded again meanwhile stays.
+    """Those that were deleted; takes of which one was recorded meanwhile stay.
 
     Raises `UsageError` where the library cannot be written.
     """
     gone: list[Row] = []
     try:
         with alone(library.root):
-            for row in rows:
-                if _is_as_read(library, row):
-                    row.path.unlink(missing_ok=True)
-                    gone.append(row)
+            library.refresh()
+            for takes in takes_together(library, rows):
+                if _is_whole(library, takes) and all(_is_as_read(library, it) for it in takes):
+                    for row in takes:
+                        row.path.unlink(missing_ok=True)
+                        gone.append(row)
         for folder in sorted({row.path.parent for row in gone}, reverse=True):
             _tidy(folder, library.root)
     except OSError as error:
