@@ -14,10 +14,19 @@ from llm_proxy import importing
 from llm_proxy.cassette import read_cassette, spool
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Request
-from llm_proxy.importing import Found, How, codings, opening, yaml_values
+from llm_proxy.importing import (
+    Found,
+    How,
+    Refused,
+    codings,
+    fields,
+    http_text,
+    opening,
+    yaml_values,
+)
 from llm_proxy.importing.source import SourceExchange, Unfit, Unreadable
 from llm_proxy.routing import Routing
-from test_importing_formats import SOURCES, VCR, flow, netstring
+from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
 TOO_DEEP = f"values stand within each other more than {yaml_values.MAX_DEPTH} deep"
 NO_TAG = "stands for an object of a program, which is not made"
@@ -180,3 +189,40 @@ def test_a_body_that_no_head_of_its_status_may_have_is_refused() -> None:
     exchange = SourceExchange(request, "", 204, "No Content", (), b"hi")
     with pytest.raises(Unfit, match="has a body, which no 204 to POST has"):
         importing.made(exchange, HOW, "test")
+
+
+def test_a_flow_without_headers_is_read_or_refused() -> None:
+    flow_of_nothing = {"type": "http", "response": {"status_code": 200, "content": b""}}
+    for asked in ({}, {"content": b""}, {"content": b"", "method": b"GET", "host": "h"}):
+        tried(netstring({**flow_of_nothing, "request": asked}))
+
+
+def test_gzips_that_were_joined_unpack_to_all_of_them() -> None:
+    lines = [reel().strip() + b"\n"] * 2
+    assert opening.unpacked(b"".join(map(gzip.compress, lines)) + bytes(9)) == b"".join(lines)
+    assert why(gzip.compress(lines[0]) + b"x") == "behind its gzip stands something else"
+    assert why(gzip.compress(b"") * 101) == "it is more than 100 gzip files in one"
+
+
+def test_a_head_ends_its_lines_as_http_does() -> None:
+    message = http_text.read(
+        b"HTTP/1.1 200 OK\r\nx-name: \xc3\x85ngstr\xc3\xb6m\r\n\r\n", "response"
+    )
+    assert message.headers == (("x-name", "\xc3\x85ngstr\xc3\xb6m"),)
+
+
+def test_no_reason_quotes_a_secret_of_a_url_or_a_novel() -> None:
+    with pytest.raises(Unfit) as refused:
+        fields.request("GET", "https://me:word@[::1/v1?key=sk-1#x", (), b"")
+    assert str(refused.value) == "https://[::1/v1 is no URL"
+    entries = [{"request": {"method": "GET", "url": "https://h/"},
+                "response": {"status": 0, "_error": "\x1b[31m" + "x" * 10_000}}]  # fmt: skip
+    [it] = importing.read(json.dumps({"log": {"entries": entries}}).encode()).exchanges
+    assert isinstance(it, Refused)
+    assert len(it.why) == 500
+    assert it.why.startswith("it has no answer: \\x1b[31mxxx")
+
+
+def test_a_file_of_very_many_exchanges_is_refused() -> None:
+    many = b'{"log": {"entries": [' + b"1," * 100_000 + b"1]}}"
+    assert why(many) == "it holds more than 100,000 exchanges: split it"

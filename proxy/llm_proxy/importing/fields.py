@@ -18,6 +18,8 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
 _OUTSIDE: Final = re.compile(r"[^\x21-\x7e]+")
 """What cannot stand in a request line as it is."""
+_PRIVATE: Final = re.compile(r"[^/@?#]*@|[?#].*", re.DOTALL)
+"""What may hold a secret in a URL: a password, and parameters."""
 _LEAST_STATUS, _MOST_STATUS = 200, 999
 
 
@@ -47,7 +49,8 @@ def _target(url: Any) -> tuple[str, str, str]:
         parts = urlsplit(text if "://" in text or text.startswith("/") else "//" + text)
         host = (parts.hostname or "").lower()
     except ValueError:
-        raise Unfit(f"{printable(url, 100)} is no URL") from None
+        named = printable(_PRIVATE.sub("", url), 100)
+        raise Unfit(f"{named} is no URL") from None
     return host, _sent(parts.path) or "/", _sent(parts.query)
 
 
@@ -64,7 +67,9 @@ def status(value: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         raise Unfit("its response has no status") from None
     if not _LEAST_STATUS <= number <= _MOST_STATUS:
-        raise Unfit(f"its status is {number}: no answer that is over with its body")
+        raise Unfit(
+            f"its status is {printable(str(number), 20)}: no answer that is over with its body"
+        )
     return number
 
 

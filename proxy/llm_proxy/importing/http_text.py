@@ -11,6 +11,8 @@ from llm_proxy.importing import fields
 from llm_proxy.importing.source import Unfit
 
 _BLANK: Final = re.compile(rb"\r?\n\r?\n")
+_LINE_END: Final = re.compile(r"\r?\n")
+"""Of HTTP: `str.splitlines` would take bytes of UTF-8 for ends, too."""
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,12})[^\r\n]{0,1000}\r\n")
 
 
@@ -28,7 +30,7 @@ def read(data: bytes, what: str) -> Message:
     blank = _BLANK.search(data)
     if blank is None:
         raise Unfit(f"its {what} has no end of its head")
-    first, *lines = data[: blank.start()].decode("latin-1").splitlines()
+    first, *lines = _LINE_END.split(data[: blank.start()].decode("latin-1"))
     words = first.split(" ", 2)
     if len(words) < 2:
         raise Unfit(f"its {what} begins with no line of HTTP")

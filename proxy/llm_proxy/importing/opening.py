@@ -14,6 +14,8 @@ MAX_FILE: Final = 128 * 1024 * 1024
 """Bytes: a larger file is refused, also one that unpacks to more."""
 
 _GZIP: Final = b"\x1f\x8b"
+_MEMBERS: Final = 100
+"""Gzip files that may be joined to one."""
 _JSON: Final = (b"{", b"[")
 _YAML: Final = (
     b"interactions:",
@@ -43,16 +45,31 @@ def unpacked(data: bytes) -> bytes:
         raise Unreadable(f"it is larger than {MAX_FILE} bytes")
     if not data.startswith(_GZIP):
         return data
+    members: list[bytes] = []
+    room = MAX_FILE
+    while data.startswith(_GZIP):  # files that were joined unpack to all of them
+        plain, data = _member(data, room)
+        members.append(plain)
+        room -= len(plain)
+        if len(members) > _MEMBERS:
+            raise Unreadable(f"it is more than {_MEMBERS} gzip files in one")
+    if data.strip(b"\0"):
+        raise Unreadable("behind its gzip stands something else")
+    return b"".join(members)
+
+
+def _member(data: bytes, room: int) -> tuple[bytes, bytes]:
+    """What the first gzip of a file holds, and what stands behind it.  Raises `Unreadable`."""
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
-        plain = inflate.decompress(data, MAX_FILE + 1)
+        plain = inflate.decompress(data, room + 1)
     except zlib.error as error:
         raise Unreadable(f"its gzip is broken: {error}") from None
-    if len(plain) > MAX_FILE:
+    if len(plain) > room:
         raise Unreadable(f"it unpacks to more than {MAX_FILE} bytes")
     if not inflate.eof:
         raise Unreadable("its gzip is cut short")
-    return plain
+    return plain, inflate.unused_data
 
 
 def is_yaml(text: bytes) -> bool:

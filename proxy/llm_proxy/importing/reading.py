@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
+from llm_proxy.errors import printable
 from llm_proxy.importing.formats import FORMATS
 from llm_proxy.importing.opening import opened
 from llm_proxy.importing.source import Format, Opened, SourceExchange, Unfit, Unreadable
+
+MAX_EXCHANGES: Final = 100_000
+"""Of one file: what is said of each is kept."""
+_LONGEST: Final = 500
+"""Characters of a reason, which may quote the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +54,9 @@ def read(data: bytes) -> Recording:
 
 def _exchanges(kind: Format, file: Opened) -> Iterator[Found | Refused]:
     for number, item in enumerate(kind.items(file), 1):
+        if number > MAX_EXCHANGES:
+            raise Unreadable(f"it holds more than {MAX_EXCHANGES:,} exchanges: split it")
         try:
             yield Found(number, kind.exchange(item))
         except Unfit as error:
-            yield Refused(number, str(error))
+            yield Refused(number, printable(str(error), _LONGEST))

@@ -39,8 +39,8 @@ def _exchange(item: Any) -> SourceExchange:
     host = _text(asked.get("host"))
     path = _text(asked.get("path"))
     request, named = fields.request(
-        _text(asked.get("method")), f"//{_bracketed(host)}{path}", fields.headers(asked["headers"]),
-        fields.content(asked["content"]),
+        _text(asked.get("method")), f"//{_bracketed(host)}{path}",
+        fields.headers(asked.get("headers")), fields.content(asked["content"]),
     )  # fmt: skip
     begun = fields.number(asked.get("timestamp_end")) or fields.number(asked.get("timestamp_start"))
     return SourceExchange(
