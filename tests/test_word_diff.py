@@ -99,3 +99,15 @@ def test_texts_that_are_hard_to_compare_are_compared_soon(
     assert time.process_time() - begin < 1
     assert sides(found) == (old, new)
     assert len(said) < 2 * ROOM
+
+
+def test_a_word_of_megabytes_is_compared_soon() -> None:
+    """Such as an image's base64, whose last characters differ."""
+    old, new = (f"see {'a' * 1_000_000}{end}" for end in "bc")
+
+    begin = time.process_time()
+    said = word_diff(old, new)
+
+    assert time.process_time() - begin < 1
+    assert said == f"see [-…{'a' * 20}b-] {{+…{'a' * 20}c+}}"
+    assert sides(changes(old, new)) == (old, new)

@@ -22,6 +22,8 @@ _CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 """Scripts that put no space between words: each character counts as one."""
 _WORD: Final = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+|\s+|[^\w\s]")
 _CLAUSE: Final = re.compile(r"[^\n.,;:!?{}。、]*(?:[\n.,;:!?{}。、]+\s*|\Z)")
+_WINDOW: Final = 256
+"""Characters that are looked through for the beginning of a word, at first."""
 _CLAUSES: Final = 1_000
 """Clauses of either text that are compared with each other."""
 _WORDS: Final = 300
@@ -108,9 +110,15 @@ def _shared(one: str, other: str) -> int:
 
 def _word_end(one: str, other: str, shared: int) -> int:
     """How much of what they begin with alike ends with a whole word in both."""
-    while shared and any(_inside(it, shared) for it in (one, other)):
-        shared -= 1
-    return shared
+    if not any(_inside(it, shared) for it in (one, other)):
+        return shared
+    window = _WINDOW
+    while True:  # a word may be an image's base64
+        begin = max(0, shared - window)
+        last = max(it.start() for it in _WORD.finditer(one, begin, shared))
+        if last > begin or begin == 0:
+            return last
+        window *= 4
 
 
 def _inside(text: str, place: int) -> bool:
