@@ -135,6 +135,19 @@ def test_headers_of_the_moment_do_not_count(tmp_path: Path) -> None:
     assert shown(found) == {("moment", "x-ratelimit-remaining-requests")}
 
 
+def test_all_of_a_head_but_its_order_counts(tmp_path: Path) -> None:
+    """Two answers that a client could tell apart are not the same."""
+    head = Head(200, "", (*STREAM.headers, ("X-Empty", "")), "close")
+    one, other = recorded(tmp_path, stream(event("a")), stream(event("a"), head=head))
+
+    assert counting(compare(one, other)) == [
+        ("header", "status", "200 OK", "200"),
+        ("header", "framing", "chunked", "close"),
+        ("header", "x-empty", "", '""'),
+    ]
+    assert compare(one, other, "live").same
+
+
 class TestLive:
     def test_what_no_two_answers_share_does_not_count(self, tmp_path: Path) -> None:
         def answer(text: str, tokens: int) -> Answer:

@@ -20,14 +20,20 @@ _OF_THE_MOMENT: Final = re.compile(
 )
 """Headers that tell how things stood when the answer was sent."""
 
+_EMPTY: Final = '""'
+"""How a header without a value is shown."""
+
 Found = tuple[Kind, str, str, str]
 
 
 def heads(one: Cassette, other: Cassette) -> Iterator[Found]:
     """Status and headers; the kind of content belongs to the shape of an answer."""
     before, after = (f"{it.head.status} {it.head.reason}".rstrip() for it in (one, other))
-    if one.head.status != other.head.status:
-        yield Kind.STATUS, "status", before, after
+    if before != after:
+        is_other = one.head.status != other.head.status
+        yield Kind.STATUS if is_other else Kind.HEADER, "status", before, after
+    if one.head.framing != other.head.framing:
+        yield Kind.HEADER, "framing", one.head.framing, other.head.framing
     for name, first, second in apart(_fields(one.head.headers), _fields(other.head.headers)):
         if name == "content-type":
             if _essence(first) != _essence(second):
@@ -84,7 +90,7 @@ def _fields(headers: Headers) -> dict[str, str]:
     values: dict[str, list[str]] = {}
     for name, value in headers:
         values.setdefault(name.lower(), []).append(value)
-    return {name: ", ".join(each) for name, each in values.items()}
+    return {name: ", ".join(each) or _EMPTY for name, each in values.items()}
 
 
 def _essence(content_type: str) -> str:
