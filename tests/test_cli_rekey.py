@@ -165,6 +165,28 @@ def test_what_a_crash_left_of_both_is_one_take_again(
     assert planned().changes == ()
 
 
+def test_takes_keep_their_order_when_a_crash_comes_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second was recorded before the first, as an import of two files may have it."""
+    _, second = put(tmp_path, chat(ONE), says("1"), says("2"))
+    library.rewritten(second, "2026-01-01", "2025-01-01")
+    rules = rules_of(["uuids"])
+
+    def planned() -> rekeying.Plan:
+        files = Library(tmp_path / "cassettes")
+        files.refresh()
+        return rekeying.plan(files, rules, files.files())
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", _crash)
+        with pytest.raises(KeyboardInterrupt):
+            list(rekeying.carry_out(planned().changes))
+    list(rekeying.carry_out(planned().changes))
+
+    assert [it.body for it in cassettes(tmp_path)] == bodies([says("1"), says("2")])
+
+
 def _crash(path: Path, *, missing_ok: bool = False) -> None:
     if not missing_ok:
         raise KeyboardInterrupt(path)

@@ -167,7 +167,11 @@ def _keyed(it: _Found, rules: Rules) -> Meta:
 
 def _numbered(group: Sequence[_Found], taken: Sequence[int], rules: Rules) -> Iterator[Change]:
     """The files of one new key: with their own numbers where they were takes of one key before."""
-    ordered = sorted(group, key=lambda it: (it.meta.recorded, by_number(it.path)))
+    began: dict[str, str] = {}
+    for it in group:
+        began[it.meta.key] = min(it.meta.recorded, began.get(it.meta.key, it.meta.recorded))
+    # Takes of one old key stay in the order of their numbers, also when a crash comes in between.
+    ordered = sorted(group, key=lambda it: (began[it.meta.key], it.meta.key, by_number(it.path)))
     numbers = [it.take.number for it in ordered if it.take is not None]
     own = (
         not taken and len(set(numbers)) == len(numbers) and len({it.meta.key for it in group}) == 1
