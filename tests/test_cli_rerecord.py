@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import threading
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from command import Ran, run, started
+from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending
+from llm_proxy.shell.asking import rerecording
+from llm_proxy.shell.asking.again import Asking, asking_again
+from llm_proxy.shell.asking.group import Group
 from llm_proxy.shell.library.library import Library, files_below
+from llm_proxy.shell.library.replacing import replace_takes
+from llm_proxy.shell.upstream.live import UpstreamSettings
 from proxying import proxy
 from raw import post
 from sdks import openai_stream
@@ -228,3 +237,40 @@ async def test_who_stops_it_finds_the_library_as_it_was(
     assert ran.code == 130
     assert kept(tmp_path) == {f"{KEY}-1": SAYING["one"]}
     assert [it.name for it in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]
+
+
+async def test_takes_that_are_being_replaced_are_replaced_together_when_it_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = put(tmp_path, chat(), says("one"), says("two"))
+    loop, placing, stopped = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def slowly(*given: Any) -> list[Path]:
+        loop.call_soon_threadsafe(placing.set)
+        stopped.wait()
+        return replace_takes(*given)
+
+    monkeypatch.setattr(rerecording, "replace_takes", slowly)
+    async with upstream(saying("new"), saying("newer")) as it:
+        asking = Asking(UpstreamSettings({"default": it.url}))
+        group = Group("default", KEY, "openai", tuple(paths))
+        library = Library(tmp_path / "cassettes")
+        async with aclosing(rerecording.rerecorded(asking, library, [group], 1)) as coming:
+            first = asyncio.ensure_future(anext(coming))
+            await placing.wait()
+            first.cancel()
+            for _ in range(100):  # in which the folder of the new takes must not go
+                await asyncio.sleep(0)
+            stopped.set()
+            with pytest.raises(asyncio.CancelledError):
+                await first
+
+    assert kept(tmp_path) == {f"{KEY}-1": SAYING["new"], f"{KEY}-2": SAYING["newer"]}
+
+
+async def test_a_library_that_cannot_be_written_is_said_before_anything_is_asked(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(UsageError, match=r"gone cannot be written: .*; nothing was asked"):
+        async with asking_again(Asking(UpstreamSettings({})), tmp_path / "gone"):
+            pass

@@ -110,14 +110,20 @@ async def asking_again(asking: Asking, beside: Path | None = None) -> AsyncItera
     """Something that asks; on the way out the new answers are gone that nobody has moved.
 
     They lie in the folder `beside`, from which they can be renamed into a library there, or where
-    temporary files do.  Raises `UsageError` where requests cannot be signed.
+    temporary files do.  Raises `UsageError` where requests cannot be signed, or nothing be written.
     """
     async with AsyncExitStack() as stack:
         signer: AwsSigner | None = None
         if asking.sign is not None:
             bedrock = providers.address(BEDROCK, asking.upstream.addresses)
             signer = await asyncio.to_thread(AwsSigner, bedrock)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER, dir=beside))
+        try:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER, dir=beside))
+        except OSError as error:
+            where = beside or "the folder of temporary files"
+            raise UsageError(
+                f"{where} cannot be written: {error.strerror}; nothing was asked"
+            ) from None
         upstream = await stack.enter_async_context(LiveUpstream(asking.upstream, signer))
         yield Again(asking, upstream, Path(folder))
 

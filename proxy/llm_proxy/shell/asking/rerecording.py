@@ -67,7 +67,14 @@ async def _rerecorded(again: Again, library: Library, group: Group) -> Done:
     try:
         new = [await _asked(again, library, path) for path in group.files]
         takes = [(it.path, it.cassette) for it in new]
-        files = await asyncio.to_thread(replace_takes, library, group.files, takes)
+        placing = asyncio.ensure_future(
+            asyncio.to_thread(replace_takes, library, group.files, takes)
+        )
+        try:
+            files = await asyncio.shield(placing)
+        except asyncio.CancelledError:
+            await placing  # all takes or none: their folder is deleted after that
+            raise
     except LlmProxyError as error:
         return Done(group, str(error), (), loop.time() - began)
     return Done(group, "", tuple(files), loop.time() - began)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
 from llm_proxy.shell.library.alone import alone
+from llm_proxy.shell.library.folders import make_folder, sync_folder
 from llm_proxy.shell.library.library import Library
 
 
@@ -28,7 +28,7 @@ def replace_takes(
             for path in set(old) - set(placed):
                 path.unlink(missing_ok=True)
             for folder in {path.parent for path in (*placed, *old)}:
-                _sync(folder)
+                sync_folder(folder)
     except OSError as error:
         raise SpoolError(f"{library.root} cannot be written: {error.strerror}") from None
     return placed
@@ -46,14 +46,6 @@ def _check(library: Library, old: Sequence[Path], new: Sequence[Cassette]) -> No
 
 def _place(library: Library, path: Path, it: Cassette, number: int) -> Path:
     home = library.place(it.meta, it.request, number)
-    home.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(home.parent)
     path.replace(home)
     return home
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
