@@ -14,6 +14,7 @@ from llm_proxy import redaction
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.recording import filing
 from llm_proxy.shell.running.settings import Matching
 from proxying import cassettes, proxy
 from raw import ask
@@ -163,6 +164,24 @@ def test_what_a_crash_left_of_both_is_one_take_again(
     assert both == 2
     assert [it.body for it in cassettes(tmp_path)] == bodies([says("1")])
     assert planned().changes == ()
+
+
+def test_what_a_crash_leaves_over_is_known_to_recover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, chat(ONE), says("1"))
+    files = Library(tmp_path / "cassettes")
+    files.refresh()
+    found = rekeying.plan(files, rules_of(["uuids"]), files.files())
+    there: list[str] = []
+
+    def synced(_: int) -> None:
+        there.extend(it.name for it in files.root.rglob("*.tmp"))
+
+    monkeypatch.setattr("os.fsync", synced)
+    list(rekeying.carry_out(found.changes))
+
+    assert [filing.TEMPORARY.fullmatch(name) is not None for name in there] == [True]
 
 
 def test_takes_keep_their_order_when_a_crash_comes_in_between(

@@ -209,7 +209,8 @@ def _change(it: Change) -> None:
 def _write(it: Change) -> None:
     content = dump(MetaLine.of(it.meta)) + _rest(it.path)
     read_cassette(str(it.path), content)
-    temporary = it.target.parent / f".{it.target.stem}.{token_hex(4)}.tmp"
+    # Called as a recorder's are, so that `recover` deletes what a crash left over.
+    temporary = it.target.parent / f".{os.getpid()}-0.{token_hex(4)}.tmp"
     try:
         with temporary.open("xb") as file:
             file.write(content)
