@@ -70,6 +70,14 @@ def test_rules_loosen_it_as_they_loosen_a_recording() -> None:
     assert meta.key == route(asked(), 0.0, float, how=how.routing).key
 
 
+def test_a_session_that_was_chosen_is_that_of_requests_that_name_another() -> None:
+    """As those do that were recorded in front of a proxy of ours."""
+    other = replace(PLAIN, request=asked(headers=(*JSON, ("x-llm-proxy-session", "other"))))
+
+    assert stored(other).meta.session == "other"
+    assert stored(other, replace(HOW, routing=Routing("mine"))).meta.session == "mine"
+
+
 def test_without_times_each_message_is_a_read_at_once() -> None:
     it = stored(PLAIN)
 

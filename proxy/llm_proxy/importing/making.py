@@ -11,7 +11,7 @@ from typing import Final
 
 from llm_proxy import framing, heads, redaction
 from llm_proxy.cassette import Cassette, End, Meta, StoredRequest
-from llm_proxy.cassette.model import sha256
+from llm_proxy.cassette.model import DEFAULT_SESSION, sha256
 from llm_proxy.cassette.schema import HeadLine
 from llm_proxy.cassette.spool import Spooled, SpoolLine
 from llm_proxy.errors import RequestRefused
@@ -101,9 +101,12 @@ def _called(it: SourceExchange, how: How) -> Call:
         asked = below(asked, provider)
         asked = replace(asked, path=f"/~{provider}{asked.path}")
     try:
-        return route(asked, 0.0, float, how=how.routing)
+        call = route(asked, 0.0, float, how=how.routing)
     except RequestRefused as error:
         raise Unfit(str(error)) from None
+    if how.routing.session != DEFAULT_SESSION:  # what somebody chose is for all of them
+        call = replace(call, session=how.routing.session)
+    return call
 
 
 def _head(
