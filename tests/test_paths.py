@@ -3,6 +3,7 @@ r"""`paths`: where a client works does not count, but what lies below."""
 from __future__ import annotations
 
 import json
+from time import process_time
 from typing import Final
 
 import pytest
@@ -107,3 +108,31 @@ def test_applied_twice_it_gives_the_same(texts: list[str]) -> None:
 )  # fmt: skip
 def test_hostile_texts_take_no_longer_than_others(text: str) -> None:
     changed(text * (200_000 // len(text)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Working directory: /srv/app Delete it", "Working directory: /srv/app Show it"),
+        ("Run cd /home/ann&&ls", "Run cd /home/ann&&rm"),
+        ("[/home/ann][delete]", "[/home/ann][keep]"),
+        ("/home/ann目录下有什么", "/home/ann目录下删除"),  # noqa: RUF001 # no spaces in that script
+        ("/review delete what is in /opt/x/.config", "/review what is in /opt/x/.config"),
+        ("/review foo/.config", "/review bar/.config"),
+        ("'/a is no /opt/x/.config", "'/a is a /opt/x/.config"),
+    ],
+)
+def test_what_stands_behind_a_folder_or_before_it_counts(one: str, other: str) -> None:
+    assert key("x", request(one), PATHS) != key("x", request(other), PATHS)
+
+
+@pytest.mark.parametrize("text", ["cwd: / then", "Working directory: / (root)", "cwd: C:\\ then"])
+def test_a_root_is_no_working_folder(text: str) -> None:
+    assert normalised("x", request(f"{text}: a / b"), PATHS).names == {}
+
+
+def test_a_text_of_very_many_homes_is_read_quickly() -> None:
+    began = process_time()
+    changed(" ".join(f"/home/u{number}" for number in range(80_000)))
+
+    assert process_time() - began < 5

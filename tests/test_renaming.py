@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from time import process_time
 from typing import Any, Final
 
 import pytest
@@ -220,3 +221,21 @@ class TestValues:
         )
 
         assert values_of(stored, asked) == Values({})
+
+
+def test_very_many_values_are_looked_for_quickly() -> None:
+    values = Values({f"call_{number:08d}": f"toolu_{number}" for number in range(3000)})
+    texts = [f"text {number}" for number in range(1500)]
+    began = process_time()
+
+    renamed(cassette(json.dumps([*texts, "in call_00000007"]).encode(), codec="whole"), values)
+
+    assert process_time() - began < 2
+
+
+def test_of_two_members_of_one_name_the_right_text_is_changed() -> None:
+    body = b'{"a":"longer than that","a":"a later one","b":"%s","c":"z"}' % ID.encode()
+
+    made, count = renamed(cassette(body, codec="whole"), VALUES)
+
+    assert (made.body, count) == (body, 0)

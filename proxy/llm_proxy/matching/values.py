@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 _ID_MEMBER: Final = re.compile(r"(?:.*_)?ids?|.*[a-z]I[dD]")
@@ -16,6 +18,17 @@ _PATH: Final = re.compile(r"[/\\]")
 NO_PATH_BEFORE: Final = r"(?<![\w.~<-])(?<![0-9]>)"
 """What follows is a path from the root: neither the rest of one, also behind a name of ours, nor
 the end of an element, such as `</root>`."""
+
+_MANY: Final = 500
+"""Values that do not begin as words do, and sizes of those that do: the first."""
+_IN_WORD: Final = re.compile(r"\w")
+_ANYWHERE: Final = re.compile("")
+_WORD_BEGINS: Final = re.compile(r"(?<!\w)\w")
+_WORD_ENDS: Final = re.compile(r"(?!\w)")
+_PATH_BEGINS: Final = re.compile(NO_PATH_BEFORE)
+_PATH_ENDS: Final = re.compile(r"(?![\w-]|\.\w)")
+"""`/srv/app` is no part of `/x/srv/app`, `/srv/app-2` or `/srv/app.old`."""
+_SLUG_BEGINS: Final = re.compile(r"(?<![\w-])")
 
 
 def is_id(member: str) -> bool:
@@ -37,13 +50,79 @@ def is_long(value: str) -> bool:
     return is_path(value) or (len(value) >= _SHORTEST and is_sure)
 
 
-def pattern(value: str) -> str:
-    """What finds a value in a text, where it is no part of a longer word."""
-    before = r"(?<!\w)" if re.match(r"\w", value) else ""
-    after = r"(?!\w)" if re.search(r"\w\Z", value) else ""
-    if is_path(value):  # `/srv/app` is no part of `/x/srv/app`, `/srv/app-2` or `/srv/app.old`
-        before = before or NO_PATH_BEFORE
-        after = r"(?![\w-]|\.\w)"
-    elif _SLUG.match(value):
-        before = r"(?<![\w-])"
-    return before + re.escape(value) + after
+@dataclass(frozen=True, slots=True, init=False)
+class Standing:
+    """Finds values in texts, where they are no part of a longer word or path.
+
+    A text is read once, however many values there are: nearly all begin as words do, and a word is
+    looked up.  Each of the others is looked for by itself.
+    """
+
+    _words: frozenset[str]
+    _sizes: tuple[int, ...]
+    """Theirs, in characters."""
+    _others: tuple[str, ...]
+
+    def __init__(self, values: Iterable[str]) -> None:
+        """The order of the values does not matter, but where there are very many odd ones."""
+        words, others = [], []
+        for it in values:
+            (words if _WORD_BEGINS.match(it) else others).append(it)
+        sizes = sorted({len(it) for it in words}, reverse=True)[:_MANY]
+        object.__setattr__(self, "_words", frozenset(words))
+        object.__setattr__(self, "_sizes", tuple(sizes))
+        object.__setattr__(self, "_others", tuple(others[:_MANY]))
+
+    def places(self, text: str) -> list[tuple[int, int]]:
+        """Where they begin and end in a text, from left to right.
+
+        None is part of another; of two that begin at one place it is the longer.
+        """
+        places: list[tuple[int, int]] = []
+        at = 0
+        for begin, size in sorted([*self._of_words(text), *self._of_others(text)]):
+            if begin >= at:
+                at = begin - size
+                places.append((begin, at))
+        return places
+
+    def replaced(self, text: str, change: Callable[[str], str]) -> str:
+        """A text in which each of them is changed."""
+        pieces: list[str] = []
+        at = 0
+        for begin, end in self.places(text):
+            pieces += [text[at:begin], change(text[begin:end])]
+            at = end
+        return "".join([*pieces, text[at:]])
+
+    def _of_words(self, text: str) -> Iterator[tuple[int, int]]:
+        """Each with its size below zero."""
+        for found in _WORD_BEGINS.finditer(text) if self._words else ():
+            begin = found.start()
+            for size in self._sizes:
+                value = text[begin : begin + size]
+                if value in self._words and _ends(value, text, begin + len(value)):
+                    yield begin, -size
+                    break
+
+    def _of_others(self, text: str) -> Iterator[tuple[int, int]]:
+        for value in self._others:
+            begins = _begins(value)
+            place = text.find(value)
+            while place >= 0:
+                if begins.match(text, place) and _ends(value, text, place + len(value)):
+                    yield place, -len(value)
+                place = text.find(value, place + 1)
+
+
+def _begins(value: str) -> re.Pattern[str]:
+    """What must match where a value begins that does not begin as words do."""
+    if is_path(value):
+        return _PATH_BEGINS
+    return _SLUG_BEGINS if _SLUG.match(value) else _ANYWHERE
+
+
+def _ends(value: str, text: str, place: int) -> bool:
+    if is_path(value):
+        return _PATH_ENDS.match(text, place) is not None
+    return _WORD_ENDS.match(text, place) is not None or not _IN_WORD.match(value[-1])

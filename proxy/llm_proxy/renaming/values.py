@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from llm_proxy.matching import values as standing
@@ -23,6 +23,15 @@ class Values:
     """What takes the place of what: new values by the recorded ones."""
 
     new: Mapping[str, str]
+    _long: Mapping[str, str] = field(init=False, repr=False)
+    """Those that may stand in a text, also as JSON within it spells them."""
+    _standing: standing.Standing = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        long = {old: new for old, new in self.new.items() if standing.is_long(old)}
+        within = {json_text.escaped(old): json_text.escaped(new) for old, new in long.items()}
+        object.__setattr__(self, "_long", within | long)
+        object.__setattr__(self, "_standing", standing.Standing(self._long))
 
     def __bool__(self) -> bool:
         return bool(self.new)
@@ -45,19 +54,8 @@ class Values:
 
     def _within(self, text: str) -> list[Change]:
         """Of those that are long enough to stand in a text by no accident."""
-        there: dict[str, str] = {}
-        for old, new in self.new.items():
-            if not standing.is_long(old):
-                continue
-            if old in text:
-                there[old] = new
-            elif (escaped := json_text.escaped(old)) != old and escaped in text:
-                there[escaped] = json_text.escaped(new)
-        if not there:
-            return []
-        longest = sorted(there, key=len, reverse=True)
-        pattern = re.compile("|".join(map(standing.pattern, longest)))
-        return [Change(*it.span(), there[it[0]]) for it in pattern.finditer(text)]
+        places = self._standing.places(text)
+        return [Change(begin, end, self._long[text[begin:end]]) for begin, end in places]
 
 
 def values_of(stored: Mapping[str, str], asked: Mapping[str, str]) -> Values:

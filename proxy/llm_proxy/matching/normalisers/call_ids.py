@@ -25,8 +25,6 @@ _OURS: Final = re.compile(r"<[a-z-]+-[0-9]+>")
 """A name that another rule has given."""
 _WORD: Final = re.compile(r"(?<![\w-])\w[\w-]{6,}\w")
 """What is looked up in texts: a plain id is one of these."""
-_ODD_ONES: Final = 100
-"""Ids of other characters that are looked for in texts; each costs a search."""
 
 
 def _make(_argument: str) -> Apply:
@@ -70,14 +68,13 @@ def _in_texts(known: Mapping[str, str]) -> Callable[[str], str]:
     """What puts names in the place of the long ids within a text."""
     long = {id_: name for id_, name in known.items() if values.is_long(id_)}
     odd = sorted((it for it in long if not _WORD.fullmatch(it)), key=len, reverse=True)
-    patterns = [(it, re.compile(values.pattern(it))) for it in odd[:_ODD_ONES]]
+    standing = values.Standing(odd)
 
     def change(text: str) -> str:
         if not long:
             return text
-        for id_, pattern in patterns:
-            if id_ in text:
-                text = pattern.sub(long[id_], text)
+        if odd:
+            text = standing.replaced(text, long.__getitem__)
         return _WORD.sub(lambda found: long.get(found[0], found[0]), text)
 
     return change

@@ -22,11 +22,15 @@ from llm_proxy.matching.rules import Apply, Normalised
 
 _ROOT: Final = r"(?:/|[A-Za-z]:[\\/])"
 _WORKING: Final = re.compile(
-    rf"(?:<cwd>\s?|(?:\b[Ww]orking (?:directory|folder)|\bcwd)(?: is)?: ?)[`'\"]?"
-    rf"({_ROOT}[^`'\"<>,;\r\n]{{1,999}})"
+    rf"<cwd>\s?({_ROOT}[^`'\"<>,;\r\n]{{1,999}})"
+    r"|(?:\b[Ww]orking (?:directory|folder)|\bcwd)(?: is)?: ?"
+    rf"(?:[`'\"]({_ROOT}[^`'\"<>,;\r\n]{{1,999}})|({_ROOT}[^`'\"<>,;()\s]{{1,999}}))"
 )
-"""Up to what ends it: a quote, a comma, the line."""
-_NAME: Final = r"[^\s/\\\"'`<>:|?*,;()]+"
+"""Up to what ends it: a tag, a quote, a comma; where nothing encloses it, a space, for what stands
+behind that may be what somebody asks."""
+_LETTER: Final = r"[0-9A-Za-z\u00c0-\u024f_]"
+"""Of scripts that put spaces between words: in others a folder's name would go on as a sentence."""
+_NAME: Final = rf"{_LETTER}(?:[.@+-]*{_LETTER})*"
 """A folder's own name, as far as it can be told within a text."""
 _BEFORE: Final = values.NO_PATH_BEFORE
 _TEMPORARY: Final = re.compile(
@@ -42,7 +46,8 @@ _HOME: Final = re.compile(
 )
 _IN_HOME: Final = re.compile(r"[\\/]\.(?:claude|codex|config|cache|local)(?![\w.-])")
 """What stands in any home, wherever that is."""
-_QUOTES: Final = re.compile(r"[`'\"\r\n]")
+_QUOTED: Final = re.compile(rf"[`'\"]({_ROOT}(?:[^`'\"\r\n \t]|[ ](?!/))*)\Z")
+"""A path in quotes, which may have spaces in it; one that goes on with another path is none."""
 _ENDS: Final = re.compile(r"[\s`'\"<>|?*,;()=]")
 """What a path that is not quoted ends or begins behind."""
 _OURS: Final = re.compile(r"-[0-9]+>[^`'\"\s]*\Z")
@@ -67,20 +72,21 @@ class _Found:
     def look(self, text: str) -> str:
         """Look for folders in a text, which stays as it is."""
         for it in _WORKING.finditer(text):
-            folder = _plain(it[1].partition(" (")[0].rstrip())
-            self.working[folder.rstrip("/\\") or folder] = None
+            folder = _plain(it[it.lastindex or 0].partition(" (")[0].rstrip()).rstrip("/\\.")
+            if values.is_path(folder):  # a root is everywhere
+                self.working[folder] = None
         for it in _TEMPORARY.finditer(text):
             self.temporary[it[0]] = None
         for it in _HOME.finditer(text):
-            self.homes[_plain(it[0]).rstrip(".")] = None
+            self.homes[_plain(it[0])] = None
         for it in islice(_IN_HOME.finditer(text), _MANY):
             self._look_before(text[max(0, it.start() - _LONGEST) : it.start()])
         return text
 
     def _look_before(self, text: str) -> None:
         """Take the path that ends here for a home."""
-        quoted = _QUOTES.split(text)[-1]
-        begun = quoted if _ABSOLUTE.match(quoted) else _ENDS.split(text)[-1]
+        quoted = _QUOTED.search(text)
+        begun = _ENDS.split(text)[-1] if quoted is None else quoted[1]
         if _ABSOLUTE.match(begun) and not _OURS.search(text):
             self.homes[_plain(begun).rstrip("\\/")] = None
 
@@ -113,15 +119,15 @@ def _apply(document: Document) -> Normalised:
     if not kinds:
         return Normalised(document)
     spelled = {spelling: it for it in kinds for spelling in _spellings(it)}
-    pattern = re.compile("|".join(map(values.pattern, spelled)))
     names = {word: Names(word) for word in kinds.values()}
+    standing = values.Standing(spelled)
 
-    def name(found: re.Match[str]) -> str:
+    def name(spelling: str) -> str:
         """Given when it is first met: what stands nowhere by itself has none."""
-        folder = spelled[found[0]]
+        folder = spelled[spelling]
         return names[kinds[folder]].of(folder)
 
-    done = with_texts(document, lambda text: pattern.sub(name, text))
+    done = with_texts(document, lambda text: standing.replaced(text, name))
     given = {name: it for some in names.values() for name, it in some.given().items()}
     return Normalised(done, given)
 
