@@ -124,3 +124,26 @@ def test_hostile_texts_take_no_longer_than_others() -> None:
     it = done(called("call_1234", said="".join(texts)))
 
     assert str(it.document.body).count("<id-1>") == 50_001
+
+
+@pytest.mark.parametrize(
+    ("path", "one", "other"),
+    [
+        ("/v1/responses", {"previous_response_id": "resp_1111"}, {"previous_response_id": "resp_2222"}),
+        ("/v1/responses", {"conversation": {"id": "conv_111"}}, {"conversation": {"id": "conv_222"}}),
+        (
+            "/v1/responses",
+            {"input": [{"type": "item_reference", "id": "msg_11111"}]},
+            {"input": [{"type": "item_reference", "id": "msg_22222"}]},
+        ),
+        (
+            CHAT,
+            {"messages": [{"role": "assistant", "audio": {"id": "audio_111"}}]},
+            {"messages": [{"role": "assistant", "audio": {"id": "audio_222"}}]},
+        ),
+    ],
+)  # fmt: skip
+def test_what_refers_to_words_that_stand_elsewhere_counts(path: str, one: Any, other: Any) -> None:
+    one, other = asked(path, **one), asked(path, **other)
+
+    assert key("openai", one, IDS) != key("openai", other, IDS)

@@ -100,6 +100,20 @@ async def test_one_that_is_not_complete_is_passed_over(tmp_path: Path) -> None:
     assert raw.body == bodies([says("whole")])[0]
 
 
+async def test_it_never_answers_for_another_model_that_a_form_names(tmp_path: Path) -> None:
+    form = (
+        '--b\r\nContent-Disposition: form-data; name="model"\r\n\r\n{}\r\n'
+        '--b\r\nContent-Disposition: form-data; name="language"\r\n\r\n{}\r\n--b--\r\n'
+    )
+    path, kind = "/v1/audio/transcriptions", "Content-Type: multipart/form-data; boundary=b"
+    put(tmp_path, post(path, form.format("m", "de").encode(), kind), says("one"))
+    asked = [form.format("n", "de"), form.format("m", "en")]
+    other, same = await replayed(
+        tmp_path, *(post(path, it.encode(), kind) for it in asked), share=0.5
+    )
+    assert (other.status, same.status) == (424, 200)
+
+
 async def test_a_rule_lets_another_model_be_alike(tmp_path: Path) -> None:
     put(tmp_path, request(), says("one"))
     async with proxy("replay", tmp_path, **loosely(0.7, "ignore=$.model")) as it:

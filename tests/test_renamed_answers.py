@@ -120,3 +120,15 @@ async def test_without_rules_another_folder_is_a_miss(tmp_path: Path) -> None:
         raw = await ask(replaying.url, asking("/opt/b", "call_67890"))
 
     assert raw.status == 424
+
+
+async def test_the_answer_of_a_nearest_cassette_stays_as_it_was_recorded(tmp_path: Path) -> None:
+    """Its first id may be another thing than the first one of what is asked."""
+    body = answer("/srv/a", "call_12345")
+    await record(tmp_path, asking("/srv/a", "call_12345"), body)
+    loosely = Matching(rules=RULES.rules, nearest=0.6)
+
+    async with proxy("replay", tmp_path, matching=loosely, pace=Instant()) as replaying:
+        raw = await ask(replaying.url, asking("/opt/b", "call_67890", seed=1))
+
+    assert (raw.status, raw.body) == (200, body)

@@ -239,3 +239,11 @@ def test_of_two_members_of_one_name_the_right_text_is_changed() -> None:
     made, count = renamed(cassette(body, codec="whole"), VALUES)
 
     assert (made.body, count) == (body, 0)
+
+
+def test_a_value_with_an_end_of_a_line_does_not_come_into_a_line_that_is_no_json() -> None:
+    body = f"data: at {ID} now\n\n".encode()
+
+    made, count = renamed(cassette(body, codec="sse"), Values({ID: "x\n\ndata: y"}))
+
+    assert (made.body, count) == (body, 0)

@@ -60,9 +60,10 @@ class Dialect(Protocol):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Paths of a request's body where ids of calls, messages and conversations stand.
+        """Paths of a request's body where ids of calls and messages stand, whose own words it holds.
 
-        As in `volatile`; a change here is a new version of the normaliser `call-ids`.
+        What refers to words that stand elsewhere, such as a conversation that the provider keeps,
+        is none: another one asks something else.  As in `volatile`; a change here is a new version of the normaliser `call-ids`.
         """
 
     @property

@@ -94,14 +94,20 @@ def answers_for(near: Near, call: Call) -> bool:
 
     However alike it is: never for another model, and never a stream for what asked for none.
     """
-    body, theirs = near.asked.body, near.stored.body
-    same = _model(body) == _model(theirs) and near.asked.dialect == near.stored.dialect
+    same = _model(near.asked) == _model(near.stored) and near.asked.dialect == near.stored.dialect
     beside = [(it.method, it.provider, it.path) for it in (near.asked, near.stored)]
     return same and beside[0] == beside[1] and call.dialect.streams(call.plain) == _streams(near)
 
 
-def _model(body: object) -> object:
-    return body.get("model") if isinstance(body, dict) else None
+def _model(document: Document) -> object:
+    """The model that a body names; the fields that do so in a form."""
+    match document.kind, document.body:
+        case "json", dict() as body:
+            return body.get("model")
+        case "form", list() as body:
+            return [it for it in body if isinstance(it, dict) and it.get("name") == "model"]
+        case _:
+            return None
 
 
 def _streams(near: Near) -> bool:

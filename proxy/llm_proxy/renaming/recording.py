@@ -76,30 +76,43 @@ def _changes(
         try:
             body = json_text.parsed(text)
         except ValueError:
-            plain = values.changes(text)
+            plain = [it for it in values.changes(text) if _is_in_line(text, it)]
             found[number] += plain
             count += len(plain)
             continue
         for place, (key, leaf) in enumerate(fields.leaves(body)):
             pieces[key].append(Piece(number, place, leaf))
-    within: dict[int, dict[int, list[Change]]] = defaultdict(lambda: defaultdict(list))
+    within: dict[int, dict[Piece, list[Change]]] = defaultdict(lambda: defaultdict(list))
     for key, said in pieces.items():
         for piece, change in fields.changes(key, said, values):
-            within[piece.message][piece.text_number].append(change)
-            count += bool(change.new)  # where it begins
-    for number, by_place in within.items():
-        found[number] += _raw(texts[number], by_place)
+            within[piece.message][piece].append(change)
+    for number, by_piece in within.items():
+        raw = _raw(texts[number], by_piece)
+        found[number] += raw
+        count += sum(bool(it.new) for it in raw)  # where each begins
     return found, count
 
 
-def _raw(text: Spelled | None, by_place: Mapping[int, list[Change]]) -> list[Change]:
-    """Changes of a document's texts as changes of the document, as far as each is found in it."""
+def _raw(text: Spelled | None, by_piece: Mapping[Piece, list[Change]]) -> list[Change]:
+    """Changes of a document's texts as changes of the document.
+
+    None at all where its texts are not those that were read: of two members of one name only the
+    last is.
+    """
     if text is None:
         return []
-    tokens = (it for it in json_text.tokens(text.text) if not it.is_name)
+    tokens = [it for it in json_text.tokens(text.text) if not it.is_name]
+    if any(tokens[it.text_number].value != it.text for it in by_piece):
+        return []
     return [
         change
-        for place, token in enumerate(tokens)
-        if place in by_place
-        for change in token.raw(by_place[place])
+        for piece in sorted(by_piece, key=lambda it: it.text_number)
+        for change in tokens[piece.text_number].raw(by_piece[piece])
     ]
+
+
+def _is_in_line(text: str, change: Change) -> bool:
+    """Whether neither what goes nor what comes ends a line, which may be the framing's."""
+    return not any(
+        end in it for it in (text[change.begin : change.end], change.new) for end in "\r\n"
+    )

@@ -80,7 +80,6 @@ class Cohere:
     volatile: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
     ids = (
-        "$.conversation_id",
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )

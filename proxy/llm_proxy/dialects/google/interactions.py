@@ -40,7 +40,6 @@ class GeminiInteractions:
     volatile: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
     ids = (
-        "$.previous_interaction_id",
         "$.input[*].id",
         "$.input[*].call_id",
         "$.input[*].content[*].id",

@@ -38,7 +38,6 @@ class OpenAIChat:
     key_headers = ("openai-beta",)
     ids = (
         "$.messages[*].id",
-        "$.messages[*].audio.id",
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )

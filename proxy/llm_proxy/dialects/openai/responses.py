@@ -52,10 +52,6 @@ class OpenAIResponses:
     volatile = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
     key_headers = ("openai-beta",)
     ids = (
-        "$.previous_response_id",
-        "$.conversation",
-        "$.conversation.id",
-        "$.input[*].id",
         "$.input[*].call_id",
         "$.input[*].approval_request_id",
     )
