@@ -245,7 +245,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "id: a\ndescription: b\nturns: [{turn: !!int one, " + _SAY + "}]\n",
         (
             "3:16: $.turns[0].turn: this is no int, as its tag !!int says: leave the tag out",
-            '3:16: $.turns[0].turn: "one" is text: write a whole number',
+            '3:16: $.turns[0].turn: "one" is text: write a whole number or any',
         ),
     ),
     "yes": (
@@ -259,7 +259,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "a number in quotes": (
         turns(f'turn: "1"\n{_SAY}'),
-        ('4:11: $.turns[0].turn: "1" is text: write a whole number, without quotes',),
+        ('4:11: $.turns[0].turn: "1" is text: write a whole number or any, without quotes',),
     ),
     "a number as text": (
         "id: 42\ndescription: a\nturns: []\n",
@@ -267,7 +267,7 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "a fraction": (
         turns(f"turn: 1.5\n{_SAY}"),
-        ("4:11: $.turns[0].turn: 1.5 is a number: write a whole number",),
+        ("4:11: $.turns[0].turn: 1.5 is a number: write a whole number or any",),
     ),
     "turn 0": (
         turns(f"turn: 0\n{_SAY}"),
@@ -381,6 +381,16 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
             ),
         ),
     ),
+    "two steps for any turn": (
+        """\
+id: a
+description: d
+turns:
+  - {turn: any, response: {kind: text, assistant_text: a}}
+  - {turn: any, response: {kind: text, assistant_text: b}}
+""",
+        ("5:6: $.turns[1].turn: there are two turns any: the first is in line 4",),
+    ),
     "two turns of one number": (
         turns(f"turn: 1\n{_SAY}", f"turn: 1\n{_SAY}"),
         ("6:5: $.turns[1].turn: there are two turns 1: the first is in line 4",),
@@ -457,14 +467,14 @@ MISTAKES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
         "id: 1\ndescription: a\nturns:\n  - turn: one\n    response: {kind: txt}\n  - {}\n",
         (
             '1:5: $.id: 1 is a number: write text in quotes, "1"',
-            '4:11: $.turns[0].turn: "one" is text: write a whole number',
+            '4:11: $.turns[0].turn: "one" is text: write a whole number or any',
             (
                 '5:22: $.turns[0].response.kind: "txt" is not one of final-report, parts, react, '
                 "structured, text or tool-call; did you mean text?"
             ),
             (
                 "6:5: $.turns[1]: turn is missing: the number of the turn, from 1: the model's "
-                "messages so far, and one"
+                "messages so far, and one; or `any`, for each turn that no other step is for"
             ),
             "6:5: $.turns[1]: response is missing: the answer; its `kind` says which fields it has",
         ),

@@ -250,6 +250,28 @@ def test_the_fallback_step_expects_nothing_and_fails_not() -> None:
     assert second.unsuccessful == "Expected tools not available: x"
 
 
+def test_a_step_for_any_turn_answers_those_that_no_other_is_for() -> None:
+    document = script(says("Any.", turn="any"), says("Two.", turn=2))
+    said = ("refund", "x", "y", "x", "y")
+
+    heard = [directed(document, cue(*said[: 2 * it + 1])) for it in range(3)]
+
+    assert [turn_of(it).text for it in heard] == ["Any.", "Two.", "Any."]
+    assert [it.unsuccessful for it in heard] == ["", "", ""]
+
+
+def test_a_step_for_any_turn_fails_first_in_each_of_them() -> None:
+    document = script(says(turn="any", failuresBeforeSuccess=1))
+    attempts = Attempts()
+
+    heard = [
+        directed(document, cue(*said), attempts)
+        for said in (["refund"], ["refund"], ["refund", "x", "y"], ["refund", "x", "y"])
+    ]
+
+    assert [isinstance(it.what, Fail) for it in heard] == [True, False, True, False]
+
+
 # Everything in one conversation
 
 

@@ -84,6 +84,7 @@ SCENARIO: Final[dict[str, Any]] = {
             "allow_missing_tools": True,
             "expected_reasoning": "disabled",
         },
+        {"turn": "any", "response": {"kind": "text", "assistant_text": "Still here."}},
     ],
     "system_prompt_must_include": ["refund"],
     "match": {

@@ -22,6 +22,7 @@ from llm_proxy.scenario.documents.fields import (
     Ms,
     Paced,
     Span,
+    StepTurn,
     ToolName,
     Turn,
     says,
@@ -164,7 +165,7 @@ Response = ToolCalls | FinalReport | TextAnswer | Structured | ReAct | Parts
 class Step(Said, frozen=True, kw_only=True):
     """A turn: what is expected of the request, how often it fails first, and the answer."""
 
-    turn: Turn
+    turn: StepTurn
     response: Annotated[Response, says("The answer; its `kind` says which fields it has.")]
     expected_tools: Annotated[tuple[str, ...], says("Tools that the request must offer.")] = ()
     allow_missing_tools: Annotated[bool, says("Whether tools are not looked for.")] = False

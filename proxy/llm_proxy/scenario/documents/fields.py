@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
@@ -16,6 +16,15 @@ def says(description: str, **limits: Any) -> Meta:
 Count = Annotated[int, Meta(ge=0)]
 Turn = Annotated[
     int, says("The number of the turn, from 1: the model's messages so far, and one.", ge=1)
+]
+ANY: Final = "any"
+"""The turn of the step for each turn that no other step is for."""
+StepTurn = Annotated[
+    Turn | Literal["any"],
+    says(
+        "The number of the turn, from 1: the model's messages so far, and one; or `any`, for each "
+        "turn that no other step is for."
+    ),
 ]
 Ms = Annotated[float, says("Milliseconds.", ge=0)]
 Span = Annotated[

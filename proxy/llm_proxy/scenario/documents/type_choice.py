@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -44,13 +45,24 @@ def is_struct(kind: kinds.Type) -> bool:
 def fitting(node: Node, kind: kinds.Type) -> kinds.Type | None:
     """The type that a value is to have; the whole union where several structs could be meant.
 
-    None where none of them is for such JSON.
+    None where none of them is for such JSON, nor for such a text beside what is none.
     """
     taken = (kinds.AnyType, *_TAKEN_BY[_json_type(node)])
     found = [it for it in alternatives(kind) if isinstance(it, taken)]
     if sum(map(is_struct, found)) > 1:
         return bare(kind)
-    return found[0] if found else None
+    is_strange = isinstance(node, Scalar) and len(given(kind)) > 1 and _lacks(found, node.value)
+    return None if is_strange or not found else found[0]
+
+
+def given(kind: kinds.Type) -> tuple[kinds.Type, ...]:
+    """What a type may be, but for nothing."""
+    return tuple(it for it in alternatives(kind) if not isinstance(it, kinds.NoneType))
+
+
+def _lacks(found: Sequence[kinds.Type], value: Value) -> bool:
+    """Whether these are words alone, and the value is none of them."""
+    return all(isinstance(it, kinds.LiteralType) and value not in it.values for it in found)
 
 
 def _json_type(node: Node) -> str:

@@ -15,14 +15,14 @@ from msgspec import inspect as kinds
 from llm_proxy.scenario.documents.mistakes import one_of, shown
 from llm_proxy.scenario.documents.names import nearest_word
 from llm_proxy.scenario.documents.reading.nodes import Fields, Items, Node, Scalar
-from llm_proxy.scenario.documents.type_choice import alternatives
+from llm_proxy.scenario.documents.type_choice import alternatives, given
 
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")
 
 
 def mismatch(node: Node, kind: kinds.Type) -> str:
     """Why a value is not of a type that its kind of value does not fit at all."""
-    options = [it for it in alternatives(kind) if not isinstance(it, kinds.NoneType)]
+    options = given(kind)
     return f"{_found(node)}: write {one_of(list(dict.fromkeys(map(_wanted, options))))}" + _hint(
         node, options
     )

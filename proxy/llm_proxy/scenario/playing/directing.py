@@ -17,6 +17,7 @@ from llm_proxy.faults.rule import ScriptedRule
 from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.directions import SIMULATED, Direction, Fail, FailureStatus, Say, Timing
 from llm_proxy.scenario.documents.document import Chunks, Response, Scenario, Step
+from llm_proxy.scenario.documents.fields import ANY
 from llm_proxy.scenario.making import templates
 from llm_proxy.scenario.performing.cutting import cutter
 from llm_proxy.scenario.performing.spans import gap
@@ -74,9 +75,9 @@ def check(chosen: Chosen, cue: Cue) -> Checked | Direction:
 
 def take_failure(checked: Checked, attempts: Attempts) -> int | None:
     """The number of the failure that this attempt is; None where it succeeds."""
-    step, cue = checked.step, checked.cue
-    allowed = step.failures_before_success
-    return attempts.take_failure(cue.session, checked.scenario.id, step.turn, cue.provider, allowed)
+    cue, turn = checked.cue, checked.cue.conversation.turn
+    allowed = checked.step.failures_before_success
+    return attempts.take_failure(cue.session, checked.scenario.id, turn, cue.provider, allowed)
 
 
 def answer(checked: Checked, number: int | None) -> Direction:
@@ -110,8 +111,9 @@ def error_turn(
 
 
 def _step(scenario: Scenario, turn: int) -> tuple[Step, str]:
-    """The step of that turn; else the fallback, with why it is one."""
-    step = next((it for it in scenario.turns if it.turn == turn), None)
+    """The step of that turn, or of any; else the fallback, with why it is one."""
+    steps = {it.turn: it for it in scenario.turns}
+    step = steps.get(turn) or steps.get(ANY)
     if step is not None:
         return step, ""
     there = ", ".join(str(it.turn) for it in scenario.turns) or "none"
