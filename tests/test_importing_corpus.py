@@ -87,7 +87,7 @@ def _summary(found: Iterable[Report]) -> Iterator[tuple[str, Any]]:
     lost: Counter[str] = Counter()
     for it in reports:
         lost.update({loss.name: count for loss, count in it.losses.items()})
-    yield "formats", dict(Counter(it.format.name if it.format else "unknown" for it in reports))
+    yield "formats", dict(Counter(it.format or "unknown" for it in reports))
     yield "files", dict(Counter(it.status for it in reports))
     yield "exchanges imported", sum(it.count(Imported) for it in reports)
     yield (

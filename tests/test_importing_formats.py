@@ -14,6 +14,7 @@ from llm_proxy import importing
 from llm_proxy.exchange import Ending, Read
 from llm_proxy.importing import Found, Refused
 from llm_proxy.importing.formats.go_vcr import span
+from llm_proxy.importing.opening import opened
 from llm_proxy.importing.source import (
     FORM_PARAMETERS,
     NO_BYTES,
@@ -254,7 +255,7 @@ SOURCES = {
 
 
 def read(data: bytes) -> list[Found | Refused]:
-    return list(importing.read(data).exchanges)
+    return list(importing.read(opened(data)).exchanges)
 
 
 def only(data: bytes) -> SourceExchange:
@@ -269,7 +270,7 @@ def refusals(data: bytes) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_each_tool_is_known_by_what_its_files_hold(name: str) -> None:
-    recording = importing.read(SOURCES[name])
+    recording = importing.read(opened(SOURCES[name]))
     it = only(SOURCES[name])
 
     assert recording.format.name == name.partition(",")[0]
@@ -448,8 +449,6 @@ def test_a_flow_that_broke_off_keeps_its_ending() -> None:
 @pytest.mark.parametrize(
     ("data", "beginning"),
     [
-        (b'{"fixtures":[{"match":{"userMessage":"hi"},"response":{"content":"Hello"}}]}',
-         "it holds what a request must match and what is answered"),
         (STREAM.encode(), "it holds an answer alone"),
         (b'{"candidates":[]}', "it holds an answer alone"),
         (b'{"choices":[]}\n{"choices":[]}\n', "it holds an answer alone"),
@@ -460,4 +459,4 @@ def test_a_flow_that_broke_off_keeps_its_ending() -> None:
 )  # fmt: skip
 def test_a_file_without_requests_is_refused_with_the_reason(data: bytes, beginning: str) -> None:
     with pytest.raises(Unreadable, match=f"^{beginning}"):
-        list(importing.read(data).exchanges)
+        list(importing.read(opened(data)).exchanges)

@@ -24,6 +24,7 @@ from llm_proxy.importing import (
     opening,
     yaml_values,
 )
+from llm_proxy.importing.opening import opened
 from llm_proxy.importing.source import SourceExchange, Unfit, Unreadable
 from llm_proxy.routing import Routing
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
@@ -36,7 +37,7 @@ HOW = How(Routing(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 def tried(data: bytes) -> None:
     """Read all of a file, as an import does."""
     try:
-        for it in importing.read(data).exchanges:
+        for it in importing.read(opened(data)).exchanges:
             if isinstance(it, Found):
                 try:
                     plain = codings.uncoded(it.exchange, lambda *_: None)
@@ -87,7 +88,7 @@ def test_whatever_stands_in_a_field_is_read_or_refused(value: object, field: str
 
 def why(data: bytes) -> str:
     with pytest.raises(Unreadable) as refused:
-        list(importing.read(data).exchanges)
+        list(importing.read(opened(data)).exchanges)
     return str(refused.value)
 
 
@@ -157,7 +158,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_a_session_cannot_be_chosen_by_a_file() -> None:
     text = VCR.replace("/v1/chat", "/@other/~groq/v1/chat")
-    [it] = importing.read(text.encode()).exchanges
+    [it] = importing.read(opened(text.encode())).exchanges
     assert isinstance(it, Found)
 
     made = importing.made(it.exchange, HOW, "vcr")
@@ -174,7 +175,7 @@ def test_heads_cannot_be_forged() -> None:
             "content": b"hi",
         }
     )  # fmt: skip
-    [it] = importing.read(flows).exchanges
+    [it] = importing.read(opened(flows)).exchanges
     assert isinstance(it, Found)
 
     made = importing.made(it.exchange, HOW, "mitmproxy")
@@ -217,7 +218,8 @@ def test_no_reason_quotes_a_secret_of_a_url_or_a_novel() -> None:
     assert str(refused.value) == "https://[::1/v1 is no URL"
     entries = [{"request": {"method": "GET", "url": "https://h/"},
                 "response": {"status": 0, "_error": "\x1b[31m" + "x" * 10_000}}]  # fmt: skip
-    [it] = importing.read(json.dumps({"log": {"entries": entries}}).encode()).exchanges
+    file = opened(json.dumps({"log": {"entries": entries}}).encode())
+    [it] = importing.read(file).exchanges
     assert isinstance(it, Refused)
     assert len(it.why) == 500
     assert it.why.startswith("it has no answer: \\x1b[31mxxx")

@@ -116,7 +116,7 @@ def test_hostile_texts_take_no_longer_than_others(text: str) -> None:
         ("Working directory: /srv/app Delete it", "Working directory: /srv/app Show it"),
         ("Run cd /home/ann&&ls", "Run cd /home/ann&&rm"),
         ("[/home/ann][delete]", "[/home/ann][keep]"),
-        ("/home/ann目录下有什么", "/home/ann目录下删除"),  # noqa: RUF001 # no spaces in that script
+        ("/home/ann目录下有什么", "/home/ann目录下删除"),  # no spaces in that script
         ("/review delete what is in /opt/x/.config", "/review what is in /opt/x/.config"),
         ("/review foo/.config", "/review bar/.config"),
         ("'/a is no /opt/x/.config", "'/a is a /opt/x/.config"),

@@ -1,4 +1,4 @@
-"""Recordings of other tools become cassettes.  `docs/importing.md` is the reference.
+"""Recordings of other tools become cassettes, and fixtures scenarios: see `docs/importing.md`.
 
 opening     bytes become a document: JSON, a line of JSON each, YAML; gzip is undone
 formats     each tool's files: what they claim, and the exchanges in them
@@ -6,12 +6,14 @@ reading     a file's exchanges, each with its number, or with why it is none
 codings     bodies that are compressed, or whose heads only say so
 hosts       the provider that lives at a host
 times       when the pieces came, or could have come
+aimock      fixtures that script answers, and hold no exchange, as scenarios
 making      an exchange, routed, redacted, keyed and timed as if it had been recorded here
 
 Files come from anywhere: one can do nothing but be refused, with the place and the reason.
 """
 
 from llm_proxy.importing.making import How, Made, made
-from llm_proxy.importing.reading import Found, Recording, Refused, read
+from llm_proxy.importing.reading import Found, Recording, read
+from llm_proxy.importing.source import Refused
 
 __all__ = ["Found", "How", "Made", "Recording", "Refused", "made", "read"]

@@ -7,22 +7,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.errors import printable
+from llm_proxy.importing import aimock
 from llm_proxy.importing.formats import FORMATS
-from llm_proxy.importing.opening import opened
-from llm_proxy.importing.source import Format, Opened, SourceExchange, Unfit, Unreadable
+from llm_proxy.importing.source import Format, Opened, Refused, SourceExchange, Unfit, Unreadable
 
 MAX_EXCHANGES: Final = 100_000
 """Of one file: what is said of each is kept."""
 _LONGEST: Final = 500
 """Characters of a reason, which may quote the file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An exchange that no cassette could hold, and why, in a sentence."""
-
-    number: int
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +34,12 @@ class Recording:
     """Taking one raises `Unreadable` where the file breaks off."""
 
 
-def read(data: bytes) -> Recording:
+def read(file: Opened) -> Recording:
     """What a file holds.  Raises `Unreadable` where it is no recording that is known here."""
-    file = opened(data)
     for kind in FORMATS:
         if kind.claims(file):
             return Recording(kind, _exchanges(kind, file))
-    names = ", ".join(it.title for it in FORMATS[:-2])
+    names = ", ".join((*(it.title for it in FORMATS[:-1]), aimock.TITLE))
     raise Unreadable(f"it is no recording of a kind that is known: {names}")
 
 

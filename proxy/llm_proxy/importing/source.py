@@ -53,6 +53,22 @@ class Unfit(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """An exchange that no cassette could hold, or a fixture that is no scenario, and why."""
+
+    number: int
+    why: str
+    """In a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """An exchange or a fixture that was imported before."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """A file, and what its text says where it is a document."""
 

@@ -1,4 +1,4 @@
-"""`import`: recordings of other tools become cassettes."""
+"""`import`: recordings of other tools become cassettes, and their fixtures scenarios."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from llm_proxy.pacing import Pace, Recorded, parse_pace
 from llm_proxy.routing import Routing, is_name
 from llm_proxy.shell.importing.files import sessions, survey
 from llm_proxy.shell.importing.importing import Importer, now
+from llm_proxy.shell.importing.scripting import ScenarioFolder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.version import __version__
 
@@ -67,6 +68,10 @@ def _pace(text: str) -> Pace:
 )  # fmt: skip
 @click.option("--seed", type=Count(0), default=0, help="What chance in times is made of.")
 @normalise
+@option(
+    "--scenarios", type=FOLDER, default=Path("scenarios"),
+    help="The folder of the scenario files that fixtures of aimock become.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would become of the files; write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def import_(
@@ -78,7 +83,7 @@ def import_(
     as_json: bool,
     **how: Any,
 ) -> None:
-    r"""Make cassettes of the recordings of other tools.
+    r"""Make cassettes of the recordings of other tools, and scenarios of their fixtures.
 
     VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy and reel-vcr are known by what
     their files hold, whatever these are called. Requests are redacted, keyed and numbered as if
@@ -86,11 +91,15 @@ def import_(
     imported again. What a source does not keep, such as times, is said. A file or an exchange
     that cannot be imported is named with the reason, and makes the exit code 1.
 
+    Fixtures of aimock script answers, and hold no request: each file becomes a file of scenarios,
+    for simulate, and what these say otherwise is told. A file that is there is never changed.
+
     \b
     Examples:
       llm-proxy import tests/cassettes
       llm-proxy import tests/cassettes --session-per-file --cassettes recorded
       llm-proxy import session.har flows.mitm --pace profile:gpt-4o
+      llm-proxy import fixtures/chat.json --scenarios tests/scenarios
       llm-proxy import tests/cassettes --dry-run --json | jq .sum
     """
     files = survey(paths)
@@ -98,8 +107,10 @@ def import_(
         raise UsageError("--session-per-file and --session NAME: give one of them")
     library = Library(cassettes)
     library.refresh()
-    own = sessions(files) if session_per_file else {}
-    importer = Importer(library, _how(**how), own, dry_run)
+    names = sessions(files)
+    own = names if session_per_file else {}
+    scripts = ScenarioFolder(how.pop("scenarios"), names)
+    importer = Importer(library, _how(**how), own, dry_run, scripts)
     rows = [Row.of(it) for it in importer.run(with_progress(files))]
     if as_json:
         print_json(document(library, rows, is_dry=dry_run))

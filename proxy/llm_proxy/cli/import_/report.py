@@ -10,9 +10,10 @@ from typing import Any, Final
 from llm_proxy import display
 from llm_proxy.cli.output.printing import Line, Span, print_lines, print_note
 from llm_proxy.cli.output.tables import Column, print_table
-from llm_proxy.importing import Refused
-from llm_proxy.importing.source import Loss
-from llm_proxy.shell.importing.importing import Imported, Present, Report, Status
+from llm_proxy.importing import Refused, aimock
+from llm_proxy.importing.aimock import Scripted
+from llm_proxy.importing.source import Loss, Present
+from llm_proxy.shell.importing.importing import Imported, Report, Status
 from llm_proxy.shell.library.library import Library
 
 _HEADS: Final = (
@@ -48,23 +49,34 @@ class Row:
     why: str
     losses: Counter[Loss]
     cassettes: tuple[str, ...]
+    scenarios: str
+    """The file of its scenarios; empty where it has none."""
+    is_scripted: bool
+    """Whether it holds fixtures, and no exchanges."""
 
     @classmethod
     def of(cls, it: Report) -> Row:
         """The row of a file."""
-        imported = [each for each in it.results if isinstance(each, Imported)]
+        filed = [each for each in it.results if isinstance(each, Imported)]
         return cls(
             file=display.path_text(it.path),
-            format=it.format.name if it.format else "",
+            format=it.format,
             status=it.status,
             session=it.session,
-            imported=len(imported),
+            imported=len(filed) + it.count(Scripted),
             present=it.count(Present),
             refused=tuple(each for each in it.results if isinstance(each, Refused)),
             why=it.why,
             losses=it.losses,
-            cassettes=tuple(display.path_text(each.path) for each in imported if each.path),
+            cassettes=tuple(display.path_text(each.path) for each in filed if each.path),
+            scenarios=display.path_text(it.scenarios) if it.scenarios else "",
+            is_scripted=it.format == aimock.TITLE,
         )
+
+    @property
+    def unit(self) -> str:
+        """What it is counted by."""
+        return "fixture" if self.is_scripted else "exchange"
 
     @property
     def is_refused(self) -> bool:
@@ -80,9 +92,11 @@ def print_report(library: Library, rows: Sequence[Row], *, is_dry: bool) -> None
     print_lines((Span(it, "bad"),) for it in refusals[:_SHOWN])
     if len(refusals) > _SHOWN:
         print_note(f"{len(refusals) - _SHOWN} more refusals: see --json")
-    for loss, count in _lost(rows).most_common():
-        print_note(f"{loss.name}, of {display.counted(count, 'exchange')}: {loss.text}")
-    print_note(_summary(library, rows, is_dry=is_dry))
+    for unit, some in _by_unit(rows).items():
+        for loss, count in _lost(some).most_common():
+            print_note(f"{loss.name}, of {display.counted(count, unit)}: {loss.text}")
+    for line in _summary(library, rows, is_dry=is_dry):
+        print_note(line)
 
 
 def _cells(row: Row) -> Line:
@@ -99,7 +113,7 @@ def _cells(row: Row) -> Line:
 
 def _refusals(rows: Iterable[Row]) -> Iterator[str]:
     for row in rows:
-        yield from (f"{row.file}, exchange {it.number}: {it.why}" for it in row.refused)
+        yield from (f"{row.file}, {row.unit} {it.number}: {it.why}" for it in row.refused)
         if row.why:
             yield f"{row.file}: {row.why}"
 
@@ -111,18 +125,36 @@ def _lost(rows: Iterable[Row]) -> Counter[Loss]:
     return found
 
 
-def _summary(library: Library, rows: Sequence[Row], *, is_dry: bool) -> str:
+def _by_unit(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of exchanges and of fixtures, as far as there are any."""
+    found: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda it: it.is_scripted):
+        found.setdefault(row.unit, []).append(row)
+    return found
+
+
+def _summary(library: Library, rows: Sequence[Row], *, is_dry: bool) -> Iterator[str]:
     if not rows:
-        return "there is no file to import"
+        yield "there is no file to import"
+    for unit, some in _by_unit(rows).items():
+        written = dict.fromkeys(row.scenarios for row in some if row.scenarios)
+        places = list(written) if unit == "fixture" else [display.path_text(library.root)]
+        yield _sum(unit, some, places, is_dry=is_dry)
+
+
+def _sum(unit: str, rows: Sequence[Row], places: Sequence[str], *, is_dry: bool) -> str:
+    """What became of all files that are counted by this."""
     imported, present = sum(it.imported for it in rows), sum(it.present for it in rows)
     refused = sum(len(it.refused) for it in rows)
     files = Counter(it.status for it in rows)
-    done = "would be imported" if is_dry else "imported"
-    what = f"{display.counted(imported, 'exchange')} of {display.counted(len(rows), 'file')}"
+    made = "made scenarios in" if unit == "fixture" else "imported into"
+    done = f"would be {made}" if is_dry else made
+    what = f"{display.counted(imported, unit)} of {display.counted(len(rows), 'file')}"
+    where = places[0] if len(places) == 1 else display.counted(len(places), "file")
     parts = [
-        f"{what} {done} into {display.path_text(library.root)}",
+        f"{what} {done} {where}",
         *([f"{present} there before"] if present else []),
-        *([f"{display.counted(refused, 'exchange')} refused"] if refused else []),
+        *([f"{display.counted(refused, unit)} refused"] if refused else []),
         *(
             f"{display.counted(files[it], 'file')} {it}"
             for it in _STYLES
@@ -141,16 +173,23 @@ def document(library: Library, rows: Sequence[Row], *, is_dry: bool) -> dict[str
         "files": [_entry(row) for row in rows],
         "sum": {
             "files": {it: files[it] for it in _STYLES},
-            "exchanges": {
-                "imported": sum(it.imported for it in rows),
-                "there before": sum(it.present for it in rows),
-                "refused": sum(len(it.refused) for it in rows),
-            },
+            "exchanges": _counts(it for it in rows if not it.is_scripted),
+            "fixtures": _counts(it for it in rows if it.is_scripted),
             "lost": {
-                loss.name: {"exchanges": count, "text": loss.text}
-                for loss, count in _lost(rows).most_common()
+                loss.name: {f"{unit}s": count, "text": loss.text}
+                for unit, some in _by_unit(rows).items()
+                for loss, count in _lost(some).most_common()
             },
         },
+    }
+
+
+def _counts(rows: Iterable[Row]) -> dict[str, int]:
+    some = list(rows)
+    return {
+        "imported": sum(it.imported for it in some),
+        "there before": sum(it.present for it in some),
+        "refused": sum(len(it.refused) for it in some),
     }
 
 
@@ -159,11 +198,12 @@ def _entry(row: Row) -> dict[str, Any]:
         "file": row.file,
         "format": row.format or None,
         "result": row.status,
-        "session": row.session,
+        "session": row.session or None,
         "imported": row.imported,
         "there_before": row.present,
-        "refused": [{"exchange": it.number, "why": it.why} for it in row.refused],
+        "refused": [{row.unit: it.number, "why": it.why} for it in row.refused],
         "why": row.why or None,
         "lost": {loss.name: count for loss, count in row.losses.items()},
         "cassettes": row.cassettes,
+        "scenarios": row.scenarios or None,
     }

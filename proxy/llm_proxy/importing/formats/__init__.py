@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.importing.formats.answers_alone import AIMOCK, ANSWER
+from llm_proxy.importing.formats.answers_alone import ANSWER
 from llm_proxy.importing.formats.go_vcr import GO_VCR
 from llm_proxy.importing.formats.har import HAR
 from llm_proxy.importing.formats.httprr import HTTPRR
@@ -15,7 +15,7 @@ from llm_proxy.importing.formats.vcr_ruby import VCR_RUBY
 from llm_proxy.importing.source import Format
 
 FORMATS: Final[tuple[Format, ...]] = (
-    HTTPRR, MITMPROXY, HAR, VCR, VCR_RUBY, GO_VCR, REEL, AIMOCK, ANSWER
+    HTTPRR, MITMPROXY, HAR, VCR, VCR_RUBY, GO_VCR, REEL, ANSWER
 )  # fmt: skip
 """In the order in which they are asked; what they claim does not overlap, but for the last, which
 takes what looks like an answer."""

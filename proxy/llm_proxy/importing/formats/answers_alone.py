@@ -19,21 +19,6 @@ _MORE: Final = (
 """Names of which one stands at the top of an answer, or of an event of one."""
 
 
-def _is_aimock(opened: Opened) -> bool:
-    document = opened.document
-    fixtures = document.get("fixtures") if isinstance(document, dict) else None
-    return isinstance(fixtures, list) and any(
-        isinstance(it, dict) and "match" in it for it in fixtures[:1]
-    )
-
-
-def _of_aimock(_: Opened) -> NoReturn:
-    raise Unreadable(
-        "it holds what a request must match and what is answered, but no request and no bytes: "
-        "write it as a scenario instead, see docs/importing.md"
-    )
-
-
 def _is_answer(opened: Opened) -> bool:
     match opened.kind:
         case "json":
@@ -61,5 +46,4 @@ def _none(_: Any) -> SourceExchange:
     raise Unreadable("it holds no exchange")
 
 
-AIMOCK: Final = Format("aimock", "aimock", _is_aimock, _of_aimock, _none)
 ANSWER: Final = Format("answer", "an answer alone", _is_answer, _of_answer, _none)

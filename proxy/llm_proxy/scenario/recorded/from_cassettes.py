@@ -19,6 +19,7 @@ from llm_proxy.errors import CannotSay, printable
 from llm_proxy.exchange import header
 from llm_proxy.outcomes import outcome
 from llm_proxy.scenario.recorded.from_turns import Fields, response
+from llm_proxy.scenario.recorded.patterns import literally
 from llm_proxy.scenario.recorded.yaml_writing import block
 from llm_proxy.turns import Failure, Json, Turn
 from llm_proxy.understanding import asked, dialect_of, turns_of
@@ -33,7 +34,6 @@ _OFTEN: Final = 429
 _SHOWN: Final = 80
 _MATCHED: Final = 200
 """Characters of a user's text that a pattern holds."""
-_SPECIAL: Final = re.compile(r"([\\.^$*+?{}\[\]|()])")
 _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,3})?")
 
 
@@ -251,11 +251,7 @@ def _description(it: _Recorded) -> str:
 
 def _pattern(texts: Sequence[str]) -> str:
     """A regular expression for the latest user texts of its turns; empty where there are none."""
-    each = [
-        _SPECIAL.sub(r"\\\1", text[:_MATCHED]).replace("\n", r"\n")
-        + ("$" if len(text) <= _MATCHED else "")
-        for text in texts
-    ]
+    each = [literally(text[:_MATCHED]) + ("$" if len(text) <= _MATCHED else "") for text in texts]
     return "^" + (each[0] if len(each) == 1 else f"(?:{'|'.join(each)})") if each else ""
 
 

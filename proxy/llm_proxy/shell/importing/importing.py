@@ -13,12 +13,23 @@ from llm_proxy import importing
 from llm_proxy.cassette import read_cassette, spool
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
-from llm_proxy.importing import How, Made, Refused, codings
-from llm_proxy.importing.source import INCOMPLETE, Format, Loss, SourceExchange, Unfit, Unreadable
+from llm_proxy.importing import How, Made, Refused, aimock, codings
+from llm_proxy.importing.aimock import Scripted
+from llm_proxy.importing.opening import opened
+from llm_proxy.importing.source import (
+    INCOMPLETE,
+    Loss,
+    Opened,
+    Present,
+    SourceExchange,
+    Unfit,
+    Unreadable,
+)
 from llm_proxy.outcomes import outcome
 from llm_proxy.routing import Routing
 from llm_proxy.shell.decoding import CodingError, decoder
 from llm_proxy.shell.importing.files import content
+from llm_proxy.shell.importing.scripting import ScenarioFolder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.filing import Files
 from llm_proxy.shell.recording.spool_writer import LARGEST
@@ -45,14 +56,7 @@ class Imported:
         return lost if self.outcome.complete else lost | {INCOMPLETE}
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
-    """An exchange whose request and answer were in the library before."""
-
-    number: int
-
-
-Result = Imported | Present | Refused
+Result = Imported | Scripted | Present | Refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +65,19 @@ class Report:
 
     path: Path
     session: str
-    format: Format | None = None
-    """None where it is of none that is known."""
+    """Of its exchanges; empty where it holds fixtures."""
+    format: str = ""
+    """Empty where it is of none that is known."""
+    scenarios: Path | None = None
+    """The file of its scenarios, where it holds fixtures that are some now, or would be."""
     results: tuple[Result, ...] = ()
     why: str = ""
     """Why it could not be read, or not to its end, in a sentence."""
 
     @property
     def status(self) -> Status:
-        """How much of it is in the library."""
-        kept = self.count(Imported) + self.count(Present)
+        """How much of it is in the library, or a scenario."""
+        kept = self.count(Imported) + self.count(Scripted) + self.count(Present)
         if kept == 0:
             return "refused"
         return "partly imported" if self.why or self.count(Refused) else "imported"
@@ -81,10 +88,10 @@ class Report:
 
     @property
     def losses(self) -> Counter[Loss]:
-        """What it could not hold, and of how many exchanges."""
+        """What it could not hold, or no scenario says, and of how many of its results."""
         found: Counter[Loss] = Counter()
         for it in self.results:
-            if isinstance(it, Imported):
+            if isinstance(it, Imported | Scripted):
                 found.update(it.losses)
         return found
 
@@ -99,6 +106,8 @@ class Importer:
     sessions: Mapping[Path, str] = field(default_factory=dict)
     """The sessions of files that have one of their own."""
     is_dry: bool = False
+    scenarios: ScenarioFolder = field(default_factory=ScenarioFolder)
+    """Where fixtures go."""
     _files: Files = field(init=False)
     _before: dict[tuple[str, str], Counter[_Answer]] = field(init=False, default_factory=dict)
     """The answers that were in the library before, by session and key, and not met again yet."""
@@ -112,13 +121,32 @@ class Importer:
             yield self._file(path)
 
     def _file(self, path: Path) -> Report:
-        session = self.sessions.get(path, self.how.routing.session)
+        try:
+            file = opened(content(path))
+            if aimock.claims(file):
+                return self._script(path, file)
+        except Unreadable as error:
+            return Report(path, self._session(path), why=str(error))
+        return self._exchanges(path, file)
+
+    def _script(self, path: Path, file: Opened) -> Report:
+        """Put the scenarios of fixtures where they belong."""
+        report = Report(path, "", aimock.TITLE)
+        try:
+            put = self.scenarios.put(path, file.document["fixtures"], is_dry=self.is_dry)
+        except Unreadable as error:
+            return replace(report, why=str(error))
+        return replace(report, scenarios=put.path, results=put.results)
+
+    def _exchanges(self, path: Path, file: Opened) -> Report:
+        """Import the exchanges of a recording."""
+        session = self._session(path)
         how = replace(self.how, routing=Routing(session, self.how.routing.rules))
         report = Report(path, session)
         results: list[Result] = []
         try:
-            recording = importing.read(content(path))
-            report = replace(report, format=recording.format)
+            recording = importing.read(file)
+            report = replace(report, format=recording.format.name)
             for each in recording.exchanges:
                 if isinstance(each, Refused):
                     results.append(each)
@@ -130,6 +158,9 @@ class Importer:
         if not results and not report.why:
             report = replace(report, why="it holds no exchange")
         return replace(report, results=tuple(results))
+
+    def _session(self, path: Path) -> str:
+        return self.sessions.get(path, self.how.routing.session)
 
     def _one(self, number: int, exchange: SourceExchange, how: How, source: str) -> Result:
         try:
