@@ -225,6 +225,10 @@ def test_no_reason_quotes_a_secret_of_a_url_or_a_novel() -> None:
     assert it.why.startswith("it has no answer: \\x1b[31mxxx")
 
 
+def test_a_file_of_very_many_values_is_refused_before_they_take_memory() -> None:
+    assert why(b"[" + b"1," * 8_000_001) == "it holds more than 8,000,000 values: split it"
+
+
 def test_a_file_of_very_many_exchanges_is_refused() -> None:
     many = b'{"log": {"entries": [' + b"1," * 100_000 + b"1]}}"
     assert why(many) == "it holds more than 100,000 exchanges: split it"

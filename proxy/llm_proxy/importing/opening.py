@@ -13,6 +13,9 @@ from llm_proxy.importing.source import Opened, Unreadable
 MAX_FILE: Final = 128 * 1024 * 1024
 """Bytes: a larger file is refused, also one that unpacks to more."""
 
+MAX_VALUES: Final = 8_000_000
+"""Commas of a JSON file: each may part two values, which take some 100 bytes of memory each."""
+
 _GZIP: Final = b"\x1f\x8b"
 _MEMBERS: Final = 100
 """Gzip files that may be joined to one."""
@@ -33,6 +36,8 @@ def opened(data: bytes) -> Opened:
     data = unpacked(data)
     text = data.removeprefix(_BOM).lstrip()
     if text.startswith(_JSON):
+        if text.count(b",") > MAX_VALUES:
+            raise Unreadable(f"it holds more than {MAX_VALUES:,} values: split it")
         return _json(data, text)
     if is_yaml(text):
         return Opened(data, "yaml", yaml_values.read(data))
