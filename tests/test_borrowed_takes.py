@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from llm_proxy.exchange import Ending
+from llm_proxy.matching.grammar import rules_of
 from llm_proxy.pacing import Instant
+from llm_proxy.shell.running.settings import Matching
 from proxying import proxy
 from raw import ask
 from shelf import Answer, bodies, chat, event, put, says
+from stub import chunked, upstream
 
 MINE = chat(path="/@mine/v1/chat/completions")
 CUT = Answer(((1.0, event("half")),), Ending.FIN)
+RUN = "3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a"
 UNFINISHED = Answer(((1.0, event("looks whole")),))
 
 
@@ -48,3 +52,22 @@ async def test_a_partial_take_that_nobody_stands_in_for_is_a_miss_that_names_it(
 
     assert raw.status == 424
     assert f"{path} answers this very request but is not complete" in raw.body.decode()
+
+
+async def test_a_session_goes_on_behind_the_default_sessions_takes_also_by_other_rules(
+    tmp_path: Path,
+) -> None:
+    mine = chat(RUN, path="/@mine/v1/chat/completions")
+    put(tmp_path, chat(RUN), says("one"), says("two"))
+    async with (
+        upstream(chunked([*(data for _, data in says("three").reads)])) as stub,
+        proxy("auto", tmp_path, stub.url, pace=Instant()) as recording,
+    ):
+        for _ in range(3):
+            await ask(recording.url, mine)
+
+    rules = Matching(rules=rules_of(["uuids"]))
+    async with proxy("replay", tmp_path, pace=Instant(), matching=rules) as it:
+        got = [await ask(it.url, mine) for _ in range(3)]
+
+    assert [raw.body for raw in got] == bodies([says("one"), says("two"), says("three")])

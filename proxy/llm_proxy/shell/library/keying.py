@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,8 @@ class Keying:
         self._sessions: dict[str, tuple[_Anew, ...]] = {}
         """What the folders of sessions hold that was keyed by other rules."""
         self._strays: tuple[_Anew, ...] | None = None
+        self._turn = threading.Lock()
+        """Of who reads: what is read once takes long enough."""
 
     def key(self, meta: Meta, request: StoredRequest) -> str:
         """The key of a file."""
@@ -70,15 +73,27 @@ class Keying:
         """
         found: list[_Anew] = []
         if self._library.has_strays:
+            found += [it for it in self._all_strays() if it.meta.session == session]
+        if everywhere:
+            found += self._of_session(session)
+        return sorted((it.path for it in found if it.key == key), key=by_number)
+
+    def _all_strays(self) -> tuple[_Anew, ...]:
+        with self._turn:
             if self._strays is None:
                 self._strays = self._read(self._library.strays())
-            found += [it for it in self._strays if it.meta.session == session]
-        if everywhere:
+            return self._strays
+
+    def _of_session(self, session: str) -> tuple[_Anew, ...]:
+        """What the folder of a session holds that was keyed by other rules."""
+        if (known := self._sessions.get(session)) is not None:  # nobody need wait for another's
+            return known
+        with self._turn:
             if session not in self._sessions:
-                self._sessions[session] = self._read(self._of_other_rules(session))
-                self._warn(self._sessions[session])
-            found += self._sessions[session]
-        return sorted((it.path for it in found if it.key == key), key=by_number)
+                found = self._read(self._of_other_rules(session))
+                self._warn(found)
+                self._sessions[session] = found
+            return self._sessions[session]
 
     def _of_other_rules(self, session: str) -> list[Path]:
         """The files in the folder of a session whose names say keys of other rules."""

@@ -116,10 +116,24 @@ class TakesOnDisk:
         named = [self._library.take(session, key, number).path for number in numbers]
         anew = self._keying.unnamed(session, key, everywhere=not named)
         strays = [path for path in anew if path not in named]
-        places = [*range(1, len(strays) + 1), *(len(strays) + number for number in numbers)]
+        places = self._places(strays)
+        if numbers:
+            places = [*range(1, len(strays) + 1), *(len(strays) + number for number in numbers)]
         playable = set(self._only_playable([*strays, *named], key))
         placed = zip(places, [*strays, *named], strict=True)
         return {number: path for number, path in placed if path in playable}
+
+    def _places(self, strays: Sequence[Path]) -> Sequence[int]:
+        """The numbers that names of other rules say, where each says another.
+
+        A session's own takes so come behind those of the default session that they continue.
+        """
+        takes = [named_take(self._library.root, path) for path in strays]
+        numbers = [it.number for it in takes if it is not None]
+        if len(set(numbers)) == len(strays):
+            return numbers
+        first = min(numbers) if len(numbers) == len(strays) else 1
+        return range(first, first + len(strays))
 
     def _only_playable(self, paths: Sequence[Path], key: str) -> tuple[Path, ...]:
         playable: list[Path] = []
