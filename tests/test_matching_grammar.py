@@ -29,7 +29,7 @@ def asked(**body: Any) -> StoredRequest:
         ("ignore=$.a", "ignore@1=$.a", "ignore=$.a"),
         ("ignore@1 = $.a ", "ignore@1=$.a", "ignore=$.a"),
         ("ignore=$['a=b']", "ignore@1=$['a=b']", "ignore=$['a=b']"),
-        ("regex=a=b@2|c\nd", "regex@1=a=b@2|c\nd", "regex=a=b@2|c\nd"),
+        ("regex=a=b@2|c", "regex@1=a=b@2|c", "regex=a=b@2|c"),
     ],
 )
 def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setting: str) -> None:
@@ -54,7 +54,9 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         ("regex=(?=a)", "regex=(?=a) is no pattern of RE2: invalid perl operator: (?="),
         (r"regex=(a)\1", r"regex=(a)\1 is no pattern of RE2: invalid escape sequence: \1"),
         (r"regex=\C", r"regex=\C: \C finds half characters: write . or a class"),
-        ("regex=" + "a" * 5000, "is too long: at most 4096 characters"),
+        ("regex=" + "a" * 5000, "is too long: at most 900 characters"),
+        ("regex=a\tb", "cannot be named by a cassette: a rule has at most 1000 characters"),
+        ("ignore=$['" + "a" * 1000 + "']", "cannot be named by a cassette"),
     ],
 )  # fmt: skip
 def test_what_is_no_rule_is_refused_with_what_to_write(text: str, why: str) -> None:
@@ -147,3 +149,8 @@ def test_how_alike_a_cassette_must_be(text: str, how: Match) -> None:
 def test_what_is_no_way_to_match_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="write exact, normalised, or nearest"):
         match_of(text)
+
+
+def test_more_rules_than_a_cassette_can_name_are_refused() -> None:
+    with pytest.raises(UsageError, match="there are 101 rules: give at most 100"):
+        rules_of(["uuids"] * 101)

@@ -23,6 +23,11 @@ from llm_proxy.exchange import Ending, Framing, Head
 LONGEST_MS = 6 * 60 * 60 * 1000.0
 """The latest offset that is believed: a hostile file cannot make a replay wait for years."""
 
+LONGEST_WORD = 1000
+"""Characters of a text in line 1."""
+MOST_RULES = 100
+"""Rules that line 1 names."""
+
 Offset = Annotated[float, Is(ge=0, le=LONGEST_MS)]
 Count = Annotated[int, Is(ge=0)]
 _HTTP_NAME: Final = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z"
@@ -36,7 +41,7 @@ Name = Annotated[str, Is(pattern=_HTTP_NAME)]
 Value = Annotated[str, Is(pattern=_VALUE)]
 Pair = tuple[Name, Value]
 Hex64 = Annotated[str, Is(pattern=_HEX64)]
-Word = Annotated[str, Is(pattern=_WORD, max_length=1000)]
+Word = Annotated[str, Is(pattern=_WORD, max_length=LONGEST_WORD)]
 """Text that goes to a terminal: no control characters, no marks that turn its direction."""
 Marks = float | list[tuple[int, float]]
 """The reads that begin in a message: the ms of one at its first byte, or [bytes, ms] of each."""
@@ -71,6 +76,15 @@ class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """A line, or what stands in it."""
 
 
+def is_word(text: str) -> bool:
+    """Whether a text can stand in line 1 as it is."""
+    try:
+        msgspec.convert(text.encode().decode(), Word)
+    except (UnicodeEncodeError, msgspec.ValidationError):
+        return False
+    return True
+
+
 class MetaLine(_Line, frozen=True):
     """Line 1."""
 
@@ -84,7 +98,7 @@ class MetaLine(_Line, frozen=True):
     key: Hex64
     key_rules: Count
     redaction_rules: Count
-    rules: Annotated[tuple[Word, ...], Is(max_length=100)] = ()
+    rules: Annotated[tuple[Word, ...], Is(max_length=MOST_RULES)] = ()
 
     @classmethod
     def of(cls, meta: Meta) -> MetaLine:

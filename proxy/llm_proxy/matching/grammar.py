@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from llm_proxy.cassette.schema import LONGEST_WORD, MOST_RULES, is_word
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.presets import PRESETS
@@ -47,8 +48,14 @@ def match_of(text: str) -> Match:
 
 
 def rules_of(texts: Iterable[str]) -> Rules:
-    """The rules that these texts spell, in their order.  Raises `UsageError` as `rule_of` does."""
-    return Rules(tuple(map(rule_of, texts)))
+    """The rules that these texts spell, in their order.
+
+    Raises `UsageError` as `rule_of` does, and for more of them than a cassette can name.
+    """
+    rules = tuple(map(rule_of, texts))
+    if len(rules) > MOST_RULES:
+        raise UsageError(f"there are {len(rules)} rules: give at most {MOST_RULES}")
+    return Rules(rules)
 
 
 def rule_of(text: str) -> Rule:
@@ -64,6 +71,11 @@ def rule_of(text: str) -> Rule:
         )
     name, version, argument = match.groups()
     rule = _made(name, argument)
+    if not is_word(str(rule)):
+        raise UsageError(
+            f"'{printable(text, _SHOWN)}' cannot be named by a cassette: a rule has at most "
+            f"{LONGEST_WORD} characters, and no line ends, tabs or other control characters"
+        )
     if version is not None and int(version) != rule.version:
         raise UsageError(
             f"{name} is at version {rule.version} here, not {printable(version, 20)}: "

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _SHOWN: Final = 100
 """Characters of a pattern in a message."""
-_LONGEST: Final = 4096
+_LONGEST: Final = 900
 """Characters of a pattern."""
 _PROBES: Final = (b"", b" ", b"a", b"A", b"0", b"a a", b"\n")
 _BYTES: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
