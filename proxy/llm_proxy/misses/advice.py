@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from llm_proxy.matching import Difference, Document, Rule, Rules, key_of
+from llm_proxy.matching import Difference, Document, Normalised, Rule, Rules, key_of
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.normalisers.ignore import Gone, mark, without
+from llm_proxy.matching.rules import Apply
 from llm_proxy.misses.differing import differences
 
 _CONVERSATION: Final = frozenset(
@@ -19,7 +20,7 @@ _CONVERSATION: Final = frozenset(
     """.split()  # noqa: SIM905 # a table of words, one name a line would hide it
 )
 """The members of bodies in which dialects have what is asked."""
-_PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTABLE: Final = re.compile(r"""[^"'\\]+""")
 """What can stand in a path between quotes as it is."""
 _LONGEST: Final = 200
@@ -66,8 +67,10 @@ def advice(asked: Document, stored: Document, found: Sequence[Difference], rules
     if len(found) > MOST:
         return Advice(remedies, ())
     wanted = tuple(dict.fromkeys(it.rule for it in remedies))
-    paths = [it.parts for it in found if it.path not in overlooked]
-    helps = _answers(asked, stored, [it for it in _plain(rules) if it.name in wanted], paths)
+    plain = {it.name: it.apply for it in _plain(rules)}
+    ignored = {f"ignore={_spelled(it.parts)}": _ignoring(it.parts) for it in found}
+    steps = [plain.get(it) or ignored[it] for it in wanted]
+    helps = _key(asked, steps) == _key(stored, steps)
     return Advice(remedies, wanted if helps else ())
 
 
@@ -131,22 +134,19 @@ def _spelled(parts: Sequence[str | int]) -> str:
     return path if parts and len(path) <= _LONGEST else ""
 
 
-def _answers(
-    asked: Document,
-    stored: Document,
-    normalisers: Sequence[Rule],
-    paths: Sequence[tuple[str | int, ...]],
-) -> bool:
-    """Whether the two have one key once these hold, and these paths are ignored."""
-    return _key(asked, normalisers, paths) == _key(stored, normalisers, paths)
+def _ignoring(parts: tuple[str | int, ...]) -> Apply:
+    """What `ignore` does with this path."""
+    gone: Gone = {}
+    mark(gone, parts)
+
+    def apply(document: Document) -> Normalised:
+        return Normalised(replace(document, body=without(document.body, gone)))
+
+    return apply
 
 
-def _key(
-    document: Document, normalisers: Sequence[Rule], paths: Sequence[tuple[str | int, ...]]
-) -> str:
-    document = Rules(tuple(normalisers)).apply(document).document
-    for parts in paths:  # one after the other, as rules are: an item that goes moves those behind
-        gone: Gone = {}
-        mark(gone, parts)
-        document = replace(document, body=without(document.body, gone))
+def _key(document: Document, steps: Sequence[Apply]) -> str:
+    """The key of a document after these, in the order in which they would be given."""
+    for apply in steps:
+        document = apply(document).document
     return key_of(document)

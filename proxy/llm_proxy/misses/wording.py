@@ -89,7 +89,8 @@ def _unplayable(call: Call, nearest: NearestCassette, why: str, looked_at: int) 
 
 def used_up(call: Call, takes: int, ordinal: int) -> Miss:
     """The miss of a request that was recorded less often than it is asked."""
-    what = f"request {ordinal} for {asked_for(call)}, of which {takes} takes are recorded"
+    there = counted(takes, "take is", "takes are")
+    what = f"request {ordinal} for {asked_for(call)}, of which {there} recorded"
     said = f"no take left: {what}"
     missed = Missed(asked_of(call), "used_up", said)
     return Miss(f"no take left: this is {what} (--after-last fail).", said, missed)
