@@ -129,8 +129,16 @@ def test_hostile_texts_take_no_longer_than_others() -> None:
 @pytest.mark.parametrize(
     ("path", "one", "other"),
     [
-        ("/v1/responses", {"previous_response_id": "resp_1111"}, {"previous_response_id": "resp_2222"}),
-        ("/v1/responses", {"conversation": {"id": "conv_111"}}, {"conversation": {"id": "conv_222"}}),
+        (
+            "/v1/responses",
+            {"previous_response_id": "resp_1111"},
+            {"previous_response_id": "resp_2222"},
+        ),
+        (
+            "/v1/responses",
+            {"conversation": {"id": "conv_111"}},
+            {"conversation": {"id": "conv_222"}},
+        ),
         (
             "/v1/responses",
             {"input": [{"type": "item_reference", "id": "msg_11111"}]},

@@ -11,6 +11,7 @@ from typing import Final
 
 from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import Cassette, StoredRequest
+from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.matching import KEY_RULES
 from llm_proxy.matching.grammar import rules_of
@@ -81,4 +82,4 @@ def is_keyed_otherwise(asked: StoredRequest) -> bool:
 
 
 def _folder(session: str) -> str:
-    return "the library's own folder" if session == "default" else f"@{session}/"
+    return "the library's own folder" if session == DEFAULT_SESSION else f"@{session}/"

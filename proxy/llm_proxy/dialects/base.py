@@ -60,10 +60,11 @@ class Dialect(Protocol):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Paths of a request's body where ids of calls and messages stand, whose own words it holds.
+        """Paths of a request's body where ids of calls and messages stand that it holds itself.
 
         What refers to words that stand elsewhere, such as a conversation that the provider keeps,
-        is none: another one asks something else.  As in `volatile`; a change here is a new version of the normaliser `call-ids`.
+        is none: another one asks something else.  As in `volatile`; a change here is a new version
+        of the normaliser `call-ids`.
         """
 
     @property

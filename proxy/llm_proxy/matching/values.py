@@ -65,7 +65,8 @@ class Standing:
 
     def __init__(self, values: Iterable[str]) -> None:
         """The order of the values does not matter, but where there are very many odd ones."""
-        words, others = [], []
+        words: list[str] = []
+        others: list[str] = []
         for it in values:
             (words if _WORD_BEGINS.match(it) else others).append(it)
         sizes = sorted({len(it) for it in words}, reverse=True)[:_MANY]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.display import counted
 from llm_proxy.errors import printable
 from llm_proxy.missed import Differing
@@ -28,8 +29,8 @@ _LINE: Final = 1000
 """Characters of a line in the details."""
 _LARGEST: Final = 200_000
 """Characters of a summary: GitHub takes a megabyte of a whole step."""
-_MARKS: Final = re.compile(r"[\\`*_{}\[\]()#+.!|~:@/-]")
-"""What Markdown gives a meaning, or makes a link of."""
+_MARKS: Final = re.compile(r"[\\`*_{}\[\]()#+.!|~:@/$-]")
+"""What Markdown gives a meaning, or makes a link or a formula of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def _misses(groups: Sequence[Group]) -> Iterator[str]:
 
 def _row(group: Group) -> tuple[str, ...]:
     it, nearest = group.missed.asked, group.missed.nearest
-    session = f", session {it.session}" if it.session not in {"", "default"} else ""
+    session = f", session {it.session}" if it.session not in {"", DEFAULT_SESSION} else ""
     if nearest is None:
         return (f"{it}{session}", f"{group.times:,}", "", "")
     paths = [each.path for each in nearest.differences]

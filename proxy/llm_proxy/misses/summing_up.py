@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.display import counted
 from llm_proxy.errors import printable
 from llm_proxy.missed import Missed
@@ -61,5 +62,5 @@ def lines(groups: Sequence[Group]) -> Iterator[str]:
 def _head(group: Group) -> str:
     it = group.missed.asked
     times = f", {group.times:,} times" if group.times > 1 else ""
-    session = f", session {it.session}" if it.session not in {"", "default"} else ""
+    session = f", session {it.session}" if it.session not in {"", DEFAULT_SESSION} else ""
     return f"missed: {it}{session}{times}"

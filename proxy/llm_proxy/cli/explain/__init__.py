@@ -8,9 +8,12 @@ from typing import Any
 
 import click
 
+from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.explain.asking import Given, asking, headers_of
 from llm_proxy.cli.explain.page import Explained, document, page
+from llm_proxy.cli.option_types import Checked
 from llm_proxy.cli.options import CONFIG, cassettes, match, normalise
+from llm_proxy.cli.options.server import session_name
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note
 from llm_proxy.exchange import Request
 from llm_proxy.matching import PLAIN
@@ -27,7 +30,12 @@ from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
 @click.option("--path", default="", help="Its path; for a mere body else found by its shape.")
 @click.option("--method", default="", help="Its method, where it is not POST.")
 @click.option("--header", "headers", multiple=True, metavar="LINE", help="A header. Repeatable.")
-@click.option("--session", default="", metavar="NAME", help="The session that it belongs to.")
+@click.option(
+    "--session",
+    metavar="NAME",
+    type=Checked("session", session_name),
+    help="The session that it belongs to.",
+)
 @click.option("--allow-partial", is_flag=True, help="Takes that are not complete answer, too.")
 @cassettes
 @normalise
@@ -59,7 +67,7 @@ def explain(
     takes = TakesOnDisk(library, allow_partial=allow_partial, rules=rules)
     beside = Given(given["path"], given["method"], headers_of(given["headers"]))
     asked = asking(library, request, beside)
-    routing = Routing(given["session"] or asked.session or "default", rules)
+    routing = Routing(given["session"] or asked.session or DEFAULT_SESSION, rules)
     calls = [_call(it, routing) for it in asked.requests]
     call = _likeliest(calls, takes)
     if asked.is_guessed:

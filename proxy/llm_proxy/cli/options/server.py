@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from llm_proxy.ages import max_age_of
+from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.option_types import Checked, Count, OneOf, Seconds
 from llm_proxy.cli.options.declaring import FOLDER, cassettes, match, normalise, option, spool
 from llm_proxy.errors import UsageError, printable
@@ -134,8 +135,8 @@ SIMULATION: Final[tuple[Callable[[Any], Any], ...]] = (
 """Options of answers that are scripted or made up."""
 
 MATCHING: Final[tuple[Callable[[Any], Any], ...]] = (
-    option("--session", default="default", metavar="NAME", type=Checked("session", session_name),
-           help="The session of requests that name none."),
+    option("--session", default=DEFAULT_SESSION, metavar="NAME",
+           type=Checked("session", session_name), help="The session of requests that name none."),
     normalise,
     match,
     option("--collapse-retries", is_flag=True,
