@@ -330,7 +330,7 @@ pieces = st.sampled_from(
 )  # fmt: skip
 texts = st.lists(pieces, max_size=7).map("".join) | st.text(max_size=8)
 bodies = st.recursive(
-    texts | st.integers() | st.sampled_from([1795353909, None]),
+    texts | st.integers(-(2**63), 2**64 - 1) | st.sampled_from([1795353909, None]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(st.sampled_from(["a", "b", "created", "model"]), inner, max_size=3)

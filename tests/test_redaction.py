@@ -277,6 +277,23 @@ def test_a_parameter_that_is_called_like_a_secret_is_one(name: str) -> None:
     assert redaction.query(f"{name}=abc&q=1") == (f"{name}=[redacted]&q=1", 1)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["secretKey", "refreshToken", "idToken", "access_key_id", "accessKeyId", "user[authToken]"],
+)
+def test_a_parameter_in_camel_case_is_a_secret_too(name: str) -> None:
+    assert redaction.query(f"{name}=abcdefgh") == (f"{name}={PLACEHOLDER}", 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["page_token", "pageToken", "nextToken", "next_page_token", "sort_key", "partition-key",
+     "continuation-token", "list[page_token]"],
+)  # fmt: skip
+def test_what_says_which_page_is_meant_is_no_secret(name: str) -> None:
+    assert redaction.query(f"{name}=abcdefgh") == (f"{name}=abcdefgh", 0)
+
+
 def test_a_redirect_keeps_where_it_leads_without_the_secrets_of_its_query() -> None:
     kept = redaction.response_headers((("Location", "https://a.example/b?key=abc&c=d"),))
     assert kept == (("Location", "https://a.example/b?key=[redacted]&c=d"),)

@@ -21,12 +21,14 @@ logic       bytes and values in, bytes and values out
     `heads`      what is passed on of a head, how it delimits its body, what may be written
     `routing`    a request's session, provider, dialect and key: a `Call`
     `redaction`  what never reaches the disk
+    `secret_names`  which query parameters hold secrets
     `frame_redaction`  the same, of a stream whose frames know their own length
     `matching`   documents, rules and keys: which cassette answers; how two requests differ
     `renaming`   a recording with the values of the client that it is played to
     `misses`     why none does: the nearest, what differs, which rules would help
     `word_diff`  how one text became another, word by word
     `ages`       how old a cassette may be
+    `exact_json` JSON that loses nothing when it is parsed
     `cassette`   the file format, its spool, and its migrations
     `understanding`  the dialect of a recording, and its response as that one sees it
     `outcomes`   what an ending means

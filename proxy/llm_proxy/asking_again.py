@@ -8,6 +8,7 @@ from llm_proxy import providers, redaction
 from llm_proxy.cassette import Meta, StoredRequest
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Request
+from llm_proxy.secret_names import is_secret_parameter
 
 _LINE: Final = 2
 """Of a cassette, where its request stands."""
@@ -43,4 +44,4 @@ def open_query(query: str) -> tuple[str, int]:
 
 def _is_secret(pair: str) -> bool:
     name, _, value = pair.partition("=")
-    return value == redaction.PLACEHOLDER and redaction.is_secret_parameter(name)
+    return value == redaction.PLACEHOLDER and is_secret_parameter(name)

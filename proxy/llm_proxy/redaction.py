@@ -17,9 +17,10 @@ from base64 import b64decode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, quote_plus, unquote, unquote_to_bytes
+from urllib.parse import quote, quote_plus, unquote_to_bytes
 
 from llm_proxy.exchange import Headers, Read, Request
+from llm_proxy.secret_names import is_secret_parameter
 
 REDACTION_RULES: Final = 1
 """The version of the rules in this module, stored in every cassette."""
@@ -55,17 +56,9 @@ REQUEST_IDS: Final = frozenset(
 )  # fmt: skip
 """Response headers that clients read, but whose value says whose account it was."""
 
-_SECRET_PARAMETERS: Final = re.compile(
-    r"(?:.*[-_.]|api|access|auth|client|session|subscription)?"
-    r"(?:key|token|secret|password|passwd|pwd|auth|authorization|credentials?|bearer|jwt)"
-    r"|sig|signature|sas|code|x-(?:amz|goog)-.*",
-    re.IGNORECASE,
-)
 _PAIRS: Final = re.compile("([&;])")
 """Between the parameters of a query; splitting keeps them."""
 _HEX: Final = re.compile(b"%[0-9A-F]{2}")
-_BRACKETS: Final = re.compile(r"[\[\]]+")
-"""What some frameworks write around the parts of a parameter's name: `filter[token]`."""
 _CREDENTIAL_HEADERS: Final = re.compile(
     r".*(auth|token|secret|key|passw|credential|jwt|bearer|signature|assertion|csrf|xsrf).*",
     re.IGNORECASE,
@@ -118,12 +111,6 @@ def query(raw: str) -> tuple[str, int]:
         else:
             kept.append(pair)
     return "".join(kept), count
-
-
-def is_secret_parameter(name: str) -> bool:
-    """Whether a query parameter is called like a secret, or a part of its name is."""
-    parts = _BRACKETS.split(unquote(name))
-    return any(_SECRET_PARAMETERS.fullmatch(part) for part in parts if part)
 
 
 def credentials(request: Request) -> frozenset[bytes]:

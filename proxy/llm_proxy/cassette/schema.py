@@ -6,6 +6,7 @@ says it in words.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Annotated, Any, Final, get_args
 
@@ -18,6 +19,7 @@ from llm_proxy.cassette import refusals
 from llm_proxy.cassette.model import End, Meta, StoredRequest
 from llm_proxy.cassette.spelling import spell, unspell
 from llm_proxy.errors import printable
+from llm_proxy.exact_json import exact
 from llm_proxy.exchange import Ending, Framing, Head
 
 LONGEST_MS = 6 * 60 * 60 * 1000.0
@@ -251,11 +253,12 @@ def stamp(at: float) -> float:
 def _body(body: bytes) -> dict[str, Any]:
     if not body:
         return {}
-    try:
-        return {"json": orjson.Fragment(orjson.dumps(orjson.loads(body)))}
-    except (ValueError, TypeError):  # not JSON, or nested too deep to be written again
-        fields = spell(body)
-        return fields if "text" in fields or "base64" in fields else {"text": body.decode()}
+    parsed = exact(body)
+    if parsed is not None:
+        with suppress(TypeError):  # nested too deep to be written again
+            return {"json": orjson.Fragment(orjson.dumps(parsed[0]))}
+    fields = spell(body)
+    return fields if "text" in fields or "base64" in fields else {"text": body.decode()}
 
 
 prepared(MetaLine, RequestLine, HeadLine, EndLine, Marks)

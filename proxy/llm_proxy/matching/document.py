@@ -16,11 +16,12 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import orjson
 
-from llm_proxy import dialects, redaction
+from llm_proxy import dialects, exact_json
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.dialects import Dialect
 from llm_proxy.exchange import Headers, Request, header
 from llm_proxy.matching import forms
+from llm_proxy.secret_names import is_credential_parameter
 from llm_proxy.turns import Json
 
 Kind = Literal["json", "form", "text"]
@@ -43,7 +44,7 @@ class Document:
     path: str
     """Its percent-encoding in one spelling."""
     query: str
-    """Its parameters in one spelling, sorted by name, without the secret ones."""
+    """Its parameters in one spelling, sorted by name, without credentials."""
     headers: Headers
     """Those that the dialect has enter the key, sorted by name."""
     kind: Kind
@@ -92,12 +93,13 @@ def normal_path(path: str) -> str:
 def normal_query(query: str) -> str:
     """The query's parameters in one spelling, sorted by name; repeats keep their order.
 
-    Secret ones are left out: a client may as well send its key in a header.
+    Credentials are left out: a client may as well send its key in a header.  What else is called
+    like a secret counts by its name, its value being redacted.
     """
     if not query:
         return ""
     pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
-    open_ = [pair for pair in pairs if not redaction.is_secret_parameter(pair[0])]
+    open_ = [pair for pair in pairs if not is_credential_parameter(pair[0])]
     return urlencode(sorted(open_, key=itemgetter(0)), errors="surrogateescape")
 
 
@@ -113,10 +115,11 @@ def _headers(dialect: Dialect, headers: Headers) -> Headers:
 
 
 def _body(request: StoredRequest) -> tuple[Kind, Json]:
-    try:
-        return "json", _normal(orjson.loads(request.body), _DEEPEST)
-    except ValueError:
-        pass
+    if (parsed := exact_json.exact(request.body)) is not None:
+        try:
+            return "json", _normal(parsed[0], _DEEPEST)
+        except ValueError:
+            pass
     content_type = header(request.headers, "content-type") or ""
     fields = forms.fields(content_type, request.body)
     if fields is not None:

@@ -1,0 +1,51 @@
+"""JSON that loses nothing when it is parsed.
+
+A parser takes the last of two members of one name, and makes a double of a whole number beyond 64
+bits.  What a client sent so is no JSON for us, but a text that counts, and is kept, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import orjson
+
+from llm_proxy.turns import Json
+
+_LONG: Final = re.compile(rb"[0-9]{19}")
+"""What a whole number beyond 64 bits is spelled with."""
+_APART: Final = re.compile(rb'"[ \t\r\n]+:')
+_LEAST: Final = -(2**63)
+_MOST: Final = 2**64 - 1
+
+
+def exact(body: bytes) -> tuple[Json] | None:
+    """The value that a JSON text spells; None where it is none, or more than that value says."""
+    try:
+        value: Json = orjson.loads(body)
+        if _may_say_more(body, value):
+            json.loads(body, object_pairs_hook=_members, parse_int=_whole)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return (value,)
+
+
+def _may_say_more(body: bytes, value: Json) -> bool:
+    """Whether a member may be there twice, or a number be too large.  Quick: it is seldom so."""
+    if _LONG.search(body) is not None or _APART.search(body) is not None:
+        return True
+    return body.count(b'":') > orjson.dumps(value).count(b'":')
+
+
+def _members(pairs: list[tuple[str, Any]]) -> None:
+    """Raises `ValueError` where two have one name."""
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise ValueError("a member twice")
+
+
+def _whole(digits: str) -> None:
+    """Raises `ValueError` for a number that is beyond 64 bits."""
+    if not _LEAST <= int(digits) <= _MOST:
+        raise ValueError("a number beyond 64 bits")

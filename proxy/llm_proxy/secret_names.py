@@ -1,0 +1,48 @@
+"""Which query parameters hold secrets, by their names."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import unquote
+
+_SECRET_PARAMETERS: Final = re.compile(
+    r"(?:.*[-_.]|api|access|auth|client|session|subscription)?"
+    r"(?:key|token|secret|password|passwd|pwd|auth|authorization|credentials?|bearer|jwt)"
+    r"|(?:.*[-_.])?access[-_]?key[-_]?id|sig|signature|sas|code|x-(?:amz|goog)-.*",
+    re.IGNORECASE,
+)
+_OF_PAGES: Final = re.compile(
+    r"(?:.*[-_.])?(?:page|next|prev|previous|continuation|sync|resume|start|cursor|sort|order|group"
+    r"|partition|range|row|object|cache|idempotency)[-_]?(?:token|key)",
+    re.IGNORECASE,
+)
+"""What is called like a secret, and says which page of a list is meant, or how it is sorted."""
+_CREDENTIALS: Final = re.compile(
+    r"(?:x[-_])?(?:api[-_]?key|key|access[-_]?token|auth[-_]?token|subscription[-_]?key|token|auth"
+    r"|authorization|bearer|jwt|password|passwd|pwd|secret|client[-_]?secret|sig|signature|sas)"
+    r"|x-(?:amz|goog)-.*",
+    re.IGNORECASE,
+)
+"""What a client may as well send in a header."""
+_HUMP: Final = re.compile("(?<=[a-z0-9])(?=[A-Z])")
+_BRACKETS: Final = re.compile(r"[\[\]]+")
+"""What some frameworks write around the parts of a parameter's name: `filter[token]`."""
+
+
+def is_secret_parameter(name: str) -> bool:
+    """Whether a query parameter is called like a secret, or a part of its name is."""
+    return any(
+        _SECRET_PARAMETERS.fullmatch(part) is not None and _OF_PAGES.fullmatch(part) is None
+        for part in _parts(name)
+    )
+
+
+def is_credential_parameter(name: str) -> bool:
+    """Whether a query parameter holds what a client may as well send in a header."""
+    return any(_CREDENTIALS.fullmatch(part) for part in _parts(name))
+
+
+def _parts(name: str) -> list[str]:
+    """The parts of a parameter's name, `camelCase` with dashes between its words."""
+    return [_HUMP.sub("-", part) for part in _BRACKETS.split(unquote(name)) if part]

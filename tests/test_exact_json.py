@@ -1,0 +1,95 @@
+"""What is JSON for us, and what counts byte by byte."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.cassette import StoredRequest, read_opening
+from llm_proxy.cassette.schema import MetaLine, RequestLine, dump
+from llm_proxy.exact_json import exact
+from llm_proxy.matching import key
+from tapes import META
+
+
+def posted(body: bytes) -> StoredRequest:
+    return StoredRequest("POST", "/v1/x", "", (("content-type", "application/json"),), body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"a":1,"a":2}',
+        b'{"a" : 1, "a" :2}',
+        b'{"a":1,"\\u0061":2}',
+        b'[{"b":{"a":1,"a":1}}]',
+        b'{"messages":[1],"messages":[2],"x":"\\":\\":"}',
+        b'{"id":18446744073709551616}',
+        b'{"id":-9223372036854775809}',
+        b"[340282366920938463463374607431768211455]",
+        b"{",
+        b"NaN",
+        b"",
+    ],
+)
+def test_what_a_parser_would_lose_is_no_json(body: bytes) -> None:
+    assert exact(body) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"a":{"a":1},"b":[{"a":2}]}', {"a": {"a": 1}, "b": [{"a": 2}]}),
+        (b'{"a" :18446744073709551615}', {"a": 2**64 - 1}),
+        (b'{"said":"he said \\"a\\": 1"}', {"said": 'he said "a": 1'}),
+        (b'{"image":"0000000000000000000000000"}', {"image": "0" * 25}),
+        (b"1e300", 1e300),
+    ],
+)
+def test_what_a_parser_keeps_is_json(body: bytes, value: Any) -> None:
+    assert exact(body) == (value,)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(value=values, ascii_only=st.booleans(), indent=st.sampled_from([None, 0, 2]))
+def test_any_document_of_one_member_a_name_is_json(
+    value: Any, ascii_only: bool, indent: int | None
+) -> None:
+    assert exact(json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()) == (value,)
+
+
+@given(name=st.text(), value=values, other=values)
+def test_no_document_with_a_member_twice_is_json(name: str, value: Any, other: Any) -> None:
+    member = json.dumps(name)
+    body = f"{{{member}:{json.dumps(value)},{member} : {json.dumps(other)}}}"
+    assert exact(body.encode()) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b'{"messages":["a"],"messages":["hi"]}', b'{"messages":["hi"]}'),
+        (b'{"messages":["a"],"messages":["hi"]}', b'{"messages":["b"],"messages":["hi"]}'),
+        (b'{"id":340282366920938463463374607431768211455}', b'{"id":3.402823669209385e+38}'),
+        (b'{"id":100000000000000000001}', b'{"id":1e20}'),
+    ],
+)  # fmt: skip
+def test_what_is_lost_by_parsers_tells_requests_apart(one: bytes, other: bytes) -> None:
+    assert key("openai", posted(one)) != key("openai", posted(other))
+
+
+@pytest.mark.parametrize("body", [b'{"a":1,"a":2}', b'{"id":18446744073709551616}', b'{"a": 1}'])
+def test_a_request_is_stored_with_all_that_its_key_is_made_from(body: bytes) -> None:
+    lines = dump(MetaLine.of(META)) + dump(RequestLine.of(posted(body)))
+    _, stored = read_opening("x.jsonl", lines)
+    assert key("openai", stored) == key("openai", posted(body))
