@@ -28,7 +28,7 @@ _COMMANDS: Final = {
     "prune": Command("prune", "Delete cassettes that nobody needs any more."),
     "show": Command("show", "Show one cassette: what was said, and when each byte came."),
     "diff": Command("diff", "Compare two cassettes, or one with what is answered today."),
-    "import": Command("import_", "Make cassettes of other tools' recordings.", "import_"),
+    "import": Command("import_", "Make cassettes or scenarios of other tools' files.", "import_"),
     "explain": Command("explain", "Say which cassette answers a request, or why none does."),
     "export": Command("export", "Tell a recorded answer again in another dialect."),
     "rerecord": Command("rerecord", "Ask recorded requests again, and replace their cassettes."),
