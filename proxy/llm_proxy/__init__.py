@@ -46,7 +46,7 @@ logic       bytes and values in, bytes and values out
     `exporting`  recorded exchanges in the formats of other tools
     `scenario`   scripted conversations: documents read, chosen, checked, directed, performed
     `synthesis`  answers that are made up
-    `importing`  recordings of other tools, as what a cassette holds
+    `importing`  recordings of other tools, as what a cassette holds, and fixtures, as scenarios
     `display`    text from anywhere, made fit for a terminal
     `ports`      the few things that modes ask of the world
 
