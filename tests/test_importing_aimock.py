@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from command import Ran, run
 from llm_proxy.importing import Refused, aimock
 from llm_proxy.importing.aimock import Script, Scripted
+from llm_proxy.importing.source import Unreadable
 from llm_proxy.pacing import Instant
 from llm_proxy.scenario.documents.document import Scenario, TextAnswer
 from llm_proxy.scenario.documents.loading import load
@@ -277,6 +278,13 @@ def test_the_file_says_what_is_left_out_and_what_is_said_otherwise() -> None:
         f"# Fixture 2 is left out: it is for embeddings: {ALONE}.",
         "# Fixture 4 is left out: it has no match.",
     ]
+
+
+def test_files_that_would_take_long_are_refused() -> None:
+    with pytest.raises(Unreadable, match=r"^it holds more than 10,000 fixtures: split it$"):
+        scripted(*[{}] * 10_001)
+
+    assert refusal(fixture({}, {"content": "a" * 1_048_576})) == "it has more than 1 MiB"
 
 
 ANYTHING: Final = st.recursive(

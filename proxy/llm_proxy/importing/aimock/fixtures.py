@@ -26,7 +26,14 @@ TITLE: Final = "aimock"
 
 Fields = dict[str, Json]
 
+MAX_FIXTURES: Final = 10_000
+"""Of one file."""
+MAX_SIZE: Final = 1024 * 1024
+"""Bytes of a scenario's JSON."""
+
 _SHOWN: Final = 80
+_LONGEST: Final = 500
+"""Characters of a reason, which may quote the file."""
 _NAMED: Final = 10
 """Fixtures that a remark names."""
 _DEEPEST: Final = 64
@@ -73,6 +80,8 @@ def script(fixtures: Sequence[Any], name: str, source: str) -> Script:
 
     Raises `Unreadable` where they are more than a file of scenarios may hold.
     """
+    if len(fixtures) > MAX_FIXTURES:
+        raise Unreadable(f"it holds more than {MAX_FIXTURES:,} fixtures: split it")
     results: list[Scripted | Refused] = []
     texts: list[str] = []
     for number, fixture in enumerate(fixtures, 1):
@@ -81,12 +90,12 @@ def script(fixtures: Sequence[Any], name: str, source: str) -> Script:
             texts.append(_spelled(scenario))
             results.append(Scripted(number, f"{name}-{number}", losses))
         except Unfit as error:
-            results.append(Refused(number, str(error)))
+            results.append(Refused(number, printable(str(error), _LONGEST)))
     if not texts:
         return Script("", tuple(results))
     text = "".join((*_header(source, results), "scenarios:\n", *texts))
     if len(text.encode()) > MAX_FILE:
-        raise Unreadable(f"its scenarios have more than {MAX_FILE >> 20} MiB: split it up")
+        raise Unreadable(f"its scenarios have more than {MAX_FILE >> 20} MiB: split it")
     return Script(text, tuple(results))
 
 
@@ -141,6 +150,8 @@ def _spelled(scenario: Fields) -> str:
 
     Raises `Unfit` for one that would not be loaded.
     """
+    if len(reading.compact(scenario)) > MAX_SIZE:
+        raise Unfit(f"it has more than {MAX_SIZE >> 20} MiB")
     listed = block({"scenarios": [scenario]})
     loaded = load("scenario.yaml", listed.encode())
     wrong = [*loaded.mistakes, *(it for it in loaded.warnings if it.fails_lint)]
