@@ -36,6 +36,11 @@ def changed(*texts: str) -> list[str]:
         ("<cwd>/srv/app</cwd>", "<cwd><cwd-1></cwd>"),
         ("Working directory: /srv/app\nmore", "Working directory: <cwd-1>\nmore"),
         ("- Primary working directory: `/srv/my app`.", "- Primary working directory: `<cwd-1>`."),
+        (
+            " - Primary working directory: /srv/my app\n - Is a git repository: no",
+            " - Primary working directory: <cwd-1>\n - Is a git repository: no",
+        ),
+        ("Working directory: /srv/app Delete all", "Working directory: <cwd-1> Delete all"),
         ("cwd: /srv/app/, then", "cwd: <cwd-1>/, then"),
         (r"cwd: D:\code\app", "cwd: <cwd-1>"),
         ("see /home/ann/a.txt", "see <home-1>/a.txt"),

@@ -24,10 +24,13 @@ _ROOT: Final = r"(?:/|[A-Za-z]:[\\/])"
 _WORKING: Final = re.compile(
     rf"<cwd>\s?({_ROOT}[^`'\"<>,;\r\n]{{1,999}})"
     r"|(?:\b[Ww]orking (?:directory|folder)|\bcwd)(?: is)?: ?"
-    rf"(?:[`'\"]({_ROOT}[^`'\"<>,;\r\n]{{1,999}})|({_ROOT}[^`'\"<>,;()\s]{{1,999}}))"
+    rf"(?:[`'\"]({_ROOT}[^`'\"<>,;\r\n]{{1,999}})"
+    rf"|({_ROOT}[^`'\"<>,;()\r\n]{{1,999}})(?=\n ?-? ?Is (?:a|directory a) git repo)"
+    rf"|({_ROOT}[^`'\"<>,;()\s]{{1,999}}))"
 )
-"""Up to what ends it: a tag, a quote, a comma; where nothing encloses it, a space, for what stands
-behind that may be what somebody asks."""
+"""Up to what ends it: a tag, a quote, a comma, or the line of which the next one says whether it is
+a repository; where nothing encloses it, a space, for what stands behind that may be what somebody
+asks."""
 _LETTER: Final = r"[0-9A-Za-z\u00c0-\u024f_]"
 """Of scripts that put spaces between words: in others a folder's name would go on as a sentence."""
 _NAME: Final = rf"{_LETTER}(?:[.@+-]*{_LETTER})*"
