@@ -35,7 +35,7 @@ class Limits:
 
 
 KEPT: Final = Limits()
-"""What pages and journals tell: ten thousand misses are kept."""
+"""What pages and journals tell: a thousand misses are kept."""
 FULL: Final = Limits(10_000, 100_000, 100_000)
 """All of it, for one who asks for one."""
 
@@ -57,13 +57,13 @@ def told(
     near: Near, rules: Rules = PLAIN, limits: Limits = KEPT
 ) -> tuple[NearestCassette, tuple[str, ...]]:
     """The nearest cassette with its differences, and the rules by which it would answer."""
-    found = near.differences
-    helps = advice(near.asked, near.stored, found, rules)
+    found = near.found
+    helps = advice(near.asked, near.stored, found.told, rules)
     told_of = tuple(
         _differing(it, remedy, limits)
-        for it, remedy in zip(found[: limits.differences], helps.remedies, strict=False)
+        for it, remedy in zip(found.told[: limits.differences], helps.remedies, strict=False)
     )
-    more = len(found) - len(told_of)
+    more = len(found.told) + found.more - len(told_of)
     it = near.candidate
     nearest = NearestCassette(it.file, it.meta.session, near.nearness, told_of, more)
     return nearest, helps.rules

@@ -18,7 +18,9 @@ from llm_proxy.shell.server.usage import Usage
 from llm_proxy.turns import ToolCall
 
 _KEPT: Final = 10_000
-"""Of each kind."""
+"""Of each kind but misses."""
+_MISSES: Final = 1_000
+"""A miss tells much of itself: these take some 20 MB at worst."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class Journal:
         self.entries: deque[Entry] = deque(maxlen=_KEPT)
         self._recorded: deque[Recorded] = deque(maxlen=_KEPT)
         self._failures: deque[str] = deque(maxlen=_KEPT)
-        self._misses: deque[Missed] = deque(maxlen=_KEPT)
+        self._misses: deque[Missed] = deque(maxlen=_MISSES)
         self._unsuccessful: deque[Unsuccessful] = deque(maxlen=_KEPT)
         self._rules: Callable[[], Sequence[Mapping[str, Any]]] = list
 
