@@ -105,6 +105,16 @@ async def test_a_dry_run_says_what_would_be_and_writes_nothing(tmp_path: Path) -
     assert not (tmp_path / "cassettes").exists()
 
 
+async def test_a_model_of_any_name_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "vcr.yaml").write_text(VCR.replace("gpt-4o", r"a\u001bb"))
+
+    ran = await imported(tmp_path, "vcr.yaml")
+
+    assert ran.code == 0
+    assert "1 exchange of 1 file imported into cassettes" in ran.err
+    assert (await run("verify", folder=tmp_path)).code == 0
+
+
 async def test_what_is_refused_is_named_with_its_place_and_fails(tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     folder.mkdir()

@@ -60,6 +60,14 @@ def test_its_key_is_that_of_the_same_request_to_a_proxy() -> None:
     assert stored(PLAIN).meta.key == route(asked(), 0.0, float).key
 
 
+def test_a_model_is_told_in_printable_characters_as_that_of_a_recording() -> None:
+    body = BODY.replace(b"gpt-4o", rb"a\u001bb")
+    made = importing.made(replace(PLAIN, request=replace(asked(), body=body)), HOW, "vcr")
+
+    assert made.meta == stored(replace(PLAIN, request=replace(asked(), body=body))).meta
+    assert made.meta.model == r"a\x1bb"
+
+
 def test_rules_loosen_it_as_they_loosen_a_recording() -> None:
     rules = rules_of(["uuids", "ignore=$.messages"])
     how = replace(HOW, routing=Routing("mine", rules))

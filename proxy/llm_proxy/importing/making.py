@@ -12,7 +12,7 @@ from typing import Final
 from llm_proxy import framing, heads, redaction
 from llm_proxy.cassette import Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION, sha256
-from llm_proxy.cassette.schema import HeadLine
+from llm_proxy.cassette.schema import HeadLine, MetaLine
 from llm_proxy.cassette.spool import Spooled, SpoolLine
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Ending, Head, Read
@@ -175,7 +175,7 @@ def _filled(blank: Cassette, reads: tuple[Read, ...]) -> Cassette:
 
 def _meta(call: Call, it: SourceExchange, how: How, source: str) -> Meta:
     paced = "" if how.pace is None or it.reads else f", its times made up by {how.pace}"
-    return Meta(
+    meta = Meta(
         tool=f"{how.tool}, imported from {source}{paced}",
         recorded=it.recorded or how.now,
         dialect=call.dialect.name,
@@ -187,3 +187,4 @@ def _meta(call: Call, it: SourceExchange, how: How, source: str) -> Meta:
         redaction_rules=redaction.REDACTION_RULES,
         rules=call.rules.spelled,
     )
+    return MetaLine.of(meta).value()  # as it will be read: a client may call a model anything
