@@ -13,7 +13,7 @@ import library
 from command import run
 from llm_proxy.cli.output.printing import Span
 from llm_proxy.cli.output.tables import Column, columns_that_fit, plain_table
-from shelf import chat, key_of
+from shelf import chat, key_of, put, says
 
 
 def cells(text: str) -> list[list[str]]:
@@ -53,6 +53,15 @@ async def test_each_cassette_is_a_row_of_plain_text(tmp_path: Path) -> None:
         "2026-01-01 00:00:00",
     ]  # fmt: skip
     assert ran.complaint == "llm-proxy: 3 cassettes, 1 partial, 2.3 kB"
+
+
+async def test_takes_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    put(tmp_path, chat(), *[says(str(number)) for number in range(11)])
+
+    document = await listed(tmp_path)
+
+    names = [it["name"] for it in document["cassettes"]]
+    assert [name.rpartition("-")[2] for name in names] == [f"{n}.jsonl" for n in range(1, 12)]
 
 
 async def test_a_session_has_a_column_once_there_is_one(tmp_path: Path) -> None:

@@ -35,6 +35,19 @@ async def test_nothing_to_verify_is_fine_and_said(tmp_path: Path, arguments: lis
     assert "nothing to verify" in ran.err
 
 
+@pytest.mark.parametrize("command", ["verify", "ls", "stats"])
+async def test_a_library_that_somebody_names_must_be_there(tmp_path: Path, command: str) -> None:
+    ran = await run(command, "--cassettes", "casettes", folder=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "llm-proxy: there is no folder casettes: give --cassettes the folder that has the "
+        "cassettes, or record some with llm-proxy record\n"
+    )
+
+    (tmp_path / "casettes").mkdir()
+    assert (await run(command, "--cassettes", "casettes", folder=tmp_path)).code == 0
+
+
 async def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
     ran = await run("verify", "nowhere.jsonl", folder=tmp_path)
     assert (ran.code, ran.out) == (2, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
@@ -27,6 +28,7 @@ from llm_proxy.cli.output.printing import (
     print_note,
 )
 from llm_proxy.cli.output.tables import Column, print_table
+from llm_proxy.cli.reading import there
 from llm_proxy.errors import CassetteError
 from llm_proxy.shell.library.library import Library, files_below
 
@@ -47,7 +49,7 @@ _SESSION: Final = 3
 """The column that a library without named sessions does without."""
 _ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
     {
-        "name": lambda row: row.name.split("/"),
+        "name": lambda row: _by_number(row.name),
         "recorded": lambda row: -(row.age or timedelta.max),
         "size": lambda row: row.size,
         "duration": lambda row: row.end.at,
@@ -55,6 +57,13 @@ _ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
     }
 )
 """What rows can be sorted by; rows that are the same in it stay in the order of their names."""
+_TAKE: Final = re.compile(r"(.*-)([0-9]{1,9})\.jsonl")
+
+
+def _by_number(name: str) -> tuple[list[str], int]:
+    """What names are sorted by: folder by folder, and takes by their numbers."""
+    found = _TAKE.fullmatch(name)
+    return (name.split("/"), 0) if found is None else (found[1].split("/"), int(found[2]))
 
 
 @click.command
@@ -85,11 +94,12 @@ def ls(
       llm-proxy ls --cassettes tests/cassettes --model gpt-5
       llm-proxy ls --json | jq '.cassettes[] | select(.status >= 400) | .file'
     """
-    library = Library(cassettes)
+    library = Library(there(cassettes))
     every, refused = read_rows(library, files_below(library.root), datetime.now(UTC))
     rows = list(filter(Filters(**chosen).admit, every))
     if duplicates:
         rows = [row for same in groups.duplicates(rows) for row in same]
+    rows.sort(key=_ORDERS["name"])
     rows.sort(key=_ORDERS[sort], reverse=reverse)
     if as_json:
         print_json(_document(library, rows, refused))

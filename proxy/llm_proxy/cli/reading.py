@@ -8,15 +8,34 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import click
+from click.core import ParameterSource
+
+from llm_proxy import display
 from llm_proxy.cassette import Cassette
 from llm_proxy.display import counted
-from llm_proxy.errors import CassetteError
+from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.matching import Rules
 from llm_proxy.shell.library.keying import is_keyed_by
 from llm_proxy.shell.library.library import Library
 
 _MANY: Final = 200
 """Files that take long enough to be watched."""
+
+
+def there(cassettes: Path) -> Path:
+    """The folder of --cassettes.
+
+    Raises `UsageError` where somebody named one that does not exist: it is mistyped more often
+    than empty, and a check that found nothing wrong in it would pass.
+    """
+    source = click.get_current_context().get_parameter_source("cassettes")
+    if source is not ParameterSource.DEFAULT and not cassettes.exists():
+        raise UsageError(
+            f"there is no folder {display.path_text(cassettes)}: give --cassettes the folder that "
+            "has the cassettes, or record some with llm-proxy record"
+        )
+    return cassettes
 
 
 def read_all(

@@ -19,7 +19,7 @@ from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
 from llm_proxy.cli.output.tables import Column, print_table
-from llm_proxy.cli.reading import other_rules
+from llm_proxy.cli.reading import other_rules, there
 from llm_proxy.errors import CassetteError
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.shell.library.keying import is_keyed_by
@@ -80,7 +80,7 @@ def stats(cassettes: Path, normalise: tuple[str, ...], *, as_json: bool, **chose
       llm-proxy stats --model gpt-5 --older-than 90d
       llm-proxy stats --json | jq .duplicates
     """
-    library = Library(cassettes)
+    library = Library(there(cassettes))
     every, refused = read_rows(library, files_below(library.root), datetime.now(UTC))
     rows = list(filter(Filters(**chosen).admit, every))
     rules = rules_of(normalise)

@@ -13,7 +13,7 @@ from llm_proxy import display
 from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import line, print_json, print_lines, print_note
-from llm_proxy.cli.reading import count_otherwise_keyed, other_rules, read_all
+from llm_proxy.cli.reading import count_otherwise_keyed, other_rules, read_all, there
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.integrity import Place, complaints
 from llm_proxy.matching.grammar import rules_of
@@ -65,7 +65,7 @@ def verify(
     were keyed by other rules than those of --normalise are counted: they are found by reading
     them, until llm-proxy rekey.
     """
-    subjects = _subjects(paths or (cassettes,), cassettes)
+    subjects = _subjects(paths or (there(cassettes),), cassettes)
     problems = list(_problems(subjects))
     others = count_otherwise_keyed((it.path for it in subjects), rules_of(normalise))
     if as_json:
