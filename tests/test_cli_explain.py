@@ -99,6 +99,7 @@ async def test_what_a_rule_replaces_is_shown_with_its_name(tmp_path: Path) -> No
                 {"path": "$.metadata.b", "before": f'"again {ID}"', "after": '"again <uuid-1>"'},
                 {"path": "$.metadata.c", "before": f'"{OTHER}"', "after": '"<uuid-2>"'},
             ],
+            "more": 0,
             "names": {"<uuid-1>": ID, "<uuid-2>": OTHER},
         }
     ]

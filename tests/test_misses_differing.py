@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import Document, document_of, key_of
-from llm_proxy.misses.differing import differences
+from llm_proxy.misses.differing import differences, found
 
 
 def document(body: Any, path: str = "/v1/chat/completions") -> Document:
@@ -75,6 +75,18 @@ def test_long_lists_that_have_nothing_in_common_are_not_slow() -> None:
     found = told({"a": one}, {"a": other})
     assert len(found) == 3000
     assert found[0] == ("$.a[0].of", '"a"', '"b"')
+
+
+def test_many_lists_are_not_slow_and_what_is_left_of_them_is_counted() -> None:
+    one, other = ([[n % 2 or n * by for n in range(450)] for _ in range(400)] for by in (1, 7))
+    it = found(document({"a": one}), document({"a": other}))
+    assert (len(it.told), it.more) == (10_000, 400 * 224 - 10_000)
+    assert (it.told[0].path, it.told[0].asked, it.told[0].stored) == ("$.a[0][2]", "2", "14")
+
+
+def test_lists_of_repeats_are_not_slow() -> None:
+    one, other = ([(n // by) % 2 for n in range(450)] for by in (1, 2))
+    assert len(told({"a": one}, {"a": other})) == 225
 
 
 values = st.recursive(

@@ -27,6 +27,8 @@ _LONGEST: Final = 200
 """Characters of a path that somebody would paste."""
 MOST: Final = 8
 """Differences from which on it is another request, whatever could be overlooked."""
+_TRIED: Final = 200
+"""Differences up to which rules are tried."""
 _LARGEST: Final = 4 * 1024 * 1024
 """Bytes of a body on which rules are tried."""
 
@@ -79,7 +81,7 @@ def _overlooked(
 ) -> dict[str, str]:
     """The differences by path that a normaliser without an argument overlooks, and its name."""
     helped: dict[str, str] = {}
-    if max(len(asked.spelled()), len(stored.spelled())) > _LARGEST:
+    if len(found) > _TRIED or max(len(asked.spelled()), len(stored.spelled())) > _LARGEST:
         return helped
     for rule in _plain(rules):
         left = differences(rule.apply(asked).document, rule.apply(stored).document)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llm_proxy.matching import Difference, Document, document_of
-from llm_proxy.misses.differing import differences
+from llm_proxy.misses.differing import found
 from llm_proxy.routing import Call
 
 
@@ -20,6 +20,8 @@ class Applied:
     """`stored` is what was there before, `asked` what is there now."""
     names: Mapping[str, str]
     """What it replaced by names of ours, by these."""
+    more: int = 0
+    """How many changes there are beside those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ def explanation(call: Call) -> Explanation:
         for step in rule.steps or (rule,):
             done = step.apply(document)
             name = f"{rule}: {step}" if rule.steps else str(rule)
-            applied.append(Applied(name, differences(done.document, document), done.names))
+            changes = found(done.document, document)
+            applied.append(Applied(name, changes.told, done.names, changes.more))
             document = done.document
     return Explanation(before, tuple(applied), document)

@@ -10,7 +10,7 @@ from llm_proxy import matching
 from llm_proxy.cassette import Meta, StoredRequest
 from llm_proxy.exchange import Request
 from llm_proxy.matching import Difference, Document
-from llm_proxy.misses.differing import differences
+from llm_proxy.misses.differing import Found, found
 from llm_proxy.routing import Call
 
 _HEAD: Final = frozenset(("method", "provider", "path", "query"))
@@ -40,9 +40,14 @@ class Near:
     """The cassette's, by the same rules."""
 
     @property
-    def differences(self) -> tuple[Difference, ...]:
+    def found(self) -> Found:
         """Where they differ; computed each time."""
-        return differences(self.asked, self.stored)
+        return found(self.asked, self.stored)
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """The first of those; computed each time."""
+        return self.found.told
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,11 +94,12 @@ def _key(it: Explained) -> Iterator[Line]:
 
 
 def _applied(it: Applied) -> Iterator[Line]:
-    changed = counted(len(it.changed), "value") if it.changed else "nothing"
+    changed = counted(len(it.changed) + it.more, "value") if it.changed else "nothing"
     yield _row("rule", f"{it.rule} changes {changed}")
     for each in it.changed:
         before, after = (one_line(text)[:_CUT] for text in (each.stored, each.asked))
         yield line(f"  {one_line(each.path)}: {before} → {after or 'does not count'}")
+    yield from _more(it.more)
     for name, value in list(it.names.items())[:_NAMES]:
         yield line(f"  {name} is {one_line(value)[:_CUT]}")
     if (more := len(it.names) - _NAMES) > 0:
@@ -107,7 +108,7 @@ def _applied(it: Applied) -> Iterator[Line]:
 
 def _rule(it: Applied) -> dict[str, Any]:
     changed = [{"path": one.path, "before": one.stored, "after": one.asked} for one in it.changed]
-    return {"rule": it.rule, "changed": changed, "names": dict(it.names)}
+    return {"rule": it.rule, "changed": changed, "more": it.more, "names": dict(it.names)}
 
 
 def _miss(it: Missed) -> Iterator[Line]:
@@ -118,10 +119,16 @@ def _miss(it: Missed) -> Iterator[Line]:
     for each in it.nearest.differences:
         yield line(f"  {one_line(difference(each, _ALL, _ALL))}")
         yield from _remedy(each)
+    yield from _more(it.nearest.more)
     advice = "record it with llm-proxy record"
     if it.rules:
         advice = f"{advice}, or it answers with: {options(it.rules)}"
     yield _row("advice", advice)
+
+
+def _more(count: int) -> Iterator[Line]:
+    if count:
+        yield line(f"  and {count:,} more")
 
 
 def _remedy(it: Differing) -> Iterator[Line]:
