@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import Difference, differences, document_of, key, keys, leaves, nearness
+from llm_proxy.matching import Difference, differences, document_of, key, keys, leaves
 
 ROOT = Path(__file__).parents[1]
 CHAT: dict[str, Any] = {
@@ -260,22 +260,6 @@ def test_every_value_of_a_request_is_a_leaf() -> None:
         '$["it\'s"]': "true",
     }
     assert leaves_of("x", posted(b"a=\xff"))["body"] == "a=\ufffd"
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "alike"),
-    [
-        ({"a": "1"}, {"a": "1"}, 1.0),
-        ({"a": "1"}, {"a": "2"}, 0.0),
-        ({"a": "1", "b": "2"}, {"a": "1", "b": "3"}, 1 / 3),
-        ({"a": "1", "b": "2"}, {"a": "1"}, 1 / 2),
-    ],
-)
-def test_nearness_is_the_share_of_what_two_requests_share(
-    one: dict[str, str], other: dict[str, str], alike: float
-) -> None:
-    assert nearness(one, other) == alike
-    assert nearness(other, one) == alike
 
 
 def test_differences_stand_in_the_order_of_the_request() -> None:

@@ -62,6 +62,43 @@ def test_of_two_that_are_as_near_it_is_the_first() -> None:
     assert near(call(seed=0), call(seed=1), call(seed=2)).candidate.file == "cassettes/c0.jsonl"
 
 
+ASKED = (
+    "Add up.", "Bring tea.", "Name three rivers.", "What is 2+2?",
+    "Today is 2026-11-22. What is due?", "Delete 3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a.",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("asked", "nearest"),
+    [
+        ("Name three rivers", "Name three rivers."),
+        ("What is 2+3?", "What is 2+2?"),
+        ("Today is 2026-11-23. What is due?", "Today is 2026-11-22. What is due?"),
+        (
+            "Delete 9d1b7c22-6a3e-4f58-8c0d-1e2f3a4b5c6d.",
+            "Delete 3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a.",
+        ),
+    ],
+)
+def test_of_chats_of_one_message_the_nearest_reads_most_alike(asked: str, nearest: str) -> None:
+    chats = [call(messages=[{"role": "user", "content": it}]) for it in ASKED]
+    found = near(call(messages=[{"role": "user", "content": asked}]), *chats)
+    assert found.candidate.request == chats[ASKED.index(nearest)].stored
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        ("Today is 2026-11-23. What is due?", "timestamps"),
+        ("Delete 9d1b7c22-6a3e-4f58-8c0d-1e2f3a4b5c6d.", "uuids"),
+    ],
+)
+def test_so_the_rule_that_helps_is_found(asked: str, rule: str) -> None:
+    chats = [call(messages=[{"role": "user", "content": it}]) for it in ASKED]
+    told = said(call(messages=[{"role": "user", "content": asked}]), *chats)
+    assert f"--normalise {rule}" in told
+
+
 def test_an_empty_library_has_no_nearest() -> None:
     assert misses.nearest(call(), []) is None
 

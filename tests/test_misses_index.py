@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_proxy import misses
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.misses import index
+from llm_proxy.exchange import Request
+from llm_proxy.misses import Candidate, index
 from llm_proxy.misses.index import FEW, Index, line_of
+from llm_proxy.routing import route
+from tapes import META
+
+CHAT = "/v1/chat/completions"
 
 
-def stored(path: str = "/v1/chat/completions", **body: object) -> StoredRequest:
+def clock() -> float:
+    return 0.0
+
+
+def stored(path: str = CHAT, **body: object) -> StoredRequest:
     return StoredRequest("POST", path, "", (), orjson.dumps({"model": "m", **body}))
+
+
+def asking(text: str) -> StoredRequest:
+    return stored(messages=[{"role": "user", "content": text}])
 
 
 def filled(*requests: StoredRequest) -> Index:
@@ -46,6 +61,35 @@ def test_a_line_that_is_spelled_otherwise_is_found_among_the_others() -> None:
     it = Index()
     it.add(0, b'{ "request": {"path": "/v1/chat/completions", "json": {"text": "it"}} }')
     assert it.near(stored(text="it")) == [0]
+
+
+def test_among_very_many_that_tie_the_last_message_decides() -> None:
+    texts = [f"Question number {n}?" for n in range(5_000)]
+    many = filled(*map(asking, texts))
+    asked = route(Request("POST", CHAT, "", (), asking("Question number 777!").body), 0.0, clock)
+
+    found = many.near(asked.stored)
+    nearest = misses.nearest(asked, [Candidate(texts[it], META, asking(texts[it])) for it in found])
+
+    assert len(found) == FEW
+    assert nearest is not None
+    assert nearest.near is not None
+    assert nearest.near.candidate.file == "Question number 777?"
+
+
+def test_of_a_long_message_its_beginning_and_its_end_decide() -> None:
+    texts = [f"{'so many words ' * 1_000}{n}" for n in range(40)]
+    assert 33 in filled(*map(asking, texts)).near(asking(texts[33] + "!"))
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b'{"request":1}', b'{"request":{"text":"x"}}'])
+def test_a_line_that_asks_nothing_in_words_has_no_last_ones(line: bytes) -> None:
+    assert not index.last_words_of(line)
+
+
+def test_a_line_that_is_very_long_is_not_looked_into() -> None:
+    assert index.last_words_of(line_of(asking("hello")))
+    assert not index.last_words_of(line_of(asking("hello " * 200_000)))
 
 
 def test_an_empty_index_finds_nothing() -> None:

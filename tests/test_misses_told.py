@@ -145,7 +145,7 @@ async def test_the_page_tells_each_miss_as_values(tmp_path: Path) -> None:
         "nearest": {
             "file": str(path),
             "session": "default",
-            "likeness": pytest.approx(7 / 9),
+            "likeness": pytest.approx((7 + 2 / 13) / (9 - 2 / 13)),
             "differences": [
                 {
                     "path": "$.messages[0].content",

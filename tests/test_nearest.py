@@ -114,6 +114,35 @@ async def test_it_never_answers_for_another_model_that_a_form_names(tmp_path: Pa
     assert (other.status, same.status) == (424, 200)
 
 
+def asking(text: str, *beside: str) -> bytes:
+    """A request with many tools, so that nearly all of it is the same whatever is asked."""
+    tools = [{"type": "function", "function": {"name": f"tool_{n}"}} for n in range(40)]
+    messages = [{"role": "user", "content": it} for it in (text, *beside)]
+    return request(messages=messages, tools=tools)
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"),
+    [
+        (asking("Drop table users"), 424),
+        (asking("Name three rivers.", "Drop table users"), 424),
+        (asking("Name three rivers"), 200),
+    ],
+    ids=["another question", "one more message", "but for the full stop"],
+)
+async def test_what_is_asked_must_be_alike_too(tmp_path: Path, asked: bytes, status: int) -> None:
+    put(tmp_path, asking("Name three rivers."), says("Rhine, Main, Spree"))
+    [raw] = await replayed(tmp_path, asked, share=0.9)
+    assert raw.status == status
+
+
+async def test_of_two_the_one_answers_that_reads_alike(tmp_path: Path) -> None:
+    put(tmp_path, asking("Bring tea."), says("tea"))
+    put(tmp_path, asking("Name three rivers."), says("rivers"))
+    raws = await replayed(tmp_path, asking("Name three rivers"), asking("Bring me tea."), share=0.6)
+    assert [raw.body for raw in raws] == bodies([says("rivers"), says("tea")])
+
+
 async def test_a_rule_lets_another_model_be_alike(tmp_path: Path) -> None:
     put(tmp_path, request(), says("one"))
     async with proxy("replay", tmp_path, **loosely(0.7, "ignore=$.model")) as it:

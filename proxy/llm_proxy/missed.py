@@ -52,7 +52,7 @@ class NearestCassette:
     file: str = ""
     session: str = ""
     likeness: float = 0.0
-    """From 0 to 1: the share of values that both have."""
+    """From 0 to 1: how alike the two requests read."""
     differences: tuple[Differing, ...] = ()
     """The first of them."""
     more: int = 0

@@ -1,6 +1,7 @@
 """What a request asks, in whatever words its provider has for it.
 
-Only for people to recognise a request by: nothing is decided on it.
+For people to recognise a request by, and to choose a few among very many that are looked into: no
+answer is decided on it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ class Question:
 
 def question(body: bytes) -> Question | None:
     """The last message of a request that has text, whoever said it; None where there is none."""
-    asked = reading.document(body)
+    return question_in(reading.document(body))
+
+
+def question_in(asked: Fields) -> Question | None:
+    """The same of a body that is read already."""
     for name in _CONVERSATIONS:
         if (found := _last(reading.objects(asked.get(name)))) is not None:
             return found

@@ -21,6 +21,7 @@ Kind: TypeAlias = Literal["same", "old", "new"]
 _CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 """Scripts that put no space between words: each character counts as one."""
 _WORD: Final = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+|\s+|[^\w\s]")
+_WORDS_ALONE: Final = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
 _CLAUSE: Final = re.compile(r"[^\n.,;:!?{}。、]*(?:[\n.,;:!?{}。、]+\s*|\Z)")
 _WINDOW: Final = 256
 """Characters that are looked through for the beginning of a word, at first."""
@@ -48,6 +49,11 @@ class Change:
 
     kind: Kind
     text: str
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, without the spaces and marks between them."""
+    return _WORDS_ALONE.findall(text)
 
 
 def changes(old: str, new: str) -> tuple[Change, ...]:

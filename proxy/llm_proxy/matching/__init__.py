@@ -1,7 +1,7 @@
 """Which cassettes answer a request: its key, what may loosen it, and how two requests differ.
 
     request ──▶ document ──▶ rules ──▶ key
-                                  └──▶ leaves ──▶ nearness, differences
+                                  └──▶ leaves ──▶ differences
 
 A `Document` is a request in the one form that all requests of its meaning share.  `Rules` are
 what an operator loosens keys by, in their order: normalisers, and presets of them for clients.
@@ -10,7 +10,7 @@ The key is a hash of what is left; the leaves are what two requests are compared
 
 from llm_proxy.matching.document import Document, document_of
 from llm_proxy.matching.keys import KEY_RULES, key, key_of, normalised
-from llm_proxy.matching.leaves import Difference, differences, leaves, nearness
+from llm_proxy.matching.leaves import Difference, differences, leaves
 from llm_proxy.matching.rules import PLAIN, Normalised, Rule, Rules
 
 __all__ = [
@@ -26,6 +26,5 @@ __all__ = [
     "key",
     "key_of",
     "leaves",
-    "nearness",
     "normalised",
 ]

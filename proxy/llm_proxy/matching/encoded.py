@@ -11,6 +11,7 @@ _RUN: Final = re.compile(
     r"(?:data:[\w.+-]{1,80}/[\w.+-]{1,80}(?:;[\w=.+-]{1,80}){0,4};base64,)?"
     r"([A-Za-z0-9+/_-]{256,})={0,2}"
 )
+_HASH: Final = re.compile(r"base64 of \d+ bytes, sha256 [0-9a-f]{16}")
 _KINDS: Final = tuple(map(re.compile, ("[A-Z]", "[a-z]", "[0-9]")))
 """Of all of these there are some in any base64 of that length."""
 
@@ -24,6 +25,11 @@ def is_encoded(text: str) -> bool:
 def by_hash(text: str) -> str:
     """A text with its large base64 told by size and hash."""
     return _RUN.sub(_told, text)
+
+
+def has_hash(text: str) -> bool:
+    """Whether `by_hash` has told some of a text by its hash."""
+    return _HASH.search(text) is not None
 
 
 def _told(run: re.Match[str]) -> str:

@@ -85,12 +85,6 @@ def _shortened(value: Any) -> Any:
             return value
 
 
-def nearness(one: Mapping[str, str], other: Mapping[str, str]) -> float:
-    """How alike two requests are, from 0 to 1: the share of (path, value) pairs they share."""
-    shared = len(one.items() & other.items())
-    return shared / (len(one) + len(other) - shared)
-
-
 def differences(asked: Mapping[str, str], stored: Mapping[str, str]) -> list[Difference]:
     """Where two requests differ, in the order of the request that was asked."""
     paths: Iterable[str] = dict.fromkeys([*asked, *stored])

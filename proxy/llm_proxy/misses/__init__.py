@@ -2,9 +2,10 @@
 
     call, candidates ──▶ nearest ──▶ differences ──▶ advice ──▶ words
 
-`index` finds the candidates among very many; `finding` the one that comes nearest, `differing`
-where it differs, `advice` the rules by which it would answer.  `telling` makes values of that, for
-pages and journals, `wording` sentences, for exceptions and logs; `summing_up` tells those of a run.
+`index` finds the candidates among very many; `finding` the one that comes nearest, by the
+`likeness` of all it says and of what is `asked`; `differing` where it differs, `advice` the rules
+by which it would answer.  `telling` makes values of that, for pages and journals, `wording`
+sentences, for exceptions and logs; `summing_up` tells those of a run.
 """
 
 from llm_proxy.misses.finding import Candidate, Near, Nearest, nearest

@@ -11,15 +11,9 @@ from llm_proxy.matching import Difference, Document, Normalised, Rule, Rules, ke
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.normalisers.ignore import Gone, mark, without
 from llm_proxy.matching.rules import Apply
+from llm_proxy.misses.asked import CONVERSATION
 from llm_proxy.misses.differing import differences
 
-_CONVERSATION: Final = frozenset(
-    """
-    chat_history contents documents input inputs instructions message messages preamble prompt
-    query system systemInstruction system_instruction texts
-    """.split()  # noqa: SIM905 # a table of words, one name a line would hide it
-)
-"""The members of bodies in which dialects have what is asked."""
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTABLE: Final = re.compile(r"""[^"'\\]+""")
 """What can stand in a path between quotes as it is."""
@@ -114,7 +108,7 @@ def _ignored(it: Difference) -> Remedy:
             caution = _MODEL
         case "stream":
             caution = _STREAM
-        case name if name in _CONVERSATION:
+        case name if name in CONVERSATION:
             caution = _ASKED
         case _:
             caution = ""

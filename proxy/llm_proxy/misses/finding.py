@@ -11,6 +11,7 @@ from llm_proxy.cassette import Meta, StoredRequest
 from llm_proxy.exchange import Request
 from llm_proxy.matching import Difference, Document
 from llm_proxy.misses.differing import Found, found
+from llm_proxy.misses.likeness import Likeness, least_alike
 from llm_proxy.routing import Call
 
 _HEAD: Final = frozenset(("method", "provider", "path", "query"))
@@ -34,6 +35,7 @@ class Near:
 
     candidate: Candidate
     nearness: float
+    """From 0 to 1: how alike the two read."""
     asked: Document
     """The request's document, by the rules of the run."""
     stored: Document
@@ -63,7 +65,7 @@ class Nearest:
 def nearest(
     call: Call, candidates: Iterable[Candidate], looked_at: int | None = None
 ) -> Nearest | None:
-    """The candidate that shares most with this call; None where there is none at all.
+    """The candidate that reads most like this call; None where there is none at all.
 
     Near is a request of the same method and path, whatever its body says, or one that says the
     very same in its body to another path (a model that stands in the path, another version of an
@@ -81,6 +83,7 @@ def ranked(call: Call, candidates: Iterable[Candidate]) -> tuple[list[Near], int
     """The candidates that are like this call, the nearest first, and how many there were."""
     ours = call.normalised.document
     asked = matching.leaves(ours)
+    likeness = Likeness(asked)
     found: list[Near] = []
     count = 0
     for candidate in candidates:
@@ -88,20 +91,23 @@ def ranked(call: Call, candidates: Iterable[Candidate]) -> tuple[list[Near], int
         theirs = matching.normalised(candidate.meta.provider, candidate.request, call.rules)
         stored = matching.leaves(theirs.document)
         if _alike(asked, stored):
-            score = matching.nearness(asked, stored)
+            score = likeness.of(stored)
             found.append(Near(candidate, score, ours, theirs.document))
     found.sort(key=lambda it: -it.nearness)  # of two that are as near, the first stays first
     return found, count
 
 
-def answers_for(near: Near, call: Call) -> bool:
-    """Whether the nearest cassette may answer, if it is near enough.
+def answers_for(near: Near, call: Call, share: float) -> bool:
+    """Whether a near cassette may answer where `share` must be alike, from 0 to 1.
 
-    However alike it is: never for another model, and never a stream for what asked for none.
+    However alike it is: never for another model, never a stream for what asked for none, and never
+    where within what is asked a text is less alike than that, or is missing.
     """
     same = _model(near.asked) == _model(near.stored) and near.asked.dialect == near.stored.dialect
     beside = [(it.method, it.provider, it.path) for it in (near.asked, near.stored)]
-    return same and beside[0] == beside[1] and call.dialect.streams(call.plain) == _streams(near)
+    if not same or beside[0] != beside[1] or call.dialect.streams(call.plain) != _streams(near):
+        return False
+    return least_alike(near.asked, near.stored) >= share
 
 
 def _model(document: Document) -> object:

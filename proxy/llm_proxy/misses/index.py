@@ -2,8 +2,9 @@
 
 Of each request line the words are known: what stands between its quotation marks, names and texts
 alike, and how often each does, as numbers of 64 bits.  Requests that share most words share most
-values, or nearly: the few that do are read again and compared value by value.  In memory a
-cassette is some hundred numbers, about a kilobyte.
+values, or nearly: the few that do are read again and compared value by value.  Where more share
+as many, as chats of one message do, those are the few that have most words of the last message.
+In memory a cassette is some hundred numbers, about a kilobyte.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 from typing import Final
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.schema import RequestLine, dump
+from llm_proxy.dialects import reading
+from llm_proxy.questions import question_in
+from llm_proxy.word_diff import words
 
 FEW: Final = 16
 """Cassettes of the same path that are compared value by value."""
@@ -26,6 +29,12 @@ _OTHERS: Final = 4
 _TARGET: Final = re.compile(rb'\{"request":\{"method":"([^"\\]+)","path":"([^"\\]+)"')
 _MOST: Final = 2_000
 """Words of a request that count: the first."""
+_ENDS: Final = 16
+"""Words of the last message that count: so many that it begins with, and that it ends with."""
+_END: Final = 1_000
+"""Characters at either end in which they are looked for."""
+_LARGEST: Final = 1024 * 1024
+"""Bytes of a line whose last message is looked at."""
 
 Words = frozenset[int]
 
@@ -41,6 +50,23 @@ def words_of(line: bytes) -> array[int]:
     return array("q", [*map(hash, counts), *map(hash, again)])
 
 
+def last_words_of(line: bytes) -> array[int]:
+    """The words of the last message of line 2, each once; none where nothing is asked in words."""
+    if len(line) > _LARGEST:
+        return array("q")
+    request = reading.fields(reading.document(line).get("request"))
+    asked = question_in(reading.fields(request.get("json")))
+    if asked is None:
+        return array("q")
+    text = asked.text.casefold()
+    if len(text) > 2 * _END:
+        text = f"{text[:_END]} {text[-_END:]}"
+    said = words(text)
+    if len(said) > 2 * _ENDS:
+        said = said[:_ENDS] + said[-_ENDS:]
+    return array("q", {hash(it) for it in said})
+
+
 def line_of(request: StoredRequest) -> bytes:
     """Line 2, as the cassette of this request would have it."""
     return dump(RequestLine.of(request))
@@ -53,40 +79,63 @@ def target_of(line: bytes) -> bytes:
 
 
 @dataclass(slots=True)
+class _Shelf:
+    """The cassettes of one method and path: their numbers, and the words of each."""
+
+    numbers: array[int] = field(default_factory=lambda: array("l"))
+    words: list[array[int]] = field(default_factory=list)
+    last: list[array[int]] = field(default_factory=list)
+    """Those of the last message."""
+
+
+@dataclass(slots=True)
 class Index:
     """The words of many cassettes, which are numbered in the order of their coming."""
 
     size: int = 0
     """How many there are."""
-    _by_target: dict[bytes, tuple[array[int], list[array[int]]]] = field(default_factory=dict)
-    """By method and path: their numbers, and their words."""
+    _by_target: dict[bytes, _Shelf] = field(default_factory=dict)
+    """By method and path."""
 
     def add(self, number: int, line: bytes) -> None:
         """Know of the cassette of that number by its line 2."""
-        numbers, words = self._by_target.setdefault(target_of(line), (array("l"), []))
-        numbers.append(number)
-        words.append(words_of(line))
+        shelf = self._by_target.setdefault(target_of(line), _Shelf())
+        shelf.numbers.append(number)
+        shelf.words.append(words_of(line))
+        shelf.last.append(last_words_of(line))
         self.size += 1
 
     def near(self, request: StoredRequest) -> list[int]:
         """The numbers of those that are likely nearest, in the order of their coming."""
         line = line_of(request)
-        asked = frozenset(words_of(line))
+        asked, last = frozenset(words_of(line)), frozenset(last_words_of(line))
         target = target_of(line)
-        same = self._by_target.get(target, (array("l"), []))
-        found = _most(asked, zip(*same, strict=True), FEW)
-        for other, (numbers, words) in self._by_target.items():
-            if other != target:
-                found += _most(asked, zip(numbers, words, strict=True), _OTHERS)
+        found: list[int] = []
+        for other, shelf in self._by_target.items():
+            few = FEW if other == target else _OTHERS
+            found += [shelf.numbers[place] for place in _most(asked, last, shelf, few)]
         return sorted(found)
 
 
-def _most(asked: Words, of: Iterable[tuple[int, array[int]]], few: int) -> list[int]:
-    """The numbers of those that share most words, by the share of all that they have together."""
+def _most(asked: Words, last: Words, shelf: _Shelf, few: int) -> list[int]:
+    """The places of those that share most words, by the share of all that they have together.
+
+    Among those that share as many, where not all can be had, the last message decides.
+    """
     shared_with = asked.intersection  # twice as fast as asking word by word
     size = len(asked)
-    scored: list[tuple[float, int]] = []
-    for number, words in of:
-        shared = len(shared_with(words))
-        scored.append((shared / (size + len(words) - shared), -number))
-    return [-number for _, number in nlargest(few, scored)]
+    shares: list[float] = []
+    for each in shelf.words:
+        shared = len(shared_with(each))
+        shares.append(shared / (size + len(each) - shared))
+    if len(shares) <= few:
+        return list(range(len(shares)))
+    least = nlargest(few, shares)[-1]
+    found = [place for place, share in enumerate(shares) if share > least]
+    tied = [place for place, share in enumerate(shares) if share == least]
+
+    def distance(place: int) -> tuple[float, int]:
+        theirs = shelf.last[place]
+        return -len(last.intersection(theirs)) / max(len(last) + len(theirs), 1), place
+
+    return found + nsmallest(few - len(found), tied, key=distance)

@@ -176,7 +176,7 @@ class TakesOnDisk:
             meta = it.candidate.meta
             if it.nearness < share:
                 return None
-            if meta.session in {call.session, DEFAULT_SESSION} and answers_for(it, call):
+            if meta.session in {call.session, DEFAULT_SESSION} and answers_for(it, call, share):
                 takes = self.find(call.session, self._keying.key(meta, it.candidate.request))
                 if takes:
                     return Alike(takes, it.nearness)
