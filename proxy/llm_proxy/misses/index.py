@@ -31,7 +31,7 @@ _MOST: Final = 2_000
 """Words of a request that count: the first."""
 _ENDS: Final = 16
 """Words of the last message that count: so many that it begins with, and that it ends with."""
-_END: Final = 1_000
+_END: Final = 100
 """Characters at either end in which they are looked for."""
 _LARGEST: Final = 1024 * 1024
 """Bytes of a line whose last message is looked at."""
@@ -64,7 +64,7 @@ def last_words_of(line: bytes) -> array[int]:
     said = words(text)
     if len(said) > 2 * _ENDS:
         said = said[:_ENDS] + said[-_ENDS:]
-    return array("q", {hash(it) for it in said})
+    return array("q", set(map(hash, said)))
 
 
 def line_of(request: StoredRequest) -> bytes:
@@ -133,9 +133,17 @@ def _most(asked: Words, last: Words, shelf: _Shelf, few: int) -> list[int]:
     least = nlargest(few, shares)[-1]
     found = [place for place, share in enumerate(shares) if share > least]
     tied = [place for place, share in enumerate(shares) if share == least]
+    return found + _by_last(last, tied, shelf, few - len(found))
 
-    def distance(place: int) -> tuple[float, int]:
+
+def _by_last(last: Words, tied: list[int], shelf: _Shelf, few: int) -> list[int]:
+    """Those of these places whose last messages share most words with this one."""
+    if len(tied) <= few:
+        return tied
+    shared_with = last.intersection
+    size = len(last) or 1
+    scored: list[tuple[float, int]] = []
+    for place in tied:
         theirs = shelf.last[place]
-        return -len(last.intersection(theirs)) / max(len(last) + len(theirs), 1), place
-
-    return found + nsmallest(few - len(found), tied, key=distance)
+        scored.append((-len(shared_with(theirs)) / (size + len(theirs)), place))
+    return [place for _, place in nsmallest(few, scored)]

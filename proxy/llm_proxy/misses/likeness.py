@@ -16,7 +16,7 @@ from llm_proxy.matching.encoded import has_hash
 from llm_proxy.misses.asked import what_is_asked
 from llm_proxy.word_diff import words
 
-_LONG: Final = 2_000
+_LONG: Final = 500
 """Characters of a text from which on its words count."""
 _MOST: Final = 0.999
 """What two texts are alike at most that are not the same: the same pieces in another order."""
@@ -91,5 +91,6 @@ def _cut(text: str, *, is_long: bool) -> _Pieces:
 
 
 def _dice(one: _Pieces, other: _Pieces) -> float:
-    both = sum(min(one[it], other[it]) for it in one.keys() & other.keys())
+    common = one.keys() & other.keys()
+    both = sum(map(min, map(one.__getitem__, common), map(other.__getitem__, common)))
     return 2 * both / max(one.total() + other.total(), 1)
