@@ -206,4 +206,16 @@ async def test_a_name_of_nothing_is_told(tmp_path: Path) -> None:
     library.complete(tmp_path)
     ran = await explained(tmp_path, "nothing.json")
     assert ran.code == 2
-    assert "no cassette 'nothing.json' in cassettes" in ran.err
+    assert ran.complaint == (
+        "llm-proxy: there is no file nothing.json, and no cassette of that name in cassettes: "
+        "give a file with the JSON body of a request, - for stdin, or how a cassette's name begins"
+    )
+    empty = await explained(tmp_path, "nothing.json", "--cassettes", "none")
+    assert "there is no file nothing.json, and no cassette of that name in none" in empty.err
+
+
+async def test_nothing_on_stdin_is_said(tmp_path: Path) -> None:
+    ran = await explained(tmp_path, "-")
+
+    assert ran.code == 2
+    assert ran.complaint.startswith("llm-proxy: there is nothing on stdin: pass a request, such as")

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from llm_proxy import dialects
+from llm_proxy import dialects, display
 from llm_proxy.cli.show.finding import find
 from llm_proxy.dialects import reading, speech
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Headers, Request, header
-from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.library.library import Library, files_below
 
 _CASSETTE: Final = ".jsonl"
+_JSON: Final = ".json"
 _WHOLE: Final = frozenset(("method", "path", "query", "headers", "body"))
 """What a document may have that is a request, not only its body."""
 
@@ -47,7 +48,7 @@ def asking(library: Library, name: str, given: Given) -> Asking:
     """
     file = Path(name)
     if name != "-" and (file.suffix == _CASSETTE or not file.is_file()):
-        meta, stored = library.opening(find(library, name))
+        meta, stored = library.opening(_found(library, name))
         request = Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
         # `/~NAME` says the provider, which the path alone may not.
         path = f"/~{meta.provider}{stored.path}"
@@ -66,11 +67,32 @@ def asking(library: Library, name: str, given: Given) -> Asking:
     return Asking(guesses, is_guessed=True)
 
 
+def _found(library: Library, name: str) -> Path:
+    """The cassette of this name.  Raises `UsageError` that says of what there is none."""
+    try:
+        return find(library, name)
+    except UsageError:
+        if Path(name).is_dir() or (Path(name).suffix != _JSON and any(files_below(library.root))):
+            raise
+    shown = display.shell_word(name)
+    raise UsageError(
+        f"there is no file {shown}, and no cassette of that name in {library.root}: give a file "
+        "with the JSON body of a request, - for stdin, or how a cassette's name begins"
+    )
+
+
 def _content(name: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
         raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+    if content.strip():
+        return content
+    if name == "-":
+        raise UsageError(
+            "there is nothing on stdin: pass a request, such as llm-proxy explain - < request.json"
+        )
+    raise UsageError(f"{name} is empty: give a file with the JSON body of a request")
 
 
 def _document(name: str, content: bytes) -> dict[str, Any]:
