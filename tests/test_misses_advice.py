@@ -10,7 +10,7 @@ import pytest
 
 from llm_proxy import misses
 from llm_proxy.exchange import Request
-from llm_proxy.matching import PLAIN, Rules
+from llm_proxy.matching import EXACT, PLAIN, Rules
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.missed import Missed
 from llm_proxy.misses import Candidate
@@ -73,10 +73,26 @@ def test_all_rules_together_make_the_cassette_answer() -> None:
     assert call(loosened, **asked).key == call(loosened, **stored).key
 
 
-def test_a_rule_that_holds_already_is_not_named_again() -> None:
-    held = rules_of(["uuids"])
-    it = missed(call(held, user=UUIDS[0], seed=1), call(held, user=UUIDS[1], seed=2))
-    assert it.rules == ("ignore=$.seed",)
+def test_the_rules_of_the_run_come_first_and_each_difference_names_its_own() -> None:
+    held = rules_of(["ignore=$.user", "whitespace"])
+    asked, stored = {"user": "a", "seed": 1}, {"user": "b", "seed": 2}
+    it = missed(call(held, **asked), call(held, **stored))
+    assert it.rules == ("ignore=$.user", "whitespace", "ignore=$.seed")
+    assert it.nearest is not None
+    assert [one.rule for one in it.nearest.differences] == ["ignore=$.seed"]
+    assert it.text.splitlines()[-1] == (
+        "it answers with: --normalise 'ignore=$.user' --normalise whitespace "
+        "--normalise 'ignore=$.seed'"
+    )
+    loosened = rules_of(it.rules)
+    assert call(loosened, **asked).key == call(loosened, **stored).key
+
+
+def test_where_no_rule_would_count_none_is_offered() -> None:
+    it = missed(call(EXACT, seed=1), call(EXACT, seed=2))
+    assert it.rules == ()
+    assert "--normalise" not in it.text
+    assert it.text.endswith("record it with llm-proxy record")
 
 
 @pytest.mark.parametrize(

@@ -74,4 +74,5 @@ class Missed:
     looked_at: int = 0
     """How many cassettes were looked at."""
     rules: tuple[str, ...] = ()
-    """The rules by which the nearest cassette would answer; none where recording is right."""
+    """The rules by which the nearest cassette would answer, those of the run among them; none where
+    recording is right."""

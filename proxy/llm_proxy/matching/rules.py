@@ -52,6 +52,8 @@ class Rules:
     """All of them, in the order in which they are applied."""
 
     each: tuple[Rule, ...] = ()
+    is_exact: bool = False
+    """Whether there are none because of `--match exact`: whatever else is given, none counts."""
 
     @property
     def spelled(self) -> tuple[str, ...]:
@@ -70,3 +72,5 @@ class Rules:
 
 PLAIN: Final = Rules()
 """None: keys are exact."""
+EXACT: Final = Rules(is_exact=True)
+"""None, and none that could be given would count."""

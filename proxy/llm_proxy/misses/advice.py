@@ -49,11 +49,16 @@ class Advice:
     remedies: tuple[Remedy, ...]
     """One for each difference, in their order."""
     rules: tuple[str, ...]
-    """By all of these it would answer, which was tried; none where recording is right."""
+    """By all of these it would answer, which was tried; none where recording is right.
+
+    First come those of the run: what is given on the command line takes their place.
+    """
 
 
 def advice(asked: Document, stored: Document, found: Sequence[Difference], rules: Rules) -> Advice:
     """What helps against these differences of two documents, to which `rules` were applied."""
+    if rules.is_exact:
+        return Advice((Remedy(),) * len(found), ())
     overlooked = _overlooked(asked, stored, found, rules)
     remedies = tuple(
         Remedy(overlooked[it.path]) if it.path in overlooked else _ignored(it) for it in found
@@ -67,7 +72,8 @@ def advice(asked: Document, stored: Document, found: Sequence[Difference], rules
     ignored = {f"ignore={_spelled(it.parts)}": _ignoring(it.parts) for it in found}
     steps = [plain.get(it) or ignored[it] for it in wanted]
     helps = _key(asked, steps) == _key(stored, steps)
-    return Advice(remedies, wanted if helps else ())
+    held = tuple(it.setting for it in rules.each)
+    return Advice(remedies, (*held, *wanted) if helps else ())
 
 
 def _overlooked(

@@ -16,7 +16,7 @@ from llm_proxy.cli.options import CONFIG, cassettes, match, normalise
 from llm_proxy.cli.options.server import session_name
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note
 from llm_proxy.exchange import Request
-from llm_proxy.matching import PLAIN
+from llm_proxy.matching import EXACT
 from llm_proxy.matching.grammar import match_of, rules_of
 from llm_proxy.misses.explaining import explanation
 from llm_proxy.misses.telling import FULL
@@ -63,7 +63,7 @@ def explain(
     library = Library(cassettes)
     library.refresh()
     how = match_of(given["match"])
-    rules = PLAIN if how.is_exact else rules_of(given["normalise"])
+    rules = EXACT if how.is_exact else rules_of(given["normalise"])
     takes = TakesOnDisk(library, allow_partial=allow_partial, rules=rules)
     beside = Given(given["path"], given["method"], headers_of(given["headers"]))
     asked = asking(library, request, beside)

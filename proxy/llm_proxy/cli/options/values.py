@@ -12,7 +12,7 @@ from llm_proxy.cli.options.server import PORT
 from llm_proxy.faults.grammar import rules_of as faults_of
 from llm_proxy.faults.rule import Rule
 from llm_proxy.matching.grammar import match_of, rules_of
-from llm_proxy.matching.rules import PLAIN
+from llm_proxy.matching.rules import EXACT
 from llm_proxy.pacing import parse_pace
 from llm_proxy.providers import ANY
 from llm_proxy.shell.running.journal_file import check_place
@@ -83,7 +83,7 @@ def _matching(values: dict[str, Any]) -> Matching:
     how = match_of(values["match"])
     return Matching(
         session=values["session"],
-        rules=PLAIN if how.is_exact else rules_of(values["normalise"]),
+        rules=EXACT if how.is_exact else rules_of(values["normalise"]),
         nearest=how.nearest,
         collapse_retries=values["collapse_retries"],
     )
