@@ -58,7 +58,7 @@ async def test_people_read_tables_and_sentences(tmp_path: Path) -> None:
     rows = [line.split() for line in ran.out.splitlines()]
     assert ["DIALECT", "CASSETTES", "SIZE"] in rows
     assert ["MODEL", "CASSETTES", "SIZE"] in rows
-    assert "takes of a key and session: 2 with 1" in ran.out
+    assert "takes by key and session: 2 with 1 take" in ran.out
     assert "1 cassette was keyed by other rules" in ran.out
     assert ran.complaint.startswith("llm-proxy: 2 cassettes in cassettes, ")
 

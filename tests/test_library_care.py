@@ -100,8 +100,8 @@ async def test_an_old_cassette_is_warned_of_once_and_fails_the_run_where_that_is
     assert ran.code == code
     name = str(old.relative_to(tmp_path))
     warned, told = [line for line in ran.err.splitlines() if name in line]
-    assert f"{name} was recorded 100 days ago (--max-age 30 days): record it again" in warned
-    assert f"played, and older than 30 days: 1 cassette; record again: {name}" in told
+    assert f"{name} was recorded 100 days ago (--max-age 30d): record it again" in warned
+    assert f"played, and older than 30d: 1 cassette; record again: {name}" in told
 
 
 async def test_an_old_cassette_that_is_not_played_does_not_matter(tmp_path: Path) -> None:

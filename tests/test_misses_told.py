@@ -186,6 +186,16 @@ for seed in (1, 1, 2):
 """
 
 
+async def test_the_summary_is_headed_by_what_was_typed(tmp_path: Path) -> None:
+    (tmp_path / "ask.py").write_text(ASK)
+    env = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"), "CI": "true"}
+
+    await run("auto", "--", "python", "ask.py", folder=tmp_path, env=env)
+
+    summary = unescape((tmp_path / "summary.md").read_text())
+    assert summary.startswith("### llm-proxy auto\n")
+
+
 async def test_a_run_ends_with_its_misses_and_leaves_them_where_they_are_looked_for(
     tmp_path: Path,
 ) -> None:

@@ -23,9 +23,11 @@ class MaxAge:
     age: timedelta
     fails: bool
     """Whether it is a failure to play one, rather than worth a warning."""
+    given: str
+    """The age as it was given: `90d`."""
 
     def __str__(self) -> str:
-        return days(self.age)
+        return self.given
 
 
 def span_of(text: str) -> timedelta:
@@ -48,7 +50,7 @@ def max_age_of(text: str) -> MaxAge:
         raise UsageError(
             f"'{printable(text, _SHOWN)}': behind the comma stands warn or fail, such as 90d,fail"
         )
-    return MaxAge(span_of(age), then.strip() == "fail")
+    return MaxAge(span_of(age), then.strip() == "fail", age.strip())
 
 
 def age_of(recorded: str, now: datetime) -> timedelta | None:

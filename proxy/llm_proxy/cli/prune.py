@@ -170,10 +170,14 @@ def _unplayed_since(root: Path, span: str | None, now: datetime) -> _Unplayed:
     before = now - ages.span_of(span)
     known = last_played.read(state_folder(os.environ), root)
     if known.since is None or known.since > before:
-        noted = "never" if known.since is None else f"only since {known.since:%Y-%m-%d %H:%M} UTC"
+        noted = (
+            f"it was never noted on this machine what is played of {root}"
+            if known.since is None
+            else f"what is played of {root} is noted on this machine only since "
+            f"{known.since:%Y-%m-%d %H:%M} UTC"
+        )
         raise UsageError(
-            f"--unused-since {span}: what is played of {root} was noted {noted} on this machine, "
-            "so nobody knows; wait, or give --journal FILE of runs that play all that you need"
+            f"--unused-since {span}: {noted}, so nobody knows; wait, or give --journal FILE of runs that play all that you need"
         )
     return _Unplayed(known, before)
 

@@ -115,5 +115,5 @@ def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
     configure(settings.log_format)
     if mode == "auto" and replays:
         logging.getLogger("llm_proxy").info("CI is set: auto replays, and records nothing")
-        mode = "replay"
+        raise click.exceptions.Exit(serve("replay", settings, command, typed=mode))
     raise click.exceptions.Exit(serve(mode, settings, command))

@@ -117,8 +117,10 @@ def _print_kind(name: str, counted: Sequence[tuple[str, int, int]]) -> None:
 
 def _lines(it: Figures) -> Iterator[Line]:
     if takes := it.takes:
-        said = ", ".join(f"{count:,} with {n}" for n, count in takes.items())
-        yield line(f"takes of a key and session: {said}")
+        said = ", ".join(
+            f"{count:,} with {display.counted(n, 'take')}" for n, count in takes.items()
+        )
+        yield line(f"takes by key and session: {said}")
     if known := it.ages:
         middle = known[len(known) // 2]
         yield line(

@@ -37,19 +37,22 @@ class CommandFailed(UsageError):
         super().__init__(message)
 
 
-def serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> int:
+def serve(mode: ModeName, settings: Settings, command: Sequence[str], *, typed: str = "") -> int:
     """Run until told to stop, or until `command` ends; gives the exit code.
 
+    `typed` is the mode that the operator typed, where that is another.
     Raises `UsageError` where it cannot run.
     """
-    code, hangs = asyncio.run(_serve(mode, settings, command))
+    code, hangs = asyncio.run(_serve(mode, settings, command, typed or mode))
     if hangs:  # Python would wait for the thread that waits for the disk
         logging.shutdown()
         os._exit(code)
     return code
 
 
-async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> tuple[int, bool]:
+async def _serve(
+    mode: ModeName, settings: Settings, command: Sequence[str], typed: str
+) -> tuple[int, bool]:
     """The exit code, and whether a disk hangs."""
     async with running(mode, settings) as proxy:
         doubtful = await asyncio.to_thread(list, warnings(mode, settings))
@@ -67,7 +70,7 @@ async def _serve(mode: ModeName, settings: Settings, command: Sequence[str]) -> 
     await asyncio.to_thread(caring.settle, mode, settings, proxy.library, usage)
     _last_word(mode, proxy.journal)
     caring.last_word(usage, settings.care)
-    step_summary.leave(mode, proxy.journal, os.environ, caring.sections(usage, settings.care))
+    step_summary.leave(typed, proxy.journal, os.environ, caring.sections(usage, settings.care))
     hangs = proxy.recorder is not None and proxy.recorder.hangs
     is_left = _leave_journal(settings.journal, proxy.journal)
     failed = not is_left or caring.fails(usage, settings.care)

@@ -20,16 +20,16 @@ VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 
 
 def leave(
-    mode: str, journal: Journal, environ: Mapping[str, str], sections: Sequence[Section] = ()
+    typed: str, journal: Journal, environ: Mapping[str, str], sections: Sequence[Section] = ()
 ) -> None:
     """Add this run to the page, where there is one and something to tell; never fails.
 
-    `sections` are what others have to tell, behind the misses.
+    `typed` is the command that the operator typed; `sections` are what others have to tell, behind the misses.
     """
     file = environ.get(VARIABLE, "")
     if not file:
         return
-    text = summary(f"llm-proxy {mode}", grouped(journal.misses), [*_nearest(journal), *sections])
+    text = summary(f"llm-proxy {typed}", grouped(journal.misses), [*_nearest(journal), *sections])
     if not text:
         return
     try:
