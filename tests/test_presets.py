@@ -95,6 +95,12 @@ def test_what_is_asked_counts(preset: str, other: dict[str, Any]) -> None:
          "The current date and time (UTC) is <today>."),
         ("Released on 2024-05-05", "Released on 2024-05-05"),
         ("today is version 4.5.6", "today is version 4.5.6"),
+        ("It is now: 2026-11-22", "It is now: 2026-11-22"),
+        ("The time is 10:256", "The time is 10:256"),
+        ("The time is 10:25.", "The time is <today>."),
+        ("The date is 10.0.10.5", "The date is 10.0.10.5"),
+        ("Today is 1.2.30.4 or so", "Today is 1.2.30.4 or so"),
+        ("The date is 2026-11-223", "The date is 2026-11-223"),
     ],
 )  # fmt: skip
 def test_only_the_present_day_is_overlooked(announcement: str, after: str) -> None:
@@ -112,9 +118,9 @@ def _document(text: str) -> Document:
 @pytest.mark.parametrize(
     "text",
     [
-        "Today ", "Today is ", "The date (", "now  ", "Today is Mon", "Current date: 1",
+        "Today ", "Today is ", "The date (", "The time is now  ", "Today is Mon", "Current date: 1",
         "Today is 1:11 PM", "current_date>'", "OS Version: ", "Chunk ID: ", "\nWall time: 1",
-        "<shell>", "<timezone>a",
+        "<shell>", "<timezone>a", "\nPlatform: x", "\nPlatform: x\nShell: y",
     ],
 )  # fmt: skip
 def test_hostile_texts_take_no_longer_than_others(preset: str, text: str) -> None:

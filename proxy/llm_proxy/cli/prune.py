@@ -177,7 +177,8 @@ def _unplayed_since(root: Path, span: str | None, now: datetime) -> _Unplayed:
             f"{known.since:%Y-%m-%d %H:%M} UTC"
         )
         raise UsageError(
-            f"--unused-since {span}: {noted}, so nobody knows; wait, or give --journal FILE of runs that play all that you need"
+            f"--unused-since {span}: {noted}, so nobody knows; wait, or give "
+            "--journal FILE of runs that play all that you need"
         )
     return _Unplayed(known, before)
 

@@ -15,7 +15,7 @@ class Applied:
     """What one rule did to a document."""
 
     rule: str
-    """With its version: `uuids@1`; a preset's as `claude-code@1: uuids@1`."""
+    """With its version: `uuids@1`; a preset's as `claude-code@2: uuids@1`."""
     changed: tuple[Difference, ...]
     """`stored` is what was there before, `asked` what is there now."""
     names: Mapping[str, str]

@@ -10,7 +10,7 @@ from llm_proxy.matching.presets.preset import Preset
 
 AI_SDK: Final = Preset(
     name="ai-sdk",
-    version=1,
+    version=2,
     client="Vercel's AI SDK",
     steps=(today(), PATHS.rule(), CALL_IDS.rule(), UUIDS.rule()),
 )

@@ -8,13 +8,22 @@ from llm_proxy.matching.normalisers.uuids import UUIDS
 from llm_proxy.matching.presets.announcing import announced, today
 from llm_proxy.matching.presets.preset import Preset
 
+_LINE: Final = r"\n ?-? ?"
+_PLATFORM: Final = r"(?:^|\n) ?-? ?Platform: [^\r\n]{1,60}"
+"""The line of its block about the environment above those of shell and system."""
+_SHELL: Final = rf"(?:{_LINE}Shell: [^\r\n]{{1,200}})?"
+
 CLAUDE_CODE: Final = Preset(
     name="claude-code",
-    version=1,
+    version=2,
     client="Claude Code",
     steps=(
         today(),
-        announced("machine", r"((?:^|\n) ?-? ?(?:OS Version|Shell): )[^\r\n]{1,200}"),
+        announced(
+            "machine",
+            rf"({_PLATFORM}{_LINE}Shell: )[^\r\n]{{1,200}}",
+            rf"({_PLATFORM}{_SHELL}{_LINE}OS Version: )[^\r\n]{{1,200}}",
+        ),
         PATHS.rule(),
         CALL_IDS.rule(),
         UUIDS.rule(),

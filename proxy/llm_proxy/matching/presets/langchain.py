@@ -10,7 +10,7 @@ from llm_proxy.matching.presets.preset import Preset
 
 LANGCHAIN: Final = Preset(
     name="langchain",
-    version=1,
+    version=2,
     client="LangChain",
     steps=(today(), PATHS.rule(), CALL_IDS.rule(), UUIDS.rule()),
 )

@@ -10,7 +10,7 @@ from llm_proxy.matching.presets.preset import Preset
 
 PYDANTIC_AI: Final = Preset(
     name="pydantic-ai",
-    version=1,
+    version=2,
     client="Pydantic AI",
     steps=(today(), PATHS.rule(), CALL_IDS.rule(), UUIDS.rule()),
 )

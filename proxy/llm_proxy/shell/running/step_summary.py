@@ -24,7 +24,8 @@ def leave(
 ) -> None:
     """Add this run to the page, where there is one and something to tell; never fails.
 
-    `typed` is the command that the operator typed; `sections` are what others have to tell, behind the misses.
+    `typed` is the command that the operator typed; `sections` are what others have to
+    tell, behind the misses.
     """
     file = environ.get(VARIABLE, "")
     if not file:
