@@ -93,6 +93,8 @@ def _with_results(document: Document, change: Callable[[str], str]) -> Document:
 
 def _result(item: Json, change: Callable[[str], str]) -> Json:
     """An item of a history, its texts changed where a tool gave them."""
+    if not isinstance(item, dict):
+        return item
     match item:
         case {"type": str(kind), "output": output} if kind.endswith("call_output"):
             return {**item, "output": texts_changed(output, change)}
