@@ -20,7 +20,7 @@ from llm_proxy.turns import ToolCall
 _KEPT: Final = 10_000
 """Of each kind but misses."""
 _MISSES: Final = 1_000
-"""A miss tells much of itself: these take some 20 MB at worst."""
+"""Of misses: each tells much of itself."""
 
 
 @dataclass(frozen=True, slots=True)
