@@ -28,7 +28,8 @@ STEPS: Final = (
     Step("lint", ("ruff", "check"), "--lint"),
     Step("format", ("ruff", "format", "--check"), "--lint"),
     Step("types", ("mypy",), "--types"),
-    Step("tests", ("pytest", "-n", "2")),
+    # Many tests wait for processes and for times: on two cores a third worker has room.
+    Step("tests", ("pytest", "-n", "3")),
 )
 
 
