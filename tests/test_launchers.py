@@ -86,7 +86,7 @@ def test_all_steps_run_though_some_fail(checkout: Scratch) -> None:
     code, out, _ = checkout.run("test")
 
     assert code == 1
-    for command in ("ruff check", "ruff format --check", "mypy", "pytest -n 2"):
+    for command in ("ruff check", "ruff format --check", "mypy", "pytest -n 3"):
         assert f"\n{command}" in out
     *_, lint, layout, types, tests = out.splitlines()
     assert [line.split()[:2] for line in (lint, layout, types, tests)] == [
@@ -265,4 +265,4 @@ def test_ci_runs_what_a_developer_runs(checkout: Scratch) -> None:
     )
 
     assert result.returncode == 0
-    assert "pytest -n 2" in result.stdout
+    assert "pytest -n 3" in result.stdout
