@@ -791,6 +791,16 @@ class TestServing:
         assert ran.out == ""
         assert f"export OPENAI_BASE_URL={running.url}/v1" in ran.err
 
+    async def test_whoever_reads_the_port_can_stop_it_at_once(self, tmp_path: Path) -> None:
+        options = ("--port", "0", "--port-file", str(tmp_path / "port"))
+        for _ in range(3):
+            async with started("replay", *options, folder=tmp_path) as running:
+                await appeared(tmp_path / "port")
+                running.send(signal.SIGTERM)
+                ran = await running.ended()
+            assert ran.code == 0
+            assert not (tmp_path / "port").exists()
+
     async def test_a_json_log_is_json_lines_on_stderr_and_nothing_on_stdout(
         self, tmp_path: Path
     ) -> None:

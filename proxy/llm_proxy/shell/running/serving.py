@@ -56,7 +56,9 @@ async def _serve(
     """The exit code, and whether a disk hangs."""
     async with running(mode, settings) as proxy:
         doubtful = await asyncio.to_thread(list, warnings(mode, settings))
-        with _port_file(settings.port_file, proxy.url):  # nothing is awaited until we hear signals
+        signals = _Signals()
+        _listen_to_signals(signals.arrived)  # whoever reads the port may stop us at once
+        with _port_file(settings.port_file, proxy.url):
             for warning in doubtful:
                 log.warning("%s", warning)
             log.info("%s on %s, %s", mode, proxy.url, _sources(mode, settings))
@@ -65,7 +67,7 @@ async def _serve(
             environment = child_environment(os.environ, proxy.url, dummy_keys=mode != "record")
             if command and (said := on_dummy_keys(mode, settings, os.environ)):
                 log.info("%s", said)
-            code = await _until_told(proxy, command, environment)
+            code = await _until_told(proxy, command, environment, signals)
     usage = proxy.journal.usage
     await asyncio.to_thread(caring.settle, mode, settings, proxy.library, usage)
     _last_word(mode, proxy.journal)
@@ -108,10 +110,11 @@ class _Signals:
 
 
 async def _until_told(
-    proxy: RunningProxy, command: Sequence[str], environment: Mapping[str, str]
+    proxy: RunningProxy,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    signals: _Signals,
 ) -> int:
-    signals = _Signals()
-    _listen_to_signals(signals.arrived)
     code = 0
     if command:
         child = await start(command, environment)
