@@ -11,6 +11,7 @@ import pytest
 import library
 from command import run
 from llm_proxy import redaction
+from llm_proxy.matching import Rules
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
@@ -143,40 +144,39 @@ async def test_what_cannot_be_read_is_named_and_stays(tmp_path: Path) -> None:
     assert path.read_text() == "{}\n"
 
 
+def planned(folder: Path, rules: Rules) -> rekeying.Plan:
+    files = Library(folder / "cassettes")
+    files.refresh()
+    return rekeying.plan(files, rules, files.files())
+
+
 def test_what_a_crash_left_of_both_is_one_take_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, chat(ONE), says("1"))
     rules = rules_of(["uuids"])
 
-    def planned() -> rekeying.Plan:
-        files = Library(tmp_path / "cassettes")
-        files.refresh()
-        return rekeying.plan(files, rules, files.files())
-
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _crash)
         with pytest.raises(KeyboardInterrupt):
-            list(rekeying.carry_out(planned().changes))
+            list(rekeying.carry_out(planned(tmp_path, rules).changes))
     both = len(names(tmp_path))
-    list(rekeying.carry_out(planned().changes))
+    list(rekeying.carry_out(planned(tmp_path, rules).changes))
 
     assert both == 2
     assert [it.body for it in cassettes(tmp_path)] == bodies([says("1")])
-    assert planned().changes == ()
+    assert planned(tmp_path, rules).changes == ()
 
 
 def test_what_a_crash_leaves_over_is_known_to_recover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, chat(ONE), says("1"))
-    files = Library(tmp_path / "cassettes")
-    files.refresh()
-    found = rekeying.plan(files, rules_of(["uuids"]), files.files())
+    found = planned(tmp_path, rules_of(["uuids"]))
     there: list[str] = []
 
     def synced(_: int) -> None:
-        there.extend(it.name for it in files.root.rglob("*.tmp"))
+        there.extend(it.name for it in tmp_path.rglob("*.tmp"))
 
     monkeypatch.setattr("os.fsync", synced)
     list(rekeying.carry_out(found.changes))
@@ -192,16 +192,11 @@ def test_takes_keep_their_order_when_a_crash_comes_in_between(
     library.rewritten(second, "2026-01-01", "2025-01-01")
     rules = rules_of(["uuids"])
 
-    def planned() -> rekeying.Plan:
-        files = Library(tmp_path / "cassettes")
-        files.refresh()
-        return rekeying.plan(files, rules, files.files())
-
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _crash)
         with pytest.raises(KeyboardInterrupt):
-            list(rekeying.carry_out(planned().changes))
-    list(rekeying.carry_out(planned().changes))
+            list(rekeying.carry_out(planned(tmp_path, rules).changes))
+    list(rekeying.carry_out(planned(tmp_path, rules).changes))
 
     assert [it.body for it in cassettes(tmp_path)] == bodies([says("1"), says("2")])
 

@@ -17,6 +17,8 @@ from llm_proxy.turns import Json
 _LONG: Final = re.compile(rb"[0-9]{19}")
 """What a whole number beyond 64 bits is spelled with."""
 _APART: Final = re.compile(rb'"[ \t\r\n]+:')
+_QUOTE: Final = rb"\u0022"
+"""A quotation mark within a text that is written back otherwise, so that no counting holds."""
 _LEAST: Final = -(2**63)
 _MOST: Final = 2**64 - 1
 
@@ -34,7 +36,7 @@ def exact(body: bytes) -> tuple[Json] | None:
 
 def _may_say_more(body: bytes, value: Json) -> bool:
     """Whether a member may be there twice, or a number be too large.  Quick: it is seldom so."""
-    if _LONG.search(body) is not None or _APART.search(body) is not None:
+    if _QUOTE in body or _LONG.search(body) is not None or _APART.search(body) is not None:
         return True
     return body.count(b'":') > orjson.dumps(value).count(b'":')
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, Literal, TypeAlias
+from typing import AnyStr, Final, Literal, TypeAlias
 
 from llm_proxy.display import one_line
 
@@ -61,9 +61,9 @@ def changes(old: str, new: str) -> tuple[Change, ...]:
 
     Joined, all that is `same` or `old` is the old text; all that is `same` or `new` the new one.
     """
-    first = _word_end(old, new, _shared(old, new))
+    first = _word_end(old, new, shared_length(old, new))
     old_end, new_end = old[first:][::-1], new[first:][::-1]
-    last = _word_end(old_end, new_end, _shared(old_end, new_end))
+    last = _word_end(old_end, new_end, shared_length(old_end, new_end))
     before, after = old[first : len(old) - last], new[first : len(new) - last]
     return tuple(
         _joined(
@@ -102,8 +102,8 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def _shared(one: str, other: str) -> int:
-    """How many characters two texts begin with alike."""
+def shared_length(one: AnyStr, other: AnyStr) -> int:
+    """How many characters, or bytes, the two begin with alike."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -235,7 +235,7 @@ def _apart(old: str, new: str) -> tuple[str, str]:
         return old, new
     begin = 0
     if old and new:
-        begin = max(0, _shared(old, new) - _LEAD)
+        begin = max(0, shared_length(old, new) - _LEAD)
     return _cut(old, begin), _cut(new, begin)
 
 

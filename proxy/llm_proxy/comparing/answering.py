@@ -13,6 +13,7 @@ from llm_proxy.comparing.values import apart
 from llm_proxy.exchange import Headers
 from llm_proxy.outcomes import outcome
 from llm_proxy.timeline import arrivals
+from llm_proxy.word_diff import shared_length
 
 _OF_THE_MOMENT: Final = re.compile(
     r".*ratelimit-.*|.*-ms|.*-latency|retry-after|etag|x-amzn-bedrock-.*-count|num_tokens"
@@ -60,7 +61,7 @@ def first_bytes(one: Cassette, other: Cassette) -> Iterator[Found]:
         return
     yield Kind.BYTES, "size", str(one.end.size), str(other.end.size)
     yield Kind.BYTES, "sha256", one.end.sha256, other.end.sha256
-    place = _first_difference(one.body, other.body)
+    place = shared_length(one.body, other.body)
     yield Kind.BYTES, f"from byte {place}", _message_at(one, place), _message_at(other, place)
     if len(one.messages) != len(other.messages):
         before, after = (str(len(it.messages)) for it in (one, other))
@@ -95,18 +96,6 @@ def _fields(headers: Headers) -> dict[str, str]:
 
 def _essence(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
-
-
-def _first_difference(one: bytes, other: bytes) -> int:
-    """How many bytes they begin with alike."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _message_at(it: Cassette, place: int) -> str:

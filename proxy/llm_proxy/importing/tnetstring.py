@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from llm_proxy.importing.source import Unreadable
@@ -69,7 +70,7 @@ def _object(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
 
 
 def _plain(at: int, kind: bytes, text: bytes) -> Any:
-    try:
+    with suppress(ValueError):  # no text, or no number
         match kind:
             case b",":
                 return text
@@ -83,8 +84,6 @@ def _plain(at: int, kind: bytes, text: bytes) -> Any:
                 return text == b"true"
             case b"~" if not text:
                 return None
-            case _:
+            case _:  # of no kind, as below
                 pass
-    except ValueError:
-        pass
     raise Unreadable(f"byte {at}: it holds no value of a kind that is known")

@@ -9,6 +9,7 @@ the few that a dialect names; secret query parameters are out.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, Literal
@@ -116,10 +117,8 @@ def _headers(dialect: Dialect, headers: Headers) -> Headers:
 
 def _body(request: StoredRequest) -> tuple[Kind, Json]:
     if (parsed := exact_json.exact(request.body)) is not None:
-        try:
+        with suppress(ValueError):  # nested too deep
             return "json", _normal(parsed[0], _DEEPEST)
-        except ValueError:
-            pass
     content_type = header(request.headers, "content-type") or ""
     fields = forms.fields(content_type, request.body)
     if fields is not None:

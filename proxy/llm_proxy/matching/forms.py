@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from typing import Final
 from urllib.parse import parse_qsl
 
@@ -108,9 +109,7 @@ def _decoded(head: bytes) -> str:
 
 def value_of(content: bytes) -> dict[str, Json]:
     """What a part holds: its text, or the hash and the size of what is none."""
-    try:
-        if len(content) <= _LONGEST_TEXT:
+    if len(content) <= _LONGEST_TEXT:
+        with suppress(UnicodeDecodeError):  # no text
             return {"value": content.decode("utf-8")}
-    except UnicodeDecodeError:
-        pass
     return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
