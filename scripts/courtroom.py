@@ -19,7 +19,7 @@ from typing import Final
 
 import bootstrap
 import installers
-from installers import CommandFailed, SetupError, Workshop
+from installers import CommandFailed, Conflict, SetupError, Workshop
 
 JUDGES: Final = bootstrap.ROOT / "tests" / "judges"
 STAMP: Final = "made-of-lock"
@@ -114,6 +114,9 @@ def _install_all(chosen: Sequence[Judge]) -> int:
         began = time.monotonic()
         try:
             _install(judge)
+        except Conflict as conflict:
+            failed += 1
+            _say(f"{judge.name}: skipped: {_contradiction(judge, conflict)}")
         except (SetupError, CommandFailed, OSError) as error:
             failed += 1
             _say(f"{judge.name}: NOT installed: {error}")
@@ -123,7 +126,10 @@ def _install_all(chosen: Sequence[Judge]) -> int:
 
 
 def _install(judge: Judge) -> None:
-    """Make the environment of one judge.  Raises `SetupError`, `CommandFailed` and `OSError`."""
+    """Make the environment of one judge.
+
+    Raises `SetupError`, `CommandFailed` (of which `Conflict` is one) and `OSError`.
+    """
     tools = bootstrap.ROOT / ".tools"
     tools.mkdir(exist_ok=True)
     with bootstrap.locked(tools / "lock", _say) as lock:
@@ -141,9 +147,14 @@ def _install(judge: Judge) -> None:
 
 
 def _python(judge: Judge, workshop: Workshop) -> None:
-    """With one installer after the other, until one succeeds."""
+    """With one installer after the other, until one succeeds.
+
+    Under `--require-hashes` uv refuses every constraint that is not a pin.  Without dependencies
+    nothing is installed but what stands in the lock, where each line has its hashes, and hashes
+    that stand there are checked.
+    """
     failure = ""
-    packages = ("--require-hashes", "-r", "requirements.txt")
+    packages = ("--no-deps", "-r", "requirements.txt")
     for installer in installers.usable(workshop, _say):
         _say(f"{judge.name}: installing with {installer.name} …")
         try:
@@ -151,12 +162,21 @@ def _python(judge: Judge, workshop: Workshop) -> None:
             workshop.run(base, "-m", "venv", "--clear", "--without-pip", judge.environment)
             python = judge.environment / "bin" / "python"
             workshop.run(*installer.command(python), *packages, **installer.environ)
+        except Conflict:
+            raise  # another installer would be told of the same constraint
         except CommandFailed as failed:
             failure = f"{installer.name} says: {failed}"
             _say(f"{judge.name}: {failure}")
         else:
             return
     raise SetupError(f"{failure}; the whole story is in {workshop.log}")
+
+
+def _contradiction(judge: Judge, conflict: Conflict) -> str:
+    """Which pin of the lock this machine's constraint forbids."""
+    locked = judge.lock.read_text() if judge.lock else ""
+    pin, constraint = sorted(conflict.pins, key=lambda one: f"{one} " not in locked)
+    return f"its lock pins {pin}, and pip is configured on this machine with {constraint}"
 
 
 def _node(workshop: Workshop) -> None:

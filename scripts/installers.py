@@ -35,6 +35,8 @@ _TRANSLATED: Final = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
+    "constraint": "UV_CONSTRAINT",
+    "build-constraint": "UV_BUILD_CONSTRAINT",
     "trusted-host": "UV_INSECURE_HOST",
     "cert": "SSL_CERT_FILE",
     "client-cert": "SSL_CLIENT_CERT",
@@ -42,14 +44,18 @@ _TRANSLATED: Final = {
 }
 """pip's settings that uv has under names of its own."""
 
-_ONLY_PIP: Final = frozenset(
-    ("constraint", "no-binary", "no-index", "only-binary", "pre", "require-hashes")
-)
+_ONLY_PIP: Final = frozenset(("no-binary", "no-index", "only-binary", "pre", "require-hashes"))
 """pip's settings that decide what is installed, and that uv would not see."""
 
 _FALSE: Final = frozenset(("", "0", "false", "no", "off"))
 
 _SETTING: Final = re.compile(r"(?P<section>global|install|:env:)\.(?P<name>[a-z-]+)=(?P<value>.*)")
+
+_CONFLICT: Final = re.compile(
+    r"Because (?:you require )?(.+) and (\S+),\s+we can conclude"
+    r"|(?m:^) *(?:The user requested )?(.+)\n *The user requested \(constraint\) (.+)"
+)
+"""How uv and pip say that what was to be installed and a constraint contradict each other."""
 
 Say = Callable[[str], None]
 Command = tuple[str | Path, ...]
@@ -61,6 +67,14 @@ class SetupError(Exception):
 
 class CommandFailed(Exception):
     """A program ended badly; the message is the line in which it said why."""
+
+
+class Conflict(CommandFailed):
+    """What was to be installed is what a constraint forbids; `pins` are the two requirements."""
+
+    def __init__(self, *pins: str) -> None:
+        super().__init__(f"conflicting requirements: {' and '.join(pins)}")
+        self.pins = pins
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +115,15 @@ class Workshop:
         """Run a program to its end, its output into the log.
 
         It has a session of its own: no terminal to ask at, and none of its children outlives a
-        launcher that is interrupted.  Raises `CommandFailed`.
+        launcher that is interrupted.  Raises `CommandFailed`, of which `Conflict` is one.
         """
         with self.log.open("a+b") as log:
             start = log.tell()
             code = self._child(command, environ, log.fileno())
             log.seek(start)
             output = log.read().decode(errors="replace")
+        if code and (conflict := _CONFLICT.search(output)):
+            raise Conflict(*filter(None, conflict.groups()))
         if code:
             raise CommandFailed(reason(output) or f"{command[0]} ended with code {code}")
 

@@ -57,25 +57,42 @@ done
 """
 
 
+_TOOLS: Final = ("bash", "cat", "chmod", "dirname", "env", "mkdir", "sh")
+"""The programs that the scripts and the played programs start."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """One scratch checkout, and a machine with a played uv on PATH."""
+    """One scratch checkout on a machine of its own.
+
+    The machine has a played uv, the programs of a bare system, and a pip that no file configures,
+    with an index that has nothing.
+    """
 
     root: Path
     path: Path
+    """The one folder of its PATH."""
     environ: dict[str, str] = field(default_factory=dict)
+
+    def machine(self) -> dict[str, str]:
+        """The whole environment of what is started here."""
+        return {
+            "HOME": str(self.root),
+            "XDG_CONFIG_HOME": str(self.root),
+            "XDG_CONFIG_DIRS": str(self.root),
+            "PATH": str(self.path),
+            "PIP_CONFIG_FILE": os.devnull,  # then pip reads no other file either
+            "PIP_INDEX_URL": (self.root / "no-index").as_uri(),
+            "PIP_NO_CACHE_DIR": "1",
+            **self.environ,
+        }
 
     def start(self, script: str, *arguments: str) -> subprocess.Popen[str]:
         """Start a launcher as a user would, from the root of the checkout."""
         return subprocess.Popen(
             (sys.executable, f"scripts/{script}", *arguments),
             cwd=self.root,
-            env={
-                "HOME": str(self.root),
-                "PATH": f"{self.path}{os.pathsep}{os.defpath}",
-                "PIP_NO_CACHE_DIR": "1",
-                **self.environ,
-            },
+            env=self.machine(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -104,6 +121,8 @@ def scratch(folder: Path) -> Scratch:
     (root / "pyproject.toml").write_text(_PROJECT)
     (root / "toy_backend.py").write_text(_BACKEND)
     path.mkdir()
+    for tool in _TOOLS:
+        (path / tool).symlink_to(shutil.which(tool) or f"no {tool} on PATH")
     (path / "uv").write_text(_UV)
     (path / "uv").chmod(0o755)
     return Scratch(root, path)

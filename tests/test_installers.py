@@ -100,7 +100,7 @@ def test_a_machine_with_neither_is_told_what_to_install(installers: Any, machine
         machine.usable()
 
 
-@pytest.mark.parametrize("setting", ["global.no-index='true'", ":env:.constraint='pins.txt'"])
+@pytest.mark.parametrize("setting", ["global.no-index='true'", ":env:.only-binary=':all:'"])
 def test_a_setting_that_only_pip_obeys_keeps_uv_out(machine: Machine, setting: str) -> None:
     machine.has = {"pip", "uv", "index"}
     machine.settings = setting
@@ -132,8 +132,15 @@ def test_pip_settings_are_those_that_pip_would_take(
     assert installers.pip_settings(listing) == settings
 
 
-def test_uv_is_told_where_pip_looks(installers: Any) -> None:
-    settings = {"index-url": "a", "extra-index-url": "b\nc", "find-links": "d e", "cert": "f"}
+def test_uv_is_told_where_pip_looks_and_what_it_may_take(installers: Any) -> None:
+    settings = {
+        "index-url": "a",
+        "extra-index-url": "b\nc",
+        "find-links": "d e",
+        "cert": "f",
+        "constraint": "g.txt\nh.txt",
+        "build-constraint": "i.txt",
+    }
 
     assert installers.uv_environment({**settings, "timeout": "9"}) == {
         "UV_DEFAULT_INDEX": "a",
@@ -141,6 +148,8 @@ def test_uv_is_told_where_pip_looks(installers: Any) -> None:
         "UV_INDEX_STRATEGY": "unsafe-best-match",
         "UV_FIND_LINKS": "d,e",
         "SSL_CERT_FILE": "f",
+        "UV_CONSTRAINT": "g.txt h.txt",
+        "UV_BUILD_CONSTRAINT": "i.txt",
     }
 
 
@@ -158,6 +167,60 @@ def test_uv_is_told_where_pip_looks(installers: Any) -> None:
 )
 def test_the_reason_is_the_line_that_says_why(installers: Any, output: str, reason: str) -> None:
     assert installers.reason(output) == reason
+
+
+@pytest.mark.parametrize(
+    ("output", "pins"),
+    [
+        (
+            "error: none found\n  cause: Because you require toy==2 and toy<2, we can conclude that",
+            ("toy==2", "toy<2"),
+        ),
+        (
+            "  cause: Because ours==1 depends on toy>=3,<4 and toy<2, we can conclude that",
+            ("ours==1 depends on toy>=3,<4", "toy<2"),
+        ),
+        (
+            "by:\n    The user requested toy==2\n    The user requested (constraint) toy<2\n\nno",
+            ("toy==2", "toy<2"),
+        ),
+        (
+            "    ours 1 depends on toy<4 and >=3\n    The user requested (constraint) toy<2\n",
+            ("ours 1 depends on toy<4 and >=3", "toy<2"),
+        ),
+    ],
+    ids=["uv", "uv, of a dependency", "pip", "pip, of a dependency"],
+)
+def test_a_constraint_that_contradicts_is_named_with_what_it_contradicts(
+    installers: Any, tmp_path: Path, output: str, pins: tuple[str, ...]
+) -> None:
+    workshop = installers.Workshop(tmp_path, tmp_path, 0)
+    workshop.open()
+
+    with pytest.raises(installers.Conflict) as conflict:
+        workshop.run("sh", "-c", 'printf %s "$1"; exit 1', "sh", output)
+
+    assert conflict.value.pins == pins
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "  cause: Because toy was not found in the package registry and you require toy==2, we can",
+        "ERROR: No matching distribution found for toy==2",
+    ],
+    ids=["uv", "pip"],
+)
+def test_a_package_that_is_not_to_be_had_contradicts_nothing(
+    installers: Any, tmp_path: Path, output: str
+) -> None:
+    workshop = installers.Workshop(tmp_path, tmp_path, 0)
+    workshop.open()
+
+    with pytest.raises(installers.CommandFailed) as failed:
+        workshop.run("sh", "-c", 'echo "$1"; exit 1', "sh", output)
+
+    assert not isinstance(failed.value, installers.Conflict)
 
 
 def test_a_program_is_run_without_what_would_lead_it_elsewhere(

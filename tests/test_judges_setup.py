@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,14 @@ NPM = """#!/bin/sh
 echo "$@" >> calls
 mkdir -p node_modules/toy
 """
+
+WHEEL = {
+    "METADATA": "Metadata-Version: 2.1\nName: toy\nVersion: 2\n",
+    "WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
+    "RECORD": "",
+}
+
+SKIPPED = "skipped: its lock pins toy==2, and pip is configured on this machine with"
 
 
 @pytest.fixture
@@ -55,9 +65,73 @@ def test_each_judge_gets_what_its_lock_says_checked_by_hashes(checkout: Scratch)
     assert code == 0, err
     (with_uv,) = calls(checkout, "snake")
     assert with_uv.startswith("pip install --python ")
-    assert with_uv.endswith("/snake/.venv/bin/python --require-hashes -r requirements.txt")
+    assert with_uv.endswith("/snake/.venv/bin/python --no-deps -r requirements.txt")
     assert calls(checkout, "node") == ["ci --ignore-scripts --no-audit --no-fund"]
     assert "scripts/judges: bare: in the environment of the tests" in err
+
+
+@pytest.mark.parametrize(
+    "lock", sorted(judges_at_hand.FOLDER.glob("*/requirements.txt")), ids=lambda it: it.parent.name
+)
+def test_every_package_of_a_lock_has_its_hashes(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8").replace("\\\n", "")
+    packages = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+
+    assert packages
+    assert [line for line in packages if "==" not in line or "--hash=sha256:" not in line] == []
+
+
+def offer(checkout: Scratch, installer: str) -> None:
+    """Have the real pip on this machine, and the real uv where that is the installer.
+
+    Both are configured with a file of constraints, and find a package called toy, at its version 2.
+    """
+    checkout.environ["PIP_CONFIG_FILE"] = str(checkout.root / "pip.conf")
+    (checkout.root / "pip.conf").write_text(
+        f"[global]\nconstraint = {checkout.root}/constraints.txt\nfind-links = {checkout.root}\n"
+    )
+    with zipfile.ZipFile(checkout.root / "toy-2-py3-none-any.whl", "w") as wheel:
+        for name, text in WHEEL.items():
+            wheel.writestr(f"toy-2.dist-info/{name}", text)
+    (checkout.path / "uv").unlink()
+    if installer == "uv":
+        kept = ROOT / ".tools" / "uv" / "bin" / "uv"
+        real = str(kept) if kept.exists() else shutil.which("uv")
+        if real is None:
+            pytest.skip("this machine has no uv")
+        (checkout.path / "uv").symlink_to(real)
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+@pytest.mark.parametrize(
+    ("constraints", "intact", "ends"),
+    [
+        ("toy<=2\nother<1\n", True, "installed in "),
+        ("other<1\ntoy<2\n", True, f"{SKIPPED} toy<2"),
+        ("toy==1\n", True, f"{SKIPPED} toy==1"),
+        ("toy<=2\n", False, "NOT installed: "),
+    ],
+    ids=["agrees", "contradicts", "pins another", "another package under that name"],
+)
+def test_a_lock_is_installed_within_the_constraints_of_the_machine(
+    checkout: Scratch, installer: str, constraints: str, intact: bool, ends: str
+) -> None:
+    offer(checkout, installer)
+    (checkout.root / "constraints.txt").write_text(constraints)
+    wheel = (checkout.root / "toy-2-py3-none-any.whl").read_bytes()
+    digest = hashlib.sha256(wheel if intact else b"").hexdigest()
+    lock = folder(checkout, "snake") / "requirements.txt"
+    lock.write_text(f"toy==2 \\\n    --hash=sha256:{digest}\n")
+
+    code, _, err = checkout.run("judges", "snake")
+
+    if "has no pip" in err:
+        pytest.skip("this machine has no pip")
+    assert f"snake: installing with {installer} …" in err
+    assert err.splitlines()[-1].startswith(f"scripts/judges: snake: {ends}")
+    assert code == (0 if ends.startswith("installed") else 1)
+    installed = folder(checkout, "snake").glob(".venv/lib/python*/site-packages/toy-2.dist-info")
+    assert len(list(installed)) == (code == 0)
 
 
 def test_a_second_run_installs_nothing(checkout: Scratch) -> None:
@@ -129,6 +203,7 @@ def test_what_is_installed_here_is_at_hand_for_the_tests(
     missing = judges_at_hand.missing.__wrapped__  # what is asked twice would be answered once
     assert missing("snake") == "judge snake is not installed: scripts/judges snake"
     checkout.run("judges")
+    monkeypatch.setenv("PATH", str(checkout.path))
 
     assert [missing(it) for it in ("snake", "node", "bare")] == ["", "", ""]
 

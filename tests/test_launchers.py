@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -37,9 +38,22 @@ def gate(checkout: Scratch) -> Path:
     return checkout.root / "gate"
 
 
-def installer_at_work(checkout: Scratch) -> int:
-    """Wait until the installer has started; its process id."""
-    return int((checkout.root / "started").read_text())
+def installer_at_work(checkout: Scratch, launcher: subprocess.Popen[str]) -> int:
+    """Wait until the installer of this launcher has started; its process id.
+
+    Fails as soon as the launcher has ended without one.
+    """
+    assert launcher.stderr is not None
+    printed = b""
+    # Open for both: opening it to read alone would wait for a writer that may never come.
+    with open(checkout.root / "started", "rb+", buffering=0) as started:  # noqa: PTH123 # a FIFO
+        both = (started.fileno(), launcher.stderr.fileno())
+        while started.fileno() not in (ready := select.select(both, [], [], 60)[0]):
+            assert ready, f"after 60 s no installer has started: {printed.decode()}"
+            more = os.read(launcher.stderr.fileno(), 4096)
+            assert more, f"the launcher ended before any installer started: {printed.decode()}"
+            printed += more
+        return int(started.readline())
 
 
 def open_for_good(checkout: Scratch, gate: Path) -> None:
@@ -139,7 +153,7 @@ def test_packages_that_are_not_to_be_had_are_one_sentence_and_exit_2(checkout: S
 
 def test_two_launchers_at_once_make_one_environment(checkout: Scratch, gate: Path) -> None:
     with checkout.start("demo") as first:
-        installer_at_work(checkout)
+        installer_at_work(checkout, first)
         with checkout.start("demo") as second:
             assert second.stderr is not None
             waits = second.stderr.readline()
@@ -153,7 +167,7 @@ def test_two_launchers_at_once_make_one_environment(checkout: Scratch, gate: Pat
 
 def test_a_killed_launcher_leaves_the_lock_to_its_installer(checkout: Scratch, gate: Path) -> None:
     with checkout.start("demo") as first:
-        installer_at_work(checkout)
+        installer_at_work(checkout, first)
         first.kill()
         first.communicate(timeout=60)
     with checkout.start("demo") as second:
@@ -176,7 +190,7 @@ def test_a_stopped_launcher_takes_its_installer_along(
     checkout: Scratch, number: signal.Signals, code: int
 ) -> None:
     with checkout.start("demo") as launcher:
-        installer = installer_at_work(checkout)
+        installer = installer_at_work(checkout, launcher)
         launcher.send_signal(number)
         launcher.communicate(timeout=60)
 
@@ -186,6 +200,18 @@ def test_a_stopped_launcher_takes_its_installer_along(
     (checkout.root / "started").unlink()
     assert checkout.run("demo")[:2] == (0, "llm-proxy demo\n")
     assert checkout.calls() == ["--editable ."] * 2
+
+
+def test_waiting_for_an_installer_ends_with_a_launcher_that_starts_none(
+    checkout: Scratch, gate: Path
+) -> None:
+    gate.with_name("scripts").joinpath("installers.py").write_text("raise SystemExit('broken')")
+
+    with (
+        checkout.start("demo") as launcher,
+        pytest.raises(AssertionError, match="ended before any installer started: broken"),
+    ):
+        installer_at_work(checkout, launcher)
 
 
 def test_the_real_pip_alone_makes_an_environment_that_works(checkout: Scratch) -> None:
@@ -252,13 +278,12 @@ def test_ci_runs_what_a_developer_runs(checkout: Scratch) -> None:
     (checkout.root / ".ci").mkdir()
     script = checkout.root / ".ci" / "run"
     script.write_bytes((ROOT / ".ci/run").read_bytes())
-    launcher = Path(checkout.path / "python3")
-    launcher.symlink_to(sys.executable)
+    (checkout.path / "python3").symlink_to(sys.executable)
 
     result = subprocess.run(
         ("/usr/bin/env", "bash", script),
         cwd="/",
-        env={"PATH": f"{checkout.path}{os.pathsep}{os.defpath}", "CI": "true"},
+        env={**checkout.machine(), "CI": "true"},
         capture_output=True,
         text=True,
         check=False,
