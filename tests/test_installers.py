@@ -173,7 +173,7 @@ def test_the_reason_is_the_line_that_says_why(installers: Any, output: str, reas
     ("output", "pins"),
     [
         (
-            "error: none found\n  cause: Because you require toy==2 and toy<2, we can conclude that",
+            "error: none\n  cause: Because you require toy==2 and toy<2, we can conclude that",
             ("toy==2", "toy<2"),
         ),
         (
