@@ -7,6 +7,7 @@ layers their order, is the docstring of `llm_proxy`.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
@@ -70,6 +71,10 @@ reported as one.  Where an operator's own code is loaded and run, which raises w
 is told as its failure.  And the one call into botocore that runs an operator's programs and reads
 any file and service: it has no list of what it raises, and each is a way to have no
 credentials."""
+
+_ATOMIC: Final = re.compile(r"[^(]\)(?:[*+?]|\{\d*,?\d*\})\+|\(\?>.")
+"""A possessive group or an atomic one, in the text of a pattern without its sets."""
+_SET: Final = re.compile(r"\[\^?\]?[^\]]*\]")
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -265,6 +270,16 @@ def catches_of_everything(sources: Sequence[Source]) -> Iterator[str]:
         for frame, node in _framed(source.tree):
             if f"{source.module}:{frame}" not in _MAY_CATCH_ALL and _swallows_all(node):
                 yield source.breach(node, f"{frame or 'the module'} catches everything")
+
+
+def atomic_patterns(sources: Sequence[Source]) -> Iterator[str]:
+    """No pattern has groups that never give back: Python before 3.11.5 matches them wrongly."""
+    for source in sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+                text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+                if found := _ATOMIC.search(_SET.sub("", text)):
+                    yield source.breach(node, f"{found[0]} in a pattern")
 
 
 def _framed(node: ast.AST, frame: str = "") -> Iterator[tuple[str, ast.AST]]:

@@ -24,6 +24,7 @@ RULES: Final[tuple[Rule, ...]] = (
     house_rules.long_modules,
     house_rules.long_functions,
     house_rules.catches_of_everything,
+    house_rules.atomic_patterns,
 )
 
 
@@ -160,6 +161,16 @@ BROKEN: Final[dict[str, tuple[Rule, dict[str, str], str]]] = {
         {"shell.server": "def f():\n  with contextlib.suppress(OSError, Exception): g()"},
         "shell.server:2: f catches everything",
     ),
+    "a possessive group": (
+        house_rules.atomic_patterns,
+        {"takes": "import re\nre.compile(rb'(?:a|b)*+c')"},
+        "takes:2: b)*+ in a pattern",
+    ),
+    "an atomic group": (
+        house_rules.atomic_patterns,
+        {"takes": "X = '(?>a|b)'"},
+        "takes:1: (?>a in a pattern",
+    ),
 }
 
 
@@ -218,6 +229,7 @@ KEPT: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
         house_rules.catches_of_everything,
         {"takes": "try: g()\nexcept BaseException:\n    tidy()\n    raise"},
     ),
+    "a possessive character": (house_rules.atomic_patterns, {"takes": "X = '[ab]*+c(d)+'"}),
     "the outermost frame": (
         house_rules.catches_of_everything,
         {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -366,7 +367,8 @@ class TestRecordAndReplay:
             await connection.chunk(event("half"))
             connection.fin()
 
-        asks = f"{sys.executable} -c '{ASKING}' 1 0; {sys.executable} -c '{ASKING}' 2 0; true"
+        asking = shlex.join((sys.executable, "-c", ASKING))
+        asks = f"{asking} 1 0; {asking} 2 0; true"
         async with upstream(broken) as live:
             options = ("--upstream", f"default={live.url}", "--", "sh", "-c", asks)
             ran = await run("record", *options, folder=tmp_path)

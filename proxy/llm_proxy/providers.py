@@ -52,8 +52,8 @@ _OF_SIGNED_AGENTS: Final = r"/(agents|sessions|tags|rerank)(/.*)?"
 
 PROVIDERS: Final[tuple[Provider, ...]] = (
     Provider(
-        # A gateway's prefix may stand in front.  Possessive: no path takes long.
-        "bedrock", "", r"((?!/model/).)*+/model/.+/(converse|invoke|count)[a-z-]*/?"
+        # A gateway's prefix may stand in front, up to the first /model/: no path takes long.
+        "bedrock", "", r"((?!/model/).)*/model/.+/(converse|invoke|count)[a-z-]*/?"
         rf"|/(guardrail|async-invoke).*|{_OF_AGENTS}",
         shared=_OF_SIGNED_AGENTS, tells=r"authorization: aws4-.*/bedrock/aws4_request\b.*",
         keys=("AWS_BEARER_TOKEN_BEDROCK",),

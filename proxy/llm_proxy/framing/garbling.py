@@ -14,7 +14,9 @@ from llm_proxy.framing.frame_edits import Edit
 GARBLED: Final = b"\xff"
 """A byte that stands nowhere in UTF-8."""
 
-_STRING: Final = re.compile(rb'"(?P<text>(?:[^"\\]|\\.)*+)(?P<end>"?)(?P<is_name>\s*:)?', re.DOTALL)
+_STRING: Final = re.compile(
+    rb'"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)(?P<end>"?)(?P<is_name>\s*:)?', re.DOTALL
+)
 """A string of JSON, which may never end; with a colon behind it, the name of a field."""
 
 

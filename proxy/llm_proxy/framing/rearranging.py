@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 _BEFORE_ELEMENT: Final = re.compile(rb"\A(?:\xef\xbb\xbf)?\s*[\[,]?\s*")
-_BLANK_LINE: Final = re.compile(rb"(?>\r\n?|\n)(?>\r\n?|\n)\Z")
+_BLANK_LINE: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}\Z")
 _LINE_END: Final = re.compile(rb"(?:\r\n?|\n)\Z")
 
 

@@ -30,7 +30,7 @@ JSON_FIELDS: Final = frozenset(("action_input", "arguments", "report_content_jso
 _OPEN: Final = "{{"
 _CLOSE: Final = "}}"
 _INSIDE: Final = re.compile(
-    r"""(?:[^'"}]|\}(?!\})|'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+")*+""", re.DOTALL
+    r"""(?:[^'"}]|\}(?!\})|'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")*""", re.DOTALL
 )
 """What is between the braces; those within the quoted names of a path end nothing."""
 _BRACES: Final = ("'{{'", '"{{"')
