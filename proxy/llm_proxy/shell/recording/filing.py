@@ -186,10 +186,11 @@ class Files:
         name = (meta.session, meta.key)
         if name in self._shelves:
             return self._shelves[name]
+        bare = replace(request, headers=(), body=b"")  # it is kept as long as the run
         shelf = Shelf(
             self._library.numbers(*name),
             renew=self._renew,
-            foreign=lambda number: self._foreign(meta, request, number),
+            foreign=lambda number: self._foreign(meta, bare, number),
         )
         if self._renew:
             self._shelves[name] = shelf
