@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import read_cassette, spool
-from llm_proxy.cassette.spool import Spooled, SpoolLine
+from llm_proxy.cassette.spool import Spooled, SpoolEnd, SpoolLine
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Head, Read
 from tapes import FILE, HEAD, META, READS, REQUEST, arrivals
@@ -30,7 +30,7 @@ def parse(content: bytes) -> Spooled:
 def assembled(
     content: bytes, ending: Ending = Ending.KILLED, at: float | None = None, redacted: int = 0
 ) -> bytes:
-    return b"".join(spool.assemble(parse(content), ending, at, redacted))
+    return b"".join(spool.assemble(parse(content), SpoolEnd(ending, at, redacted)))
 
 
 def test_a_spool_gives_back_what_was_put_in() -> None:
@@ -46,6 +46,16 @@ def test_a_spool_becomes_a_cassette() -> None:
     assert (it.meta, it.request, it.head, it.head_at) == (META, REQUEST, HEAD, 10.0)
     assert it.reads == READS
     assert (it.end.ending, it.end.at, it.end.redacted) == (Ending.CLEAN, 40.0, 2)
+
+
+def test_the_end_that_was_seen_goes_before_any_other() -> None:
+    content = SPOOL + spool.end(SpoolEnd(Ending.RST, 41.5, 3))
+    for length in range(len(SPOOL), len(content)):
+        assert read_cassette(FILE, assembled(content[:length])).end.ending is Ending.KILLED
+
+    end = read_cassette(FILE, assembled(content)).end
+
+    assert (end.ending, end.at, end.redacted) == (Ending.RST, 41.5, 3)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +110,9 @@ def test_a_last_line_without_its_end_is_dropped() -> None:
         b'{"read":1e300,"base64":""}\n',
         b'{"read":35.0,"base64":"*"}\n',
         b'{"read":35.0,"base64":"","more":1}\n',
+        b'{"end":"happy","at":36.0,"redacted":0}\n',
+        b'{"end":"clean","at":36.0}\n',
+        b'{"end":"clean","at":36.0,"redacted":-1}\n',
         HEAD_LINE,
     ],
     ids=lambda wrong: wrong[:40].decode(),
@@ -109,6 +122,11 @@ def test_a_whole_line_that_is_no_read_is_damage(wrong: bytes, rest: bytes) -> No
     with pytest.raises(CassetteError) as caught:
         tuple(parse(SPOOL + wrong + rest).reads)
     assert caught.value.line == SPOOL.count(b"\n") + 1
+
+
+def test_nothing_comes_behind_the_end() -> None:
+    with pytest.raises(CassetteError, match="it goes on behind its end"):
+        tuple(parse(SPOOL + spool.end(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads)
 
 
 @pytest.mark.parametrize("wrong", [b"{}\n", b"[]\n", b"\0\n", b"\n", b'{"response":1}\n'])

@@ -132,7 +132,7 @@ def test_two_processes_that_file_takes_of_one_key_overwrite_nothing(tmp_path: Pa
     filed = []
     for number, files in enumerate([*both, *both], 1):
         path = left(tmp_path, opening(tmp_path, take=1) + body(event(str(number))))
-        filed.append(files.file(path, Ending.KILLED, None, 0))
+        filed.append(files.file(path))
 
     assert [it and it.path.name for it in filed] == [
         f"{KEY[:16]}-{number}.jsonl" for number in (1, 2, 3, 4)

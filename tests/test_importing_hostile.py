@@ -42,8 +42,7 @@ def tried(data: bytes) -> None:
                 try:
                     plain = codings.uncoded(it.exchange, lambda *_: None)
                     made = importing.made(plain, HOW, "test")
-                    spooled, end = made.spooled("library"), made.laid.end
-                    lines = spool.assemble(spooled, made.ending, end, made.redacted)
+                    lines = spool.assemble(made.spooled("library"))
                     read_cassette("file", b"".join(lines))
                 except (Unfit, CassetteError):
                     continue

@@ -43,7 +43,7 @@ PLAIN = SourceExchange(asked(), "api.openai.com", 200, "OK", SSE, b"".join(EVENT
 def stored(it: SourceExchange, how: How = HOW) -> Cassette:
     """The cassette of an exchange, written and read."""
     made = importing.made(it, how, "vcr")
-    lines = spool.assemble(made.spooled("library"), made.ending, made.laid.end, made.redacted)
+    lines = spool.assemble(made.spooled("library"))
     return read_cassette("file", b"".join(lines))
 
 
@@ -133,7 +133,7 @@ def test_secrets_of_the_request_are_in_nothing_that_is_stored() -> None:
     )
 
     made = importing.made(leak, HOW, "vcr")
-    lines = spool.assemble(made.spooled("library"), made.ending, made.laid.end, made.redacted)
+    lines = spool.assemble(made.spooled("library"))
     it = stored(leak)
 
     assert secret.encode() not in b"".join(lines)

@@ -153,7 +153,7 @@ def test_two_that_file_in_one_library_do_so_one_after_the_other(
 
     def file(number: int) -> None:
         path = left(tmp_path, opening(tmp_path) + body(event(str(number))), f"1-{number}")
-        Files(Library(tmp_path / "cassettes"), renew=False).file(path, Ending.KILLED, None, 0)
+        Files(Library(tmp_path / "cassettes"), renew=False).file(path)
 
     (tmp_path / "spool").mkdir()
     threads = [threading.Thread(target=file, args=(number,)) for number in (1, 2)]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from leftovers import PIECES, aged, body, left, opening
+from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
-from llm_proxy.exchange import Ending
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import filing, recovering
 from llm_proxy.shell.recording.filing import TEMPORARY, Filed, Files
@@ -28,7 +28,7 @@ def spooled(root: Path, machine: str, text: str) -> Path:
 
 
 def filed(root: Path, spool: Path) -> Filed | None:
-    return Files(Library(root / "cassettes"), renew=False).file(spool, Ending.KILLED, None, 0)
+    return Files(Library(root / "cassettes"), renew=False).file(spool)
 
 
 def temporary_files(root: Path) -> list[str]:
@@ -40,16 +40,16 @@ def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
 ) -> None:
     machines = [f"machine {number}" for number in range(8)]
     spools = [spooled(tmp_path, it, it) for it in machines]
-    write, all_written = filing._write, Barrier(len(machines))
+    read_back, all_written = filing._read_back, Barrier(len(machines))
     names: list[list[str]] = []
 
-    def written(*arguments: Any) -> None:
-        write(*arguments)
+    def written(*arguments: Any) -> Cassette:
         all_written.wait(20)
         names.append(temporary_files(tmp_path))
         all_written.wait(20)
+        return read_back(*arguments)
 
-    monkeypatch.setattr(filing, "_write", written)
+    monkeypatch.setattr(filing, "_read_back", written)
     with ThreadPoolExecutor(len(machines)) as pool:
         found = list(pool.map(lambda spool: filed(tmp_path, spool), spools))
 

@@ -10,6 +10,7 @@ damage, and refused.
     line 4      line 3 of the cassette, once the head has arrived
     ...         {"read": ms, "base64": "..."}, redacted and without content coding; with "rest"
                 where it goes on with the read in the line before, of which a part was held back
+    last line   {"end": "clean", "at": ms, "redacted": number of secrets}, once the stream has ended
 """
 
 from __future__ import annotations
@@ -17,13 +18,21 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 import orjson
 
 from llm_proxy.cassette.model import Meta, StoredRequest
-from llm_proxy.cassette.schema import HeadLine, MetaLine, Offset, RequestLine, dump, prepared
+from llm_proxy.cassette.schema import (
+    Count,
+    HeadLine,
+    MetaLine,
+    Offset,
+    RequestLine,
+    dump,
+    prepared,
+)
 from llm_proxy.cassette.writer import CassetteWriter
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Head, Read
@@ -50,6 +59,27 @@ class _ReadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rest: bool = False
 
 
+class _EndLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    end: Ending
+    at: Offset
+    redacted: Count
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolEnd:
+    """How a recording ended."""
+
+    ending: Ending
+    at: float | None
+    """In ms since the request; None is with its last read."""
+    redacted: int
+    """How many secrets were replaced in it."""
+
+
+BROKEN_OFF: Final = SpoolEnd(Ending.KILLED, None, 0)
+"""How a recording ended that nobody saw to its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spooled:
     """A spool as far as it goes."""
@@ -59,8 +89,8 @@ class Spooled:
     request: StoredRequest
     head_line: HeadLine | None
     """None when the crash came before the head."""
-    reads: Iterator[Read]
-    """Lazily: a spool may be far larger than memory."""
+    reads: Iterator[Read | SpoolEnd]
+    """Lazily: a spool may be far larger than memory.  Then the end, where the recorder saw it."""
 
 
 def opening(target: SpoolLine, meta: Meta, request: StoredRequest) -> bytes:
@@ -78,6 +108,11 @@ def read(it: Read, *, rest: bool = False) -> bytes:
     """The line of one read, or of the rest of the read in the line before."""
     encoded = b64encode(it.data).decode("ascii")
     return dump({"read": it.at, "base64": encoded} | ({"rest": True} if rest else {}))
+
+
+def end(it: SpoolEnd) -> bytes:
+    """The last line of a recording that was seen to its end."""
+    return dump({"end": it.ending, "at": it.at, "redacted": it.redacted})
 
 
 def parse(file: str, lines: Iterable[bytes]) -> Spooled:
@@ -105,18 +140,23 @@ def parse(file: str, lines: Iterable[bytes]) -> Spooled:
     return Spooled(target, meta, request, head_line, _reads(file, whole))
 
 
-def assemble(spooled: Spooled, ending: Ending, at: float | None, redacted: int) -> Iterator[bytes]:
-    """The lines of the cassette; without `at` it ended with its last read."""
+def assemble(spooled: Spooled, otherwise: SpoolEnd = BROKEN_OFF) -> Iterator[bytes]:
+    """The lines of the cassette; it ended `otherwise` where the spool does not say how."""
     line = spooled.head_line
     assert line is not None  # noqa: S101 # there is no cassette without a head
     writer = CassetteWriter(line.response.codec)
     yield writer.opening(spooled.meta, spooled.request)
     yield writer.head(line.value(), line.response.at, line.response.decoded)
-    last = line.response.at
+    last, ended = line.response.at, otherwise
     for each in spooled.reads:
-        last = each.at
-        yield writer.read(each)
-    yield writer.ending(ending, last if at is None else max(at, last), redacted)
+        match each:
+            case Read():
+                last = each.at
+                yield writer.read(each)
+            case SpoolEnd():
+                ended = each
+    at = last if ended.at is None else max(ended.at, last)
+    yield writer.ending(ended.ending, at, ended.redacted)
 
 
 def _whole(file: str, lines: Iterable[bytes]) -> Iterator[_Numbered]:
@@ -138,10 +178,17 @@ def _convert(file: str, line: _Numbered, kind: type[T]) -> T:
         raise CassetteError(file, number, f"not a spool's line: {error}") from None
 
 
-def _reads(file: str, lines: Iterable[_Numbered]) -> Iterator[Read]:
-    """The reads, each in one piece again."""
+def _reads(file: str, lines: Iterable[_Numbered]) -> Iterator[Read | SpoolEnd]:
+    """The reads, each in one piece again, and the end where there is one."""
     at, data = 0.0, b""
+    ended: SpoolEnd | None = None
     for line in lines:
+        if ended is not None:
+            raise CassetteError(file, line[0], "it goes on behind its end")
+        if isinstance(line[1], dict) and "end" in line[1]:
+            last = _convert(file, line, _EndLine)
+            ended = SpoolEnd(last.end, last.at, last.redacted)
+            continue
         it = _convert(file, line, _ReadLine)
         try:
             piece = b64decode(it.base64, validate=True)
@@ -153,6 +200,8 @@ def _reads(file: str, lines: Iterable[_Numbered]) -> Iterator[Read]:
         at, data = it.read, data + piece
     if data:
         yield Read(at, data)
+    if ended is not None:
+        yield ended
 
 
-prepared(SpoolLine, _ReadLine)
+prepared(SpoolLine, _ReadLine, _EndLine)

@@ -22,11 +22,13 @@ from llm_proxy.shell.running.settings import default_spool
 @spool
 @CONFIG
 def recover(cassettes: Path, spool: Path | None) -> None:
-    r"""Make cassettes of recordings that a crash broke off.
+    r"""Make cassettes of recordings that a crash or a full disk kept out of the library.
 
-    A recording is spooled outside the library while it runs. When the proxy is killed, the
-    spool stays; here it becomes a cassette with the ending "killed", which holds every byte
-    that had arrived. Recordings that run are not touched, and no take is overwritten.
+    A recording is spooled outside the library while it runs. When the proxy is killed, or the
+    library cannot be written, the spool stays. Here it becomes a cassette that holds every byte
+    that had arrived, with the ending that the recorder saw, or "killed" where it saw none.
+    Recordings that run are not touched, no take is overwritten, and a recording whose cassette
+    is in the library already is not put there again.
 
     \b
     Examples:

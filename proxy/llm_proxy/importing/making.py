@@ -13,7 +13,7 @@ from llm_proxy import framing, heads, redaction
 from llm_proxy.cassette import Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION, sha256
 from llm_proxy.cassette.schema import HeadLine, MetaLine
-from llm_proxy.cassette.spool import Spooled, SpoolLine
+from llm_proxy.cassette.spool import Spooled, SpoolEnd, SpoolLine
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.frame_redaction import EVENTSTREAM, FrameRedactor
@@ -65,7 +65,8 @@ class Made:
     def spooled(self, library: str) -> Spooled:
         """It, as a finished recording for this library."""
         target = SpoolLine(1, library, 1)
-        return Spooled(target, self.meta, self.request, self.head, iter(self.laid.reads))
+        end = SpoolEnd(self.ending, self.laid.end, self.redacted)
+        return Spooled(target, self.meta, self.request, self.head, iter((*self.laid.reads, end)))
 
 
 def made(it: SourceExchange, how: How, source: str) -> Made:

@@ -198,10 +198,10 @@ class Importer:
         """Put it behind the takes that are there; the lines are checked in a dry run as well."""
         spooled = made.spooled(str(self.library.root))
         if self.is_dry:
-            lines = spool.assemble(spooled, made.ending, made.laid.end, made.redacted)
+            lines = spool.assemble(spooled)
             place = self.library.place(made.meta, made.request, 1)
             return Imported(number, made, None, outcome(read_cassette(str(place), b"".join(lines))))
-        filed = self._files.put(spooled, made.ending, made.laid.end, made.redacted)
+        filed = self._files.put(spooled)
         return Imported(number, made, filed.path, filed.outcome)
 
 

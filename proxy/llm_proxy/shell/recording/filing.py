@@ -8,6 +8,7 @@ the spool until the new one is safe.
 from __future__ import annotations
 
 import fcntl
+import filecmp
 import logging
 import os
 import re
@@ -18,11 +19,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final
 
 from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spool
+from llm_proxy.cassette.spool import BROKEN_OFF, SpoolEnd
 from llm_proxy.errors import CassetteError, SpoolError
-from llm_proxy.exchange import Ending, Outcome
+from llm_proxy.exchange import Outcome
 from llm_proxy.outcomes import outcome
 from llm_proxy.shell.library.alone import alone
 from llm_proxy.shell.library.folders import make_folder, sync_folder
@@ -46,19 +48,17 @@ class Filed:
     outcome: Outcome
 
 
-class _End(NamedTuple):
-    ending: Ending
-    at: float | None
-    redacted: int
-
-
 class Files:
     """Files finished takes in one library.  Safe to use from several threads."""
 
-    def __init__(self, library: Library, *, renew: bool) -> None:
-        """With `renew`, the takes of this run replace the older ones of their key and session."""
+    def __init__(self, library: Library, *, renew: bool, once: bool = False) -> None:
+        """With `renew`, the takes of this run replace the older ones of their key and session.
+
+        With `once`, a recording whose cassette is in the library already is not put there again.
+        """
         self._library = library
         self._renew = renew
+        self._once = once
         self._shelves: dict[tuple[str, str], Shelf] = {}
         self._found: dict[str, tuple[int, int]] = {}
         """The files of the takes that were there when this run began."""
@@ -75,16 +75,12 @@ class Files:
             self._found = _identities(self._library)
 
     def file(
-        self,
-        path: Path,
-        ending: Ending,
-        at: float | None,
-        redacted: int,
-        wish: Wish | None = None,
+        self, path: Path, otherwise: SpoolEnd = BROKEN_OFF, wish: Wish | None = None
     ) -> Filed | None:
         """Make the cassette of the spool at `path`, in place of an earlier attempt at the wish.
 
-        None when no head had arrived, or another attempt is kept instead.
+        It ended `otherwise` where the spool does not say how.  None when no head had arrived, or
+        another attempt is kept instead.
 
         Raises `SpoolError` where the library cannot be written, and `CassetteError` for what is
         no spool; it stays as it is.
@@ -93,7 +89,7 @@ class Files:
             if spooled.head_line is None:
                 return None
             try:
-                return self._file(path.stem, spooled, _End(ending, at, redacted), wish)
+                return self._file(path.stem, spooled, otherwise, wish)
             except CassetteError as error:
                 raise SpoolError(
                     f"the recording in {path} cannot be made a cassette: {error}"
@@ -104,35 +100,44 @@ class Files:
                     f"is kept in {path}: llm-proxy recover"
                 ) from None
 
-    def put(self, spooled: spool.Spooled, ending: Ending, at: float, redacted: int) -> Filed:
+    def put(self, spooled: spool.Spooled) -> Filed:
         """Make the cassette of what was never in a spool file, behind the takes that are there.
 
         Raises `SpoolError` where the library cannot be written, and `CassetteError` for what no
         cassette could hold.
         """
         try:
-            filed = self._file(f"{os.getpid()}-0", spooled, _End(ending, at, redacted), None)
+            filed = self._file(f"{os.getpid()}-0", spooled, BROKEN_OFF, None)
         except OSError as error:
             raise SpoolError(f"{self._library.root} cannot be written: {error.strerror}") from None
         assert filed is not None  # noqa: S101 # only an attempt of an SDK's can be left out
         return filed
 
     def _file(
-        self, stem: str, spooled: spool.Spooled, end: _End, wish: Wish | None
+        self, stem: str, spooled: spool.Spooled, end: SpoolEnd, wish: Wish | None
     ) -> Filed | None:
         meta, request = spooled.meta, spooled.request
         folder = self._library.place(meta, request, 1).parent
         make_folder(folder)
         temporary = folder / f".{stem}.{token_hex(4)}.tmp"
         with _held(temporary) as file:
-            _write(file, spooled, end.ending, end.at, end.redacted)
+            file.writelines(spool.assemble(spooled, end))
+            file.flush()
+            os.fsync(file.fileno())
             cassette = _read_back(temporary, meta)
             found = outcome(cassette)
             with self._lock, alone(self._library.root):
-                final = self._settle(temporary, spooled, wish, complete=found.complete)
+                final = self._twin(temporary, meta) if self._once else None
+                final = final or self._settle(temporary, spooled, wish, complete=found.complete)
         if final is None:
             return None
         return Filed(final, replace(cassette, file=str(final)), found)
+
+    def _twin(self, temporary: Path, meta: Meta) -> Path | None:
+        """The take that is this very recording; None where there is none."""
+        numbers = self._library.numbers(meta.session, meta.key)
+        takes = (self._library.take(meta.session, meta.key, number).path for number in numbers)
+        return next((it for it in takes if filecmp.cmp(temporary, it, shallow=False)), None)
 
     def _settle(
         self, temporary: Path, spooled: spool.Spooled, wish: Wish | None, *, complete: bool
@@ -277,16 +282,8 @@ def _held(temporary: Path) -> Iterator[BinaryIO]:
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield file
         finally:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):  # it was renamed; else `recover` deletes it
                 temporary.unlink()
-
-
-def _write(
-    file: BinaryIO, spooled: spool.Spooled, ending: Ending, at: float | None, redacted: int
-) -> None:
-    file.writelines(spool.assemble(spooled, ending, at, redacted))
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _read_back(temporary: Path, meta: Meta) -> Cassette:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import redaction
-from llm_proxy.cassette.spool import Spooled
+from llm_proxy.cassette.spool import Spooled, SpoolEnd
 from llm_proxy.errors import CassetteError, SpoolError
-from llm_proxy.exchange import Ending
+from llm_proxy.exchange import Ending, Read
 from llm_proxy.frame_redaction import EVENTSTREAM, placeholders
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.filing import TEMPORARY, Filed, Files
@@ -47,7 +47,7 @@ class Deleted:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A spool that could not be recovered, and stays as it is."""
+    """A file that could not be recovered or deleted, and stays as it is."""
 
     spool: Path
     why: str
@@ -71,7 +71,7 @@ def recover(library: Library, folder: Path) -> Iterator[Result]:
     Raises `SpoolError` where the folder cannot be read.
     """
     library.refresh()
-    files = Files(library, renew=False)
+    files = Files(library, renew=False, once=True)
     for path in spools(folder):
         with claimed(path) as mine:
             if mine:
@@ -88,7 +88,7 @@ def _one(files: Files, root: Path, path: Path) -> Result:
             if not belongs(spooled, root):
                 return Foreign(path, Path(spooled.target.library))
             replaced = _replaced(spooled)
-        filed = files.file(path, Ending.KILLED, None, replaced)
+        filed = files.file(path, SpoolEnd(Ending.KILLED, None, replaced))
     except SpoolError as error:
         return Kept(path, str(error))
     except CassetteError as error:
@@ -96,12 +96,20 @@ def _one(files: Files, root: Path, path: Path) -> Result:
         return Kept(path, f"{path} cannot be recovered: {line}{error.why}; it is kept as it is")
     if filed is None:
         return _deleted(path, "no answer had begun to arrive")
-    path.unlink()
+    try:
+        path.unlink()
+    except OSError as error:
+        return Kept(
+            path, f"{path} cannot be deleted: {error.strerror}; its cassette is {filed.path}"
+        )
     return Recovered(path, filed)
 
 
-def _deleted(path: Path, why: str) -> Deleted:
-    path.unlink()
+def _deleted(path: Path, why: str) -> Deleted | Kept:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        return Kept(path, f"{path} cannot be deleted: {error.strerror}")
     return Deleted(path, why)
 
 
@@ -115,12 +123,13 @@ def _replaced(spooled: Spooled) -> int:
         for name, value in response.headers
         if name.lower() not in redaction.REQUEST_IDS
     )
+    reads = (it for it in spooled.reads if isinstance(it, Read))
     if response.codec == EVENTSTREAM:
-        return of_headers + placeholders(spooled.reads)
-    return of_headers + sum(read.data.count(mark.encode()) for read in spooled.reads)
+        return of_headers + placeholders(reads)
+    return of_headers + sum(read.data.count(mark.encode()) for read in reads)
 
 
-def _sweep(root: Path) -> Iterator[Deleted]:
+def _sweep(root: Path) -> Iterator[Deleted | Kept]:
     """Delete the temporary files of cassettes that nobody is writing any more.
 
     Their writer holds them, so one that can be held is left over; only a young one may belong to

@@ -126,7 +126,7 @@ class SpoolWriter:
                 self._file = SpoolFile(self._folder, self._name)
             self._file.append(b"".join(lines))
 
-    def file(self, files: Files, end: EndItem) -> Filed | None:
+    def file(self, files: Files, last: EndItem) -> Filed | None:
         """Make the cassette and let go of the spool.
 
         None where no answer had begun, or another attempt at the same wish is kept instead.
@@ -135,14 +135,8 @@ class SpoolWriter:
         """
         if self._file is None:
             return None
-        ending = end.ending
-        if self.failed:
-            ending = Ending.RECORDER_ERROR
-        elif ending is Ending.CLEAN and self._broken is not None:
-            ending = self._broken
         try:
-            replaced = self._redactor.count
-            filed = files.file(self._file.path, ending, end.at, replaced, self._wish)
+            filed = files.file(self._file.path, self._ended(last), self._wish)
         except Exception:
             self._file.release()
             raise
@@ -165,7 +159,9 @@ class SpoolWriter:
                 return []
             case EndItem():
                 self._end_coding()
-                return self._pieces(self._body.close())
+                lines = self._pieces(self._body.close())
+                has_head = self._asked is None
+                return [*lines, spool.end(self._ended(item))] if has_head else []
 
     def _start(self, call: Call, take: int | None) -> None:
         self._wish = call.wish
@@ -232,6 +228,14 @@ class SpoolWriter:
                     yield from self._body.feed(Read(read.at, data))
         except CodingError:
             self._broken = Ending.MALFORMED
+
+    def _ended(self, last: EndItem) -> spool.SpoolEnd:
+        ending = last.ending
+        if self.failed:
+            ending = Ending.RECORDER_ERROR
+        elif ending is Ending.CLEAN and self._broken is not None:
+            ending = self._broken
+        return spool.SpoolEnd(ending, last.at, self._redactor.count)
 
     def _end_coding(self) -> None:
         if self._decoder is None or self._broken is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,8 @@ from typing import Final
 from llm_proxy.cassette import spool
 from llm_proxy.cassette.spool import Spooled
 from llm_proxy.errors import CassetteError, SpoolError
+
+log: Final = logging.getLogger("llm_proxy")
 
 SUFFIX: Final = ".spool"
 
@@ -47,9 +50,12 @@ class SpoolFile:
 
     def discard(self) -> None:
         """Delete it: its cassette is in the library, or there is nothing to keep."""
-        with suppress(FileNotFoundError):
-            self.path.unlink()
-        self.release()
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:  # `recover` knows that its cassette is there
+            log.warning("%s cannot be deleted: %s; nothing is lost", self.path, error.strerror)
+        finally:
+            self.release()
 
     def release(self) -> None:
         """Let go of it and leave it there, for `recover`."""
