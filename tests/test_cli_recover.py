@@ -50,7 +50,7 @@ async def test_a_recording_that_was_broken_off_becomes_a_cassette(tmp_path: Path
     assert ran.out == (
         f"recovered {TAKE}-1.jsonl: 2 messages, 117 bytes, partial: the recorder was stopped\n"
     )
-    assert ran.err.startswith("llm-proxy: 1 recording recovered; ")
+    assert ran.err.startswith("llm-proxy: 1 recording recovered, 1 of them partial; ")
     assert not path.exists()
     cassette = only(tmp_path)
     assert cassette.messages == PIECES

@@ -83,6 +83,7 @@ def matches(shown: list[str], printed: str) -> bool:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 async def test_every_console_block_does_what_readme_says(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:

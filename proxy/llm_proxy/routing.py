@@ -28,6 +28,8 @@ SESSION_HEADER: Final = "x-llm-proxy-session"
 SCENARIO_HEADER: Final = "x-llm-proxy-scenario"
 PACE_HEADER: Final = "x-llm-proxy-pace"
 FAULT_HEADER: Final = "x-llm-proxy-fault"
+ERROR_HEADER: Final = "x-llm-proxy-error"
+"""On an answer that is an error of ours: its type."""
 OUR_HEADERS: Final = "x-llm-proxy-"
 """Headers with this prefix are for us and go no further."""
 

@@ -40,11 +40,13 @@ def recover(cassettes: Path, spool: Path | None) -> None:
     """
     folder = spool or default_spool(os.environ)
     counts: Counter[type[Result]] = Counter()
+    partial = 0
     others: Counter[Path] = Counter()
     for result in recovering.recover(Library(cassettes), folder):
         counts[type(result)] += 1  # the results themselves hold whole cassettes
         match result:
             case Recovered() | Deleted():
+                partial += isinstance(result, Recovered) and not result.filed.outcome.complete
                 print_lines([_result_line(result)])
             case Kept(why=why):
                 print_note(why)
@@ -52,7 +54,7 @@ def recover(cassettes: Path, spool: Path | None) -> None:
                 others[library] += 1
     if counts.total() == others.total():
         print_note(f"nothing to recover for {cassettes}: no recording was broken off ({folder})")
-    _print_summary(counts[Recovered], others)
+    _print_summary(counts[Recovered], partial, others)
     raise click.exceptions.Exit(1 if counts[Kept] else 0)
 
 
@@ -70,12 +72,13 @@ def _result_line(it: Recovered | Deleted) -> Line:
             return line(Span(f"deleted {display.path_text(path)}: {why}", "dim"))
 
 
-def _print_summary(recovered: int, others: Counter[Path]) -> None:
+def _print_summary(recovered: int, partial: int, others: Counter[Path]) -> None:
     """Say what came back, and what is left for other libraries."""
     if recovered:
+        advice = "; replay --allow-partial plays them, record replaces them"
         print_note(
-            f"{display.counted(recovered, 'recording')} recovered; replay --allow-partial plays "
-            "them, record replaces them"
+            f"{display.counted(recovered, 'recording')} recovered, {partial} of them partial"
+            f"{advice if partial else ''}"
         )
     for library, count in sorted(others.items()):
         print_note(

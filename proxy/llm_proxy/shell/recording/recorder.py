@@ -99,6 +99,8 @@ class Recorder:
         self._slow = False
         self._running: set[asyncio.Future[None]] = set()
         self.backlog = Backlog()
+        self.settled = 0
+        """Recordings of answers that are filed, left out for another attempt, or lost aloud."""
         self.hangs = False
         """Whether `close` gave up on a disk: a thread of ours waits for it, perhaps for ever."""
 
@@ -215,6 +217,7 @@ class Recorder:
     async def _file(self, writer: SpoolWriter, end: EndItem) -> None:
         loop = asyncio.get_running_loop()
         told = writer.failed
+        self.settled += writer.has_answer
         try:
             filed = await loop.run_in_executor(self._filing, writer.file, self._files, end)
         except Exception as error:  # the outermost frame of this task

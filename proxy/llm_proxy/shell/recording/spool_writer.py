@@ -99,6 +99,11 @@ class SpoolWriter:
         self.failed = False
         """Whether it could be kept up no longer: nothing more is written, then."""
 
+    @property
+    def has_answer(self) -> bool:
+        """Whether an answer came, or what came was said to be lost."""
+        return self.failed or self._asked is None
+
     def write(self, items: Iterable[Item]) -> None:
         """Append to the spool.
 
@@ -160,8 +165,7 @@ class SpoolWriter:
             case EndItem():
                 self._end_coding()
                 lines = self._pieces(self._body.close())
-                has_head = self._asked is None
-                return [*lines, spool.end(self._ended(item))] if has_head else []
+                return [*lines, spool.end(self._ended(item))] if self.has_answer else []
 
     def _start(self, call: Call, take: int | None) -> None:
         self._wish = call.wish

@@ -58,5 +58,5 @@ def _shown(host: str) -> str:
 def _refuse_self(settings: Settings, port: int) -> None:
     for name, address in settings.upstreams.items():
         for own in ("127.0.0.1", "localhost", "[::1]", settings.host):
-            if address.split("://", 1)[-1].split("/", 1)[0] == f"{own}:{port}":
+            if address.split("://", 1)[-1].split("/", 1)[0].lower() == f"{own}:{port}":
                 raise UsageError(f"--upstream {name}={address} is this proxy itself")

@@ -143,7 +143,8 @@ def _server(
             Pacing(sources.paces, mode.name),
         )
     )
-    guards = Guards(settings.allow_hosts, settings.allow_origins)
+    identity = sources.upstream.identity if sources.upstream is not None else ""
+    guards = Guards(settings.allow_hosts, settings.allow_origins, identity)
     routing = Routing(settings.matching.session, settings.matching.rules)
     retries = Retries(collapses=settings.matching.collapse_retries)
     admission = Admission(guards, ServerLimits(settings.max_body), routing, retries)

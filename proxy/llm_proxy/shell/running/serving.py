@@ -68,6 +68,7 @@ async def _serve(
             if command and (said := on_dummy_keys(mode, settings, os.environ)):
                 log.info("%s", said)
             code = await _until_told(proxy, command, environment, signals)
+    _settle_account(proxy)
     usage = proxy.journal.usage
     await asyncio.to_thread(caring.settle, mode, settings, proxy.library, usage)
     _last_word(mode, proxy.journal)
@@ -203,6 +204,17 @@ def _port_file(path: Path | None, url: str) -> Iterator[None]:
         yield
     finally:
         path.unlink(missing_ok=True)
+
+
+def _settle_account(proxy: RunningProxy) -> None:
+    """Whatever the cause: an answer that should have been recorded, and was not, is lost."""
+    upstream, recorder = proxy.upstream, proxy.recorder
+    if upstream is None or recorder is None or recorder.hangs:
+        return
+    for _ in range(upstream.to_record - recorder.settled):
+        why = "an upstream's answer went to a client and into no recording; please report it"
+        proxy.journal.lose(why)
+        log.error("not recorded: %s", why)
 
 
 def _leave_journal(path: Path | None, journal: Journal) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Final
 
 from llm_proxy.dialects import Dialect
@@ -17,6 +18,7 @@ from llm_proxy.errors import (
     UpstreamFailed,
 )
 from llm_proxy.exchange import Head
+from llm_proxy.routing import ERROR_HEADER
 from llm_proxy.shell.server.wire import Wire
 
 _MISSED: Final = 424
@@ -29,9 +31,10 @@ async def fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
     body = dialect.error(status, kind, _advised(error))
     headers: list[tuple[str, str]] = [
         ("Content-Type", "application/json"),
-        ("x-llm-proxy-error", kind),
+        (ERROR_HEADER, kind),
     ]
-    if not isinstance(error, UpstreamFailed):  # that may be asked again, as without us
+    if not isinstance(error, UpstreamFailed) or status == HTTPStatus.LOOP_DETECTED:
+        # What an upstream failed at may be asked again, as without us.
         headers.append(("x-should-retry", "false"))
     await wire.whole(Head(status, "llm-proxy", tuple(headers), "length", len(body)), body)
 

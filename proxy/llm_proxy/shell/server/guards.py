@@ -34,6 +34,8 @@ class Guards:
     """Further names that we are reached by, such as a container's."""
     allow_origins: frozenset[str] = frozenset()
     """Origins of web pages that may ask."""
+    identity: str = ""
+    """What this process calls itself in `Via`; empty where it asks no upstream."""
 
     def check(self, request: web.BaseRequest) -> None:
         """Raises `RequestRefused` for a request that is not meant for us."""
@@ -44,6 +46,8 @@ class Guards:
             raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
         if request.headers.get("Upgrade", "").lower() == "websocket":
             raise RequestRefused(426, "WebSockets are not recorded; use the provider's HTTP API")
+        if self.identity and self.identity in ",".join(request.headers.getall("Via", [])):
+            raise RequestRefused(508, "this proxy sent this request: an upstream leads to it")
         self._check_host(request)
         self._check_origin(request)
 

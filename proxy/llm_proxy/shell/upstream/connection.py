@@ -1,42 +1,66 @@
-"""aiohttp's client connection, with a memory for how it failed.
+"""aiohttp's client connection, with a memory for how it failed, and for whose bytes it reads.
 
-Three things get lost between aiohttp's parser and its reader; they are kept here, where they
+Four things get lost between aiohttp's parser and its reader; they are kept here, where they
 happen, because nothing further up can find them out for certain:
 
 * A malformed chunk makes the parser raise, and the reader of the body is forgotten: it waits
-  for ever.  Here it is told.
+  for ever.  Here it gets the error.
 * A head that arrives together with a malformed body is never given out.  Here the parser gets
   the head by itself, after those of 1xx responses before it.
 * A reset of a body that is delimited by close looks like its clean end, and the response lets
   go of its connection with its last byte.  Here the response keeps hold of it.
+* Bytes that no request waits for are the answer to the next request, which may be anybody's.
+  Here they close the connection: those that come while it is idle, those before a request is
+  sent, and those behind the end of an answer.  A connection goes to a request only while nothing
+  waits in its socket to be read.
 """
 
 from __future__ import annotations
 
+import logging
+import re
+import select
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
+from ipaddress import ip_address
+from math import inf
 from typing import Any, Final
 
 import aiohttp
+from aiohttp import hdrs
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.streams import StreamReader
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from multidict import CIMultiDict
+
+log: Final = logging.getLogger("llm_proxy")
 
 REUSED: Final[ContextVar[Receiver | None]] = ContextVar("REUSED", default=None)
 """The connection that this task was given last, if it had served before.  (A trace of aiohttp's
 would tell as well, and cost each request as much time as all the rest that we do with it.)"""
 
-_END_OF_HEAD: Final = b"\r\n\r\n"
+_END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
+_LONGEST_END: Final = 4
+"""Bytes of a line end and a blank line, at most."""
+_ENDS_OF_CHUNKS: Final = (b"\r\n\r\n", b"\n\n")
 _SWITCHED: Final = 101
 _INFORMATIONAL: Final = frozenset(range(100, 200)) - {_SWITCHED}
 """Statuses of responses that another one follows; aiohttp drops them."""
+_OUR_VIA: Final = re.compile(r"1\.1 llm-proxy-[0-9a-f]{16}")
+_IDLE_TIMEOUT: Final = b"HTTP/1.1 408"
+"""What some servers say of themselves before they close an idle connection."""
 
 
 class Malformed(aiohttp.ClientPayloadError):
     """The upstream broke the framing of its body."""
+
+
+class Unasked(aiohttp.ClientConnectionError):
+    """The upstream sent bytes before the request was sent, which is not sent on this connection."""
 
 
 class Receiver(ResponseHandler):
@@ -48,37 +72,109 @@ class Receiver(ResponseHandler):
     """Whether a request was sent on it."""
     heard = False
     """Whether any byte of the answer has come."""
-    _head: bytes | None = None
+    writer: AbstractStreamWriter | None = None
+    """What sends the request; None until it is known."""
+    _head = b""
     """The last bytes of a head that is still arriving."""
+    _is_whole = False
+    """Whether the parser has bytes up to the end of a head, and no others."""
+    _has_answer = False
+    """Whether the head of the answer has come."""
+    _body: StreamReader | None = None
+    """Of the answer, where its own end or that of the connection ends it."""
+    _left = inf
+    """Bytes of the answer's body that are still to come, where its head says how many."""
+    _end = b""
+    """The last bytes of a chunked body."""
 
     def set_response_params(self, **params: Any) -> None:
         """Expect the next response; aiohttp calls this for every request."""
-        self._head = b""
+        self._has_answer = False
+        self._body, self._left, self._head, self._end = None, inf, b"", b""
+        self.writer = None
         self.has_served = True
         self.heard = False
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what arrived: first what belongs to the head, then the rest."""
-        self.heard = True
-        while data and self._head is not None:
-            end = (self._head + data).find(_END_OF_HEAD)
-            if end == -1:
-                self._head = (self._head + data)[-len(_END_OF_HEAD) :]
+        """Parse what arrived: first what belongs to the head, then the body, and nothing else."""
+        if not data:  # the parser goes on with what it has
+            super().data_received(data)
+        elif not self.has_served or self._is_over:
+            self._refuse(data)
+        elif self.writer is not None and self.writer.output_size == 0:
+            self._refuse(data)
+            self.set_exception(Unasked())
+        else:
+            self.heard = True
+            if body := self._receive_head(data):
+                self._receive_body(body)
+        if self._body is not None and self._is_over and not self._end.endswith(_ENDS_OF_CHUNKS):
+            self._refuse(self._end)
+
+    def _receive_head(self, data: bytes) -> bytes:
+        """Parse what belongs to heads; gives what follows the last one."""
+        while data and not self._has_answer:
+            end = _END_OF_HEAD.search(self._head + data)
+            if end is None:
+                self._head = (self._head + data)[-_LONGEST_END:]
                 break
-            size = end + len(_END_OF_HEAD) - len(self._head)
-            self._head = None
+            size = end.end() - len(self._head)
+            self._head, self._is_whole = b"", True
             super().data_received(data[:size])  # comes to `feed_data`
-            data = data[size:]
-            if self.exception() is not None:
-                return
+            self._is_whole = False
+            data = data[size:] if self.exception() is None else b""
+        return data
+
+    def _receive_body(self, data: bytes) -> None:
+        """Parse what belongs to the body, or to a head whose end has not come."""
+        surplus = b""
+        if self._left != inf:
+            size = int(self._left)
+            data, surplus = data[:size], data[size:]
+            self._left -= len(data)
+        self._end = (self._end + data[-_LONGEST_END:])[-_LONGEST_END:]
         if data:
             super().data_received(data)
+        if surplus:
+            self._refuse(surplus)
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the whole answer has come."""
+        return self._left == 0 or (self._body is not None and self._body.is_eof())
+
+    def _refuse(self, data: bytes) -> None:
+        """Close the connection, for nobody waits for these bytes."""
+        if self.transport is None:
+            return
+        if self.has_served and not data.startswith(_IDLE_TIMEOUT):
+            host, port, *_ = self.transport.get_extra_info("peername")
+            log.warning(
+                "the upstream at %s, port %s, sent bytes that no request waits for: they are "
+                "dropped, and the connection is closed",
+                host,
+                port,
+            )
+        self.close()
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """Take a head from the parser: after that of a 1xx response another one follows."""
-        if data[0].code in _INFORMATIONAL:
-            self._head = b""
+        message, body = data
+        if self._has_answer:  # a second one, in the bytes of the first
+            self._refuse(b"")
+            return
+        if message.code not in _INFORMATIONAL:
+            self._has_answer = True
+            length = message.headers.get(hdrs.CONTENT_LENGTH)
+            if not self._is_whole:  # the parser knows ends of a head that we do not
+                self.force_close()
+            elif body is EMPTY_PAYLOAD:
+                self._left = 0
+            elif message.chunked or length is None:
+                self._body = body
+            else:
+                self._left = int(length)
         super().feed_data(data, size)
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
@@ -87,6 +183,24 @@ class Receiver(ResponseHandler):
         body = self._payload
         if isinstance(exc, HttpProcessingError) and body is not None and not body.is_eof():
             body.set_exception(Malformed(exc.message), exc)
+
+    def has_bytes(self) -> bool:
+        """Whether anything came, or waits in the socket, since no request has the connection."""
+        if self.transport is None or self.transport.is_closing():
+            return True
+        # What TLS says for itself comes at the beginning of a connection.
+        if not self.has_served and self.transport.get_extra_info("ssl_object") is not None:
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
+    def is_on_this_machine(self) -> bool:
+        """Whether the upstream runs where we do, so that it may be ourselves."""
+        if self.transport is None:
+            return False
+        peer, own = (self.transport.get_extra_info(name)[0] for name in ("peername", "sockname"))
+        return peer == own or ip_address(peer).is_loopback
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Note how the connection was lost, before anybody learns that it was."""
@@ -97,17 +211,39 @@ class Receiver(ResponseHandler):
 class Connector(aiohttp.TCPConnector):
     """Makes connections with a memory, and as many as are asked for."""
 
-    def __init__(self, *, keep_alive: bool) -> None:
+    def __init__(self, *, keep_alive: bool, identity: str) -> None:
+        """`identity` is what this process calls itself in `Via`, where that may come back."""
         super().__init__(limit=0, force_close=not keep_alive)
+        self._identity = identity
         make: Callable[..., ResponseHandler] = Receiver
         self._factory = partial(make, loop=self._loop)
 
     async def connect(self, req: aiohttp.ClientRequest, *args: Any, **more: Any) -> Connection:
-        """A connection for a request, new or kept; aiohttp calls this."""
-        connection = await super().connect(req, *args, **more)
-        assert isinstance(connection.protocol, Receiver)  # noqa: S101 # we make no other
-        REUSED.set(connection.protocol if connection.protocol.has_served else None)
-        return connection
+        """A connection for a request, new or kept, with nothing to read; aiohttp calls this.
+
+        Raises `Unasked` where the upstream speaks first on a new one.
+        """
+        while True:
+            connection = await super().connect(req, *args, **more)
+            receiver = connection.protocol
+            assert isinstance(receiver, Receiver)  # noqa: S101 # we make no other
+            if not receiver.has_bytes():
+                REUSED.set(receiver if receiver.has_served else None)
+                is_here = req.proxy is None and receiver.is_on_this_machine()
+                _name(req.headers, self._identity if is_here else "")
+                return connection
+            connection.close()
+            if not receiver.has_served:
+                raise Unasked
+
+
+def _name(headers: CIMultiDict[str], identity: str) -> None:
+    """Add `identity` to those that a request came through; none of ours leave this machine."""
+    if identity:
+        headers.add(hdrs.VIA, f"1.1 {identity}")
+    elif any(map(_OUR_VIA.fullmatch, passed := headers.getall(hdrs.VIA, []))):
+        headers.popall(hdrs.VIA)
+        headers.extend((hdrs.VIA, it) for it in passed if _OUR_VIA.fullmatch(it) is None)
 
 
 class UpstreamResponse(aiohttp.ClientResponse):
@@ -115,8 +251,13 @@ class UpstreamResponse(aiohttp.ClientResponse):
 
     receiver: Receiver
 
+    def __init__(self, *args: Any, stream_writer: AbstractStreamWriter, **more: Any) -> None:
+        super().__init__(*args, stream_writer=stream_writer, **more)
+        self._sends = stream_writer
+
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         """Wait for the head; aiohttp calls this once the request is on its way."""
         assert isinstance(connection.protocol, Receiver)  # noqa: S101 # `Connector` makes no other
         self.receiver = connection.protocol
+        self.receiver.writer = self._sends
         return await super().start(connection)

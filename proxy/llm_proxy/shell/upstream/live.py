@@ -13,6 +13,8 @@ import io
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from http import HTTPStatus
+from secrets import token_hex
 from typing import Final, Self
 
 import aiohttp
@@ -23,11 +25,11 @@ from yarl import URL
 from llm_proxy import heads, providers, redaction
 from llm_proxy.actions import Begin, Burst, Send, Wait
 from llm_proxy.errors import UpstreamFailed
-from llm_proxy.exchange import Ending, Head, Headers, Request
+from llm_proxy.exchange import Ending, Head, Headers, Request, header
 from llm_proxy.pacing import ending_action
 from llm_proxy.ports import Recording
-from llm_proxy.routing import Call
-from llm_proxy.shell.upstream.connection import REUSED, Connector, UpstreamResponse
+from llm_proxy.routing import ERROR_HEADER, Call
+from llm_proxy.shell.upstream.connection import REUSED, Connector, Unasked, UpstreamResponse
 from llm_proxy.shell.upstream.pump import Pump
 from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner, refuse_signed
 
@@ -68,12 +70,16 @@ class LiveUpstream:
         """`signer` signs what is asked of Bedrock; it is closed with us."""
         self._settings = settings
         self._signer = signer
+        self.identity = f"llm-proxy-{token_hex(8)}"
+        """What this process calls itself where a request may come back to it: RFC 9110, 7.6.3."""
         self._stopping = False
         self._running: dict[asyncio.Task[None], Pump] = {}
+        self.to_record = 0
+        """Answers that came, and that were to be recorded."""
 
     async def __aenter__(self) -> Self:
-        self._session = _session(self._settings, keep_alive=True)
-        self._fresh = _session(self._settings, keep_alive=False)
+        self._session = _session(self._settings, Connector(keep_alive=True, identity=self.identity))
+        self._fresh = _session(self._settings, Connector(keep_alive=False, identity=self.identity))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -106,15 +112,16 @@ class LiveUpstream:
         sent, url = await self._sent(call)
         pump = Pump(call, lambda: self._ask(call, sent, url), self._settings.idle)
         self._running[pump.task] = pump
-        pump.task.add_done_callback(lambda task: self._running.pop(task, None))
+        pump.task.add_done_callback(lambda task: self._over(task, is_recorded=record is not None))
         try:
             try:
                 for _ in range(_UNTIL_SENT):
                     await asyncio.sleep(0)
             finally:  # which a client that leaves at once does not change
-                pump.recording = record() if record is not None else None
-                if pump.recording is not None and sent is not call.request:
-                    pump.recording.conceal(redaction.credentials(sent))
+                recording = record() if record is not None else None
+                if recording is not None and sent is not call.request:
+                    recording.conceal(redaction.credentials(sent))
+                pump.record(recording)
             head = await pump.head()
             yield Wait(pump.head_at), Begin(head)
             async with aclosing(pump.bursts()) as bursts:
@@ -124,6 +131,10 @@ class LiveUpstream:
                 yield (abort,)
         finally:
             await self._leave(pump)
+
+    def _over(self, task: asyncio.Task[None], *, is_recorded: bool) -> None:
+        pump = self._running.pop(task)
+        self.to_record += is_recorded and pump.has_answer
 
     async def _leave(self, pump: Pump) -> None:
         """The client has everything, or has left."""
@@ -164,6 +175,8 @@ class LiveUpstream:
         try:
             try:
                 response = await self._send(self._session, sent, url)
+            except Unasked:
+                response = await self._send(self._fresh, sent, url)
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 # A kept-alive connection that the provider had dropped: once more, on a new one.
                 kept = REUSED.get()
@@ -173,14 +186,14 @@ class LiveUpstream:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failure(error, call, url, self._settings) from error
         head = _head(response, call.request.method)
-        try:
-            heads.lines(head)
-        except ValueError:
+        where = f"the upstream of {call.provider}, {url.origin()},"
+        if why := _nonsense(head):
             response.close()
-            where = f"the upstream of {call.provider}, {url.origin()},"
-            raise UpstreamFailed(
-                502, f"{where} answered with a control character in its head: that is no HTTP"
-            ) from None
+            raise UpstreamFailed(502, f"{where} answered with {why}: that is no HTTP")
+        if head.status == HTTPStatus.LOOP_DETECTED and header(head.headers, ERROR_HEADER):
+            response.close()
+            hint = f"give the provider's own address with --upstream {call.provider}=URL"
+            raise UpstreamFailed(508, f"{where} leads back to this proxy: {hint}")
         return response, head
 
     async def _send(
@@ -199,9 +212,9 @@ class LiveUpstream:
         return response
 
 
-def _session(settings: UpstreamSettings, *, keep_alive: bool) -> aiohttp.ClientSession:
+def _session(settings: UpstreamSettings, connector: Connector) -> aiohttp.ClientSession:
     session = aiohttp.ClientSession(
-        connector=Connector(keep_alive=keep_alive),
+        connector=connector,
         response_class=UpstreamResponse,
         cookie_jar=aiohttp.DummyCookieJar(),
         trust_env=False,
@@ -250,7 +263,22 @@ def _head(response: aiohttp.ClientResponse, method: str) -> Head:
     return heads.received(response.status, reason, fields, method)
 
 
-def _failure(error: Exception, call: Call, url: URL, settings: UpstreamSettings) -> UpstreamFailed:
+def _nonsense(head: Head) -> str:
+    """What makes a head one that nobody can pass on; empty where it is in order."""
+    if head.status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return "101 to a request that asked for no other protocol"
+    if head.status < HTTPStatus.OK:  # other statuses of 1xx are no answer, and never come here
+        return f"the status {head.status}"
+    try:
+        heads.lines(head)
+    except ValueError:
+        return "a control character in its head"
+    return ""
+
+
+def _failure(  # noqa: C901 # one case for each way to fail
+    error: Exception, call: Call, url: URL, settings: UpstreamSettings
+) -> UpstreamFailed:
     where = f"the upstream of {call.provider}, {url.origin()},"
     hint = f"check that it runs, or give --upstream {call.provider}=URL"
     if settings.proxy is not None:
@@ -266,6 +294,8 @@ def _failure(error: Exception, call: Call, url: URL, settings: UpstreamSettings)
             return UpstreamFailed(504, f"{where} did not answer within {settings.idle:g} s")
         case aiohttp.ClientConnectorError():
             return UpstreamFailed(502, f"{where} cannot be reached ({error.os_error}): {hint}")
+        case Unasked():
+            return UpstreamFailed(502, f"{where} sent an answer before it was asked")
         case aiohttp.ServerDisconnectedError() | OSError():
             return UpstreamFailed(502, f"{where} closed the connection without an answer")
         case aiohttp.ClientResponseError():  # what it says shows the upstream's bytes, keys and all

@@ -50,12 +50,12 @@ class Pump:
         """Asks at once.  `idle` is the longest silence of a body, in seconds."""
         self.ending: Ending | None = None
         self.recording: Recording | None = None
-        """Set it before the head arrives, if at all."""
         self._call = call
         self._ask = ask
         self._idle = idle
         self._loop = asyncio.get_running_loop()
         self._begun = asyncio.Event()
+        self._decided = asyncio.Event()
         self._head: Head | None = None
         self.head_at = 0.0
         """When the head arrived, in ms since the request was read in full."""
@@ -73,6 +73,16 @@ class Pump:
         self._timer: asyncio.TimerHandle | None = None
         self.task = self._loop.create_task(self._run())
         self.task.add_done_callback(self._report)
+
+    def record(self, recording: Recording | None) -> None:
+        """Say where the response is recorded, if at all; nothing of it goes on before."""
+        self.recording = recording
+        self._decided.set()
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether a head has arrived."""
+        return self._head is not None
 
     async def head(self) -> Head:
         """The head, once it has arrived.  Raises `UpstreamFailed`, and what is a fault of ours."""
@@ -129,14 +139,20 @@ class Pump:
 
     async def _run(self) -> None:
         try:
-            response, self._head = await self._ask()
+            response, head = await self._ask()
             self.head_at = self._call.elapsed()
+            try:
+                await self._decided.wait()  # two turns of the event loop, which the answer outran
+            except asyncio.CancelledError:
+                response.close()
+                raise
+            self._head = head
         except UpstreamFailed as failure:
             self._failure = failure
             return
         finally:
             self._begun.set()
-        await self._pump(response, self._head)
+        await self._pump(response, head)
 
     async def _pump(self, response: UpstreamResponse, head: Head) -> None:
         """Nothing is awaited before the first read: what comes with the head must be seen."""
