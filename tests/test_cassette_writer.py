@@ -205,7 +205,8 @@ def test_whatever_was_written_is_read(
     assert [read.data for read in it.reads] == [read.data for read in reads]
     assert [read.at for read in it.reads] == [round(read.at, 2) for read in reads]
     assert (it.head, it.head_at, it.body) == (head, 10.0, body)
-    assert list(it.messages) == framing.messages(codec, body)
+    assert it.codec == framing.by_bytes(codec, body)
+    assert list(it.messages) == framing.messages(it.codec, body)
     assert (it.end.ending, it.end.at, it.end.size) == (ending, round(end_at, 2), len(body))
 
 

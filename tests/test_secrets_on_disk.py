@@ -166,9 +166,13 @@ STORED: Final = (
 )
 
 
-def framing(pieces: Sequence[bytes], go_on: asyncio.Event) -> Script:
+def framing(
+    pieces: Sequence[bytes],
+    go_on: asyncio.Event,
+    label: str = "application/vnd.amazon.eventstream",
+) -> Script:
     async def script(connection: Connection) -> None:
-        await connection.begin(content_type="application/vnd.amazon.eventstream")
+        await connection.begin(content_type=label)
         for piece in pieces:
             await connection.chunk(piece)
         await go_on.wait()
@@ -177,11 +181,17 @@ def framing(pieces: Sequence[bytes], go_on: asyncio.Event) -> Script:
     return script
 
 
-@pytest.mark.parametrize("size", [7, 100, 10_000])
-async def test_a_credential_goes_out_of_frames_which_stay_whole(tmp_path: Path, size: int) -> None:
+LABELS: Final = ["application/vnd.amazon.eventstream", "application/json", "text/event-stream"]
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000])
+async def test_a_credential_goes_out_of_frames_which_stay_whole(
+    tmp_path: Path, size: int, label: str
+) -> None:
     pieces = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
     go_on = asyncio.Event()
-    async with upstream(framing(pieces, go_on)) as live:
+    async with upstream(framing(pieces, go_on, label)) as live:
         async with proxy("record", tmp_path, live.url) as recording:
             asking = asyncio.ensure_future(ask(recording.url, INVOKE))
             await until(lambda: any(it.stat().st_size for it in (tmp_path / "spool").glob("*")))
@@ -196,10 +206,13 @@ async def test_a_credential_goes_out_of_frames_which_stay_whole(tmp_path: Path, 
     assert cassette.end.redacted == 3
 
 
-async def test_a_credential_in_frames_is_not_brought_back_by_recover(tmp_path: Path) -> None:
+@pytest.mark.parametrize("label", LABELS[:2])
+async def test_a_credential_in_frames_is_not_brought_back_by_recover(
+    tmp_path: Path, label: str
+) -> None:
     spool = tmp_path / "state/llm-proxy/spool"
     pieces = [STREAM, packed(ECHO)[:-9]]
-    async with upstream(framing(pieces, asyncio.Event())) as live:
+    async with upstream(framing(pieces, asyncio.Event(), label)) as live:
         async with serving("record", "--upstream", f"default={live.url}", folder=tmp_path) as it:
             asking = asyncio.ensure_future(ask(it.url, INVOKE))
             await until(lambda: any(b'"read"' in it.read_bytes() for it in spool.glob("*")))

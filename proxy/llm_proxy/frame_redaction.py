@@ -27,8 +27,6 @@ from llm_proxy.redaction import PLACEHOLDER, Piece, Redactor
 EVENTSTREAM: Final = "eventstream"
 """The codec whose streams are for this module."""
 
-_LONGEST: Final = (24 * 1024 + 128) * 1024 + 16
-"""Bytes of the longest frame that clients accept; one that says it is longer is none."""
 _FIELD: Final = b'"bytes"'
 _PACKED: Final = re.compile(_FIELD + rb'\s*:\s*"([A-Za-z0-9+/=\\]*)')
 """A field of a payload that holds base64, perhaps cut short; JSON may escape a slash."""
@@ -86,7 +84,7 @@ class FrameRedactor:
     def _begin(self) -> None:
         prelude = self._data[self._clean : self._clean + eventstream.PRELUDE]
         self._size = eventstream.frame_size(prelude)
-        self._framed = self._size is not None and self._size <= _LONGEST
+        self._framed = self._size is not None and self._size <= eventstream.LONGEST_FRAME
 
     def _frame(self, size: int) -> list[Piece]:
         """Settle so many bytes, a frame or what has come of one.
@@ -205,7 +203,7 @@ def _edited(data: bytes, reads: Sequence[Piece], edits: Sequence[Edit]) -> list[
 
 def placeholders(reads: Iterable[Read]) -> int:
     """How many placeholders the frames of these reads hold, also those in base64."""
-    mark, cutter, count = PLACEHOLDER.encode(), EventStreamCodec(_LONGEST), 0
+    mark, cutter, count = PLACEHOLDER.encode(), EventStreamCodec(eventstream.LONGEST_FRAME), 0
     for frames in (*map(cutter.feed, (it.data for it in reads)), cutter.close()):
         for frame in frames:
             packed = (_unpacked(field) or b"" for field in _PACKED.findall(frame))

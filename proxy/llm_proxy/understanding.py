@@ -24,7 +24,8 @@ def response_of(cassette: Cassette) -> Response:
     """The response, cut as its dialect wants it."""
     codec, messages = cassette.codec, cassette.messages
     if cassette.meta.dialect == OPAQUE.name:
-        codec = dialect_of(cassette).codec(asked(cassette), cassette.head)
+        label = dialect_of(cassette).codec(asked(cassette), cassette.head)
+        codec = framing.by_bytes(label, cassette.body)
         if codec != cassette.codec:
             messages = tuple(framing.messages(codec, cassette.body))
     return Response(cassette.head, codec, messages)

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import orjson
 
+from llm_proxy import framing
 from llm_proxy.cassette.migrations import migrate
 from llm_proxy.cassette.model import FORMAT, Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.schema import (
@@ -110,6 +111,9 @@ def _cassette(file: str, lines: _Lines) -> Cassette:
     _check_end(file, last, body, head, end)
     if end.at < (starts[-1][1] if starts else head_at):
         raise CassetteError(file, last, f"it ends at {end.at} ms, before what came ahead of it")
+    fitting = framing.by_bytes(codec, body)
+    if fitting != codec:  # stored by a version that went by the label alone
+        codec, messages = fitting, framing.messages(fitting, body)
     stops = pairwise([*starts, (len(body), end.at)])
     return Cassette(
         file=file,

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 import orjson
 
+from llm_proxy import framing
 from llm_proxy.cassette.model import Meta, StoredRequest
 from llm_proxy.cassette.schema import (
     Count,
@@ -38,6 +40,8 @@ from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.framing import CODECS
 
+_ENOUGH: Final = 64 * 1024
+"""Bytes by which a body tells its framing."""
 _Numbered = tuple[int, Any]
 """The number of a line, and what it holds."""
 T = TypeVar("T")
@@ -140,8 +144,27 @@ def parse(file: str, lines: Iterable[bytes]) -> Spooled:
     return Spooled(target, meta, request, head_line, _reads(file, whole))
 
 
+def fitted(spooled: Spooled) -> Spooled:
+    """The same, its codec the one that fits the bytes: the head came before any of them."""
+    line = spooled.head_line
+    if line is None:
+        return spooled
+    ahead: list[Read | SpoolEnd] = []
+    start = b""
+    for each in spooled.reads:
+        ahead.append(each)
+        start += each.data if isinstance(each, Read) else b""
+        if len(start) >= _ENOUGH:
+            break
+    codec = framing.by_bytes(line.response.codec, start)
+    response = msgspec.structs.replace(line.response, codec=codec)
+    head_line = msgspec.structs.replace(line, response=response)
+    return replace(spooled, head_line=head_line, reads=chain(ahead, spooled.reads))
+
+
 def assemble(spooled: Spooled, otherwise: SpoolEnd = BROKEN_OFF) -> Iterator[bytes]:
     """The lines of the cassette; it ended `otherwise` where the spool does not say how."""
+    spooled = fitted(spooled)
     line = spooled.head_line
     assert line is not None  # noqa: S101 # there is no cassette without a head
     writer = CassetteWriter(line.response.codec)

@@ -7,7 +7,7 @@ from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.base import Response
 from llm_proxy.exchange import Head
 from llm_proxy.faults.kind import Met
-from llm_proxy.framing import messages
+from llm_proxy.framing import by_bytes, messages
 from llm_proxy.pacing.tokens import characters
 from llm_proxy.turns import Counting, Usage
 
@@ -22,7 +22,7 @@ def asked_for(met: Met) -> int:
 
 def answered(asked: Asked, head: Head, body: bytes) -> int:
     """Of an answer: those that it tells itself, else a quarter of the characters that it says."""
-    codec = asked.dialect.codec(asked.request, head)
+    codec = by_bytes(asked.dialect.codec(asked.request, head), body)
     turns = asked.dialect.turns(Response(head, codec, messages(codec, body)))
     for turn in turns:
         if turn.usage is not None and turn.usage.output is not None:

@@ -13,7 +13,7 @@ from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.base import Dialect, Response
 from llm_proxy.exchange import Head, Request
 from llm_proxy.faults.injected import Effect, Injected
-from llm_proxy.framing import messages
+from llm_proxy.framing import by_bytes, messages
 from llm_proxy.turns import Text
 
 SPOILED: Final = frozenset(
@@ -31,7 +31,7 @@ def is_spoiled(injected: tuple[Injected, ...]) -> bool:
 
 def said(dialect: Dialect, request: Request, head: Head, body: bytes) -> str:
     """The text of an answer, as far as it went."""
-    codec = dialect.codec(request, head)
+    codec = by_bytes(dialect.codec(request, head), body)
     turns = dialect.turns(Response(head, codec, messages(codec, body)))
     return turns[0].text.strip() if turns else ""
 

@@ -16,7 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from llm_proxy.framing import eventstream, sse
+import orjson
+
+from llm_proxy.framing import eventstream, ndjson, sse
 from llm_proxy.framing.eventstream import EventStreamCodec
 from llm_proxy.framing.json_array import JsonArrayCodec
 from llm_proxy.framing.ndjson import NdjsonCodec
@@ -55,6 +57,9 @@ _BY_CONTENT_TYPE: Final = {
     eventstream.CONTENT_TYPE: eventstream.NAME,
 }
 
+_WHOLE: Final = ("whole", "json-array")
+"""Codecs that a JSON document fits."""
+
 
 def codec(name: str) -> Codec:
     """A fresh codec of that name, with the package's message limit.
@@ -68,6 +73,33 @@ def by_content_type(content_type: str | None) -> str:
     """The name of the codec for a content type; `whole` where it is none of the streaming ones."""
     essence = (content_type or "").partition(";")[0].strip().lower()
     return _BY_CONTENT_TYPE.get(essence, "whole")
+
+
+def by_bytes(codec: str, body: bytes) -> str:
+    """The name of the codec that fits a body, or the beginning of one, whatever its label says.
+
+    It is `codec`, the one of its label, unless the bytes are plainly of another framing.  One
+    line of JSON is whole and NDJSON at once, so there the label decides.
+    """
+    if sse.begins(body):
+        return "sse"
+    if eventstream.begins(body):
+        return eventstream.NAME
+    if ndjson.begins(body):
+        return "ndjson"
+    return codec if codec in _WHOLE else _of_document(codec, body.strip())
+
+
+def _of_document(codec: str, body: bytes) -> str:
+    """The codec of a body that one JSON document is all of; `codec` where it is none."""
+    is_line = codec == "ndjson" and b"\n" not in body
+    if is_line or not body.startswith((b"{", b"[")):
+        return codec
+    try:
+        orjson.loads(body)
+    except ValueError:
+        return codec
+    return "json-array" if body.startswith(b"[") else "whole"
 
 
 def messages(name: str, body: bytes) -> list[bytes]:

@@ -30,6 +30,8 @@ _CRC: Final = struct.Struct(">I")
 _SHORT: Final = struct.Struct(">H")
 PRELUDE: Final = _PRELUDE.size
 """Bytes of a prelude."""
+LONGEST_FRAME: Final = (24 * 1024 + 128) * 1024 + 16
+"""Bytes of the longest frame that clients accept; one that says it is longer is none."""
 _LEAST: Final = _PRELUDE.size + _CRC.size
 """Bytes of a frame without headers and payload."""
 _ENDLESS: Final = 2**62
@@ -98,6 +100,16 @@ def frame_size(prelude: bytes | bytearray) -> int | None:
     total, headers, checksum = _PRELUDE.unpack(prelude)
     fits = checksum == crc32(prelude[: _LENGTHS.size]) and total >= _LEAST + headers
     return int(total) if fits else None
+
+
+def begins(start: bytes) -> bool:
+    """Whether a stream of frames begins so: with a prelude whose checksum fits."""
+    return len(start) >= PRELUDE and frame_size(start[:PRELUDE]) is not None
+
+
+def may_begin(data: bytes) -> bool:
+    """Whether a frame can begin with this, a byte or more: none is longer than clients accept."""
+    return data[0] <= LONGEST_FRAME >> 24
 
 
 def _rest(prelude: bytes | bytearray) -> int:

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+import orjson
+
+_BEGINNING: Final = re.compile(rb"\s*+(\{[^\n]*+)\n\s*+\{")
+"""The first of several lines."""
+
 
 class NdjsonCodec:
     """Cuts a stream into lines of at most `limit` bytes; a longer line is cut there."""
@@ -34,3 +42,15 @@ class NdjsonCodec:
             start += limit
         del pending[:start]
         return done
+
+
+def begins(start: bytes) -> bool:
+    """Whether lines of JSON begin so: an object in the first line, and another behind it."""
+    lines = _BEGINNING.match(start)
+    if lines is None:
+        return False
+    try:
+        orjson.loads(lines[1])
+    except ValueError:
+        return False
+    return True

@@ -23,6 +23,10 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
 _BOM: Final = b"\xef\xbb\xbf"
+_BEGINNING: Final = re.compile(
+    rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:(?:|event|id|retry):[^\r\n]*+[\r\n]++)*+data:"
+)
+"""Lines of a stream up to its first `data`.  Possessive: no stream takes long."""
 
 
 class SseCodec:
@@ -105,6 +109,11 @@ def read_event(message: bytes) -> SseEvent:
         elif name == b"event":
             event = value.decode("utf-8", "replace")
     return SseEvent(event, b"\n".join(data) if data else None)
+
+
+def begins(start: bytes) -> bool:
+    """Whether a stream of server-sent events begins so, up to the name of its first `data` line."""
+    return _BEGINNING.match(start) is not None
 
 
 def is_done(message: bytes) -> bool:

@@ -77,7 +77,7 @@ def made(it: SourceExchange, how: How, source: str) -> Made:
     call = _called(it, how)
     redactor = redaction.Redactor(call.credentials)
     head, losses = _head(it, call, redactor)
-    codec = call.dialect.codec(call.plain, head)
+    codec = framing.by_bytes(call.dialect.codec(call.plain, head), it.body)
     head = _framed(it, head, codec)
     blank = _blank(_meta(call, it, how, source), call.stored, head, codec)
     if head.framing == "none" and it.body:

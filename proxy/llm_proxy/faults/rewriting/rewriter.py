@@ -14,6 +14,7 @@ from llm_proxy.faults.rewriting import meaning, types
 from llm_proxy.faults.rewriting.body import Body, dues_of
 from llm_proxy.faults.rewriting.seeking import Seeking, fixed
 from llm_proxy.faults.rule import Rule
+from llm_proxy.framing import by_bytes
 
 _STRICTLY: Final = 0.001
 """ms: what is due at the moment of a fault comes before it."""
@@ -34,6 +35,10 @@ class Rewriter:
         self._shift = 0.0
         self._head: Head | None = None
         self._codec = ""
+        self._looked = False
+        """Whether the first bytes were looked at, for labels lie."""
+        self._senseless = ""
+        """Why the rule has no meaning in a body of the framing that the label says."""
         self._body = Body("whole")
         self._seeking: Seeking | None = None
         self._taking = False
@@ -63,7 +68,7 @@ class Rewriter:
     def alarm(self) -> float | None:
         """The moment, in ms, at which it strikes whether anything comes or not."""
         place = self._rule.place
-        waits = self.injected is None and not self._taking and not self.over
+        waits = not (self.injected or self._taking or self.over or self._senseless)
         return place.ms if waits and isinstance(place, AtTime) else None
 
     def tick(self, ms: float) -> list[Action]:
@@ -86,17 +91,17 @@ class Rewriter:
                 return self._begin(action, head)
             case Abort():
                 return [*self._all("the answer broke off before it"), action]
+            case Send(data) if not self._looked:
+                return [*self._look(data), *self.feed(action)]
             case Send() | SendRaw():
                 self._body.feed(action)
                 return self._advance()
 
     def close(self) -> list[Action]:
         """What goes out before the clean end."""
-        if self.over:
-            return []
-        if self._bending is not None:
+        if self._bending is not None and not self.over:
             return list(self._bending.close())
-        if self.injected is not None:
+        if self.over or self.injected is not None:
             return []
         self._body.close()
         gone = self._advance()
@@ -116,10 +121,8 @@ class Rewriter:
             self._skip("the answer was over before it")
 
     def _wait(self, action: Wait) -> list[Action]:
-        if self.over:
-            return []
-        if self.injected is not None:
-            return self._behind(action)
+        if self.over or self.injected is not None:
+            return self.feed(action)
         if self._seeking is None:
             self._at = action.due
             return [action]
@@ -129,33 +132,47 @@ class Rewriter:
     def _begin(self, action: Begin, head: Head) -> list[Action]:
         work = self._work
         if isinstance(work, Strike) and work.before_head and self._rule.place is None:
-            return self._before_head(action)
+            gone = self._struck(0)
+            return gone if self.over else [*gone, action]
         self._head = head
-        asked = self._met.asked
-        self._codec = meaning.codec(asked, head)
+        self._codec = meaning.codec(self._met.asked, head)
+        return self._aim(action, head)
+
+    def _look(self, start: bytes) -> list[Action]:
+        """Aim anew where the first bytes are of another framing than the label says."""
+        gone: list[Action] = []
+        label, self._codec = self._codec, by_bytes(self._codec, start)
+        self._looked = True
+        if self._head is not None and self._codec != label:
+            self._senseless = ""
+            gone = [*self._body.everything(), *self._aim(None, self._head)]
+        if self._senseless:
+            self._skip(self._senseless)
+        return gone
+
+    def _aim(self, begin: Begin | None, head: Head) -> list[Action]:
+        """Look for the place in a body of the framing that is known by now."""
+        work = self._work
         total = self._total if self._total is not None else head.length
+        ahead: list[Action] = [] if begin is None else [begin]
         try:
             meaning.check(self._rule.kind, work, head, self._codec)
             if isinstance(work, Bend) and self._rule.place is None:
-                return self._bend(action)
+                return self._bend(begin)
             takes, usual = (work.takes, work.usual) if isinstance(work, Strike) else (0, None)
             if isinstance(work, Strike) and work.check is not None:
                 work.check(self._moment(0))
             place: Place = fixed(self._rule.place or usual, self._codec, total, takes)
         except CannotInject as why:
-            self._skip(str(why))
-            return [action]
+            self._senseless = str(why)
+            return ahead
         self._body = Body(self._codec)
         self._seeking = Seeking(place, self._body, self._types)
-        return [action, *self._advance()]
+        return [*ahead, *self._advance()]
 
     def _types(self, message: bytes) -> frozenset[str]:
         assert self._head is not None  # noqa: S101 # there is no message before the head
         return types.types(self._met.asked.dialect, self._head, self._codec, message)
-
-    def _before_head(self, action: Begin) -> list[Action]:
-        gone = self._struck(0)
-        return gone if self.over else [*gone, action]
 
     def _advance(self) -> list[Action]:
         """Let go of what lies before the place, and strike where that is reached."""
@@ -235,9 +252,7 @@ class Rewriter:
         if struck.delay > 0:
             self._shift += struck.delay
             gone.append(Wait(moment.at + struck.delay))
-        for action in self._body.everything():
-            gone += self._behind(action)
-        return gone
+        return gone + [it for held in self._body.everything() for it in self._behind(held)]
 
     def _bend(self, begin: Begin | None) -> list[Action]:
         work = self._work
@@ -265,7 +280,7 @@ class Rewriter:
         return self._body.everything()
 
     def _skip(self, why: str) -> None:
-        kind = self._rule.kind
+        kind, why = self._rule.kind, self._senseless or why
         self._taking = False
         self.injected = Injected(
             self._rule.text, kind.name, self._work.effect or kind.effect, skipped=why

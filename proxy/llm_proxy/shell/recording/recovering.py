@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import redaction
-from llm_proxy.cassette.spool import Spooled, SpoolEnd
+from llm_proxy.cassette.spool import Spooled, SpoolEnd, fitted
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Ending, Read
 from llm_proxy.frame_redaction import EVENTSTREAM, placeholders
@@ -115,6 +115,7 @@ def _deleted(path: Path, why: str) -> Deleted | Kept:
 
 def _replaced(spooled: Spooled) -> int:
     """How many secrets were replaced in the response; ids of requests are not counted as such."""
+    spooled = fitted(spooled)
     if spooled.head_line is None:
         return 0
     response, mark = spooled.head_line.response, redaction.PLACEHOLDER

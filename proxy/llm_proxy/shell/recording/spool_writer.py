@@ -11,7 +11,8 @@ from llm_proxy import redaction
 from llm_proxy.cassette import Meta, StoredRequest, spool
 from llm_proxy.errors import SpoolError
 from llm_proxy.exchange import Ending, Head, Read, Request
-from llm_proxy.frame_redaction import EVENTSTREAM, FrameRedactor
+from llm_proxy.frame_redaction import FrameRedactor
+from llm_proxy.framing import eventstream
 from llm_proxy.matching import KEY_RULES
 from llm_proxy.routing import Call
 from llm_proxy.shell.decoding import CodingError, Decoder, decoded_head
@@ -90,7 +91,9 @@ class SpoolWriter:
         self._secrets: frozenset[bytes] = frozenset()
         self._redactor = redaction.Redactor(())
         self._body: redaction.Redactor | FrameRedactor = self._redactor
-        """What takes the secrets out of the body."""
+        """What takes the secrets out of the body; its first byte decides, for labels lie."""
+        self._has_begun = False
+        """Whether a byte of the body has come."""
         self._decoder: Decoder | None = None
         self._broken: Ending | None = None
         self._wish: Wish | None = None
@@ -206,8 +209,6 @@ class SpoolWriter:
         reason = self._redactor.text(stored.reason)
         kept = Head(stored.status, reason, headers, stored.framing, stored.length)
         codec = call.dialect.codec(call.plain, kept)
-        if codec == EVENTSTREAM:
-            self._body = FrameRedactor(self._redactor)
         lines = [self._opening, spool.head(kept, at, codec, coding)]
         self._asked, self._opening = None, b""  # a large request is not kept for its stream's life
         return lines
@@ -229,6 +230,7 @@ class SpoolWriter:
         try:
             for data in self._decoder.decode(read.data) if self._decoder else [read.data]:
                 if data:
+                    self._begin(data)
                     yield from self._body.feed(Read(read.at, data))
         except CodingError:
             self._broken = Ending.MALFORMED
@@ -240,6 +242,11 @@ class SpoolWriter:
         elif ending is Ending.CLEAN and self._broken is not None:
             ending = self._broken
         return spool.SpoolEnd(ending, last.at, self._redactor.count)
+
+    def _begin(self, data: bytes) -> None:
+        if not self._has_begun and eventstream.may_begin(data):
+            self._body = FrameRedactor(self._redactor)
+        self._has_begun = True
 
     def _end_coding(self) -> None:
         if self._decoder is None or self._broken is not None:
