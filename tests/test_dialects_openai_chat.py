@@ -130,6 +130,9 @@ def test_the_dialect_is_found_under_its_name() -> None:
         "/openai/deployments/gpt-4o/chat/completions",
         "/v1beta/openai/chat/completions",
         "/client/v4/accounts/0/ai/v1/chat/completions",
+        "//openai/deployments/gpt-4o/chat/completions",
+        "/v1/agents/completions",
+        "/v1/prompts/pp-1/completions",
     ],
 )
 def test_every_spelling_of_the_path_is_claimed(path: str) -> None:

@@ -94,6 +94,8 @@ def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
         pytest.param("POST", "/v1/chat/completions", id="a chat"),
         pytest.param("POST", "/openai/deployments/d/chat/completions", id="a chat on Azure"),
         pytest.param("POST", "/v1/fim/completions", id="Mistral's, which answers in messages"),
+        pytest.param("POST", "/v1/agents/completions", id="Mistral's agents"),
+        pytest.param("POST", "/v1/prompts/pp-1/completions", id="Portkey's prompts"),
         pytest.param("POST", "/v1/responses", id="responses"),
         pytest.param("POST", "/api/generate", id="Ollama's"),
         pytest.param("POST", "/v1/complete", id="Anthropic's"),

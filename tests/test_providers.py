@@ -9,6 +9,7 @@ from llm_proxy.providers import ANY, PROVIDERS, provider_of
 CLAUDE: Headers = (("Anthropic-Version", "2026-10-21"),)
 GOOGLE: Headers = (("x-goog-api-key", "k"),)
 COHERE: Headers = (("X-Fern-SDK-Name", "cohere"),)
+BUN: Headers = (("User-Agent", "Bun/1.4.4"),)
 AZURE: Headers = (("Api-Key", "k"),)
 SIGNATURE = (
     "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20261122/eu-west-1/bedrock/aws4_request, "
@@ -48,6 +49,9 @@ ARN = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.cla
         ("/v1/messages/count_tokens", NONE, "anthropic"),
         ("/v1/messages/batches/b/results", NONE, "anthropic"),
         ("/v1/complete", NONE, "anthropic"),
+        ("/api/hello", BUN, "anthropic"),
+        ("/api/hello", NONE, "anthropic"),
+        ("/", CLAUDE, "anthropic"),
         ("/v1/models", CLAUDE, "anthropic"),
         ("/v1/models/claude", CLAUDE, "anthropic"),
         ("/v1/files", CLAUDE, "anthropic"),
@@ -73,10 +77,21 @@ ARN = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.cla
         ("/api/show", NONE, "ollama"),
         ("/api/blobs/sha256:0", NONE, "ollama"),
         ("/", NONE, "ollama"),
+        ("/", BUN, "ollama"),
+        ("/api/helloes", NONE, "ollama"),
         # others with paths of their own
         ("/openai/v1/chat/completions", NONE, "groq"),
         ("/openai/deployments/d/chat/completions", NONE, "azure"),
         ("/openai/responses", NONE, "azure"),
+        # a base URL that ends in a slash puts another one in front
+        ("//openai/deployments/d/chat/completions", NONE, "azure"),
+        ("//openai/responses", NONE, "azure"),
+        ("//openai/v1/responses", AZURE, "azure"),
+        ("//openai/v1/chat/completions", NONE, "groq"),
+        ("//v1/chat/completions", NONE, "openai"),
+        ("//v1/messages", CLAUDE, "anthropic"),
+        ("//", NONE, "ollama"),
+        ("/x//openai/responses", NONE, ANY),
         ("/api/v1/chat/completions", NONE, "openrouter"),
         ("/api/v1/messages", CLAUDE, "openrouter"),
         ("/model/anthropic.claude-x%3A0/converse-stream", NONE, "bedrock"),
@@ -116,6 +131,9 @@ ARN = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.cla
         ("/v2/rerank", NONE, "cohere"),
         ("/v1/chat", NONE, "cohere"),
         ("/v1/tokenize", NONE, "cohere"),
+        ("/v1/rerank", COHERE, "cohere"),
+        ("/v1/rerank", (("User-Agent", "cohere/7.3.1"),), "cohere"),
+        ("/v1/rerank", NONE, "openai"),
         ("/v1/models", COHERE, "cohere"),
         ("/v1/models", (("User-Agent", "cohere-go/2"),), "cohere"),
         ("/v1/models/command-a", COHERE, "cohere"),
@@ -158,6 +176,57 @@ def test_a_path_belongs_to_its_provider(path: str, headers: Headers, provider: s
 )
 def test_a_version_in_the_query_tells_azure_from_groq(query: str, provider: str) -> None:
     assert provider_of(Request("POST", "/openai/v1/responses", query, NONE, b"")) == provider
+
+
+@pytest.mark.parametrize(
+    ("agent", "provider"),
+    [
+        ("Bun/1.4.4", "anthropic"),
+        ("node", "anthropic"),
+        ("ollama/0.14.3 (amd64 linux) Go/go1.24.1", "ollama"),
+        ("curl/8.5.0", "ollama"),
+        ("", "ollama"),
+    ],
+)
+def test_a_client_that_opens_its_connection_is_told_by_its_runtime(
+    agent: str, provider: str
+) -> None:
+    headers = (("user-agent", agent),) if agent else NONE
+    assert provider_of(Request("HEAD", "/", "", headers, b"")) == provider
+
+
+@pytest.mark.parametrize(
+    ("body", "provider"),
+    [
+        (b'{"model":"rerank-v3.5","query":"a","documents":["b"]}', "cohere"),
+        (b'{"model":"rerank-english-v3.0"}', "cohere"),
+        (b'{"model":"rerank-multilingual-v2.0"}', "cohere"),
+        (b'{"model":"rerank-v5.0-pro"}', "cohere"),
+        (b'{"model":"rerank-2.5-lite"}', "openai"),
+        (b'{"model":"BAAI/bge-reranker-v2-m3","query":"a","documents":["b"],"top_n":1}', "openai"),
+        (b'{"model":"jina-reranker-v2-base-multilingual"}', "openai"),
+        (b'{"model":["rerank-v3.5"]}', "openai"),
+        (b'{"query":"a","documents":["b"]}', "openai"),
+        (b'"rerank-v3.5"', "openai"),
+        (b"\x1f\x8b", "openai"),
+        (b"", "openai"),
+    ],
+)
+def test_ranking_is_coheres_for_its_models_alone(body: bytes, provider: str) -> None:
+    assert provider_of(Request("POST", "/v1/rerank", "", NONE, body)) == provider
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("HEAD", "/", True),
+        ("HEAD", "/api/hello", True),
+        ("GET", "/", False),
+        ("HEAD", "/v1/models", False),
+    ],
+)
+def test_a_probe_asks_for_nothing(method: str, path: str, expected: bool) -> None:
+    assert providers.is_probe(Request(method, path, "", NONE, b"")) is expected
 
 
 @pytest.mark.timeout(10)

@@ -263,3 +263,28 @@ async def test_a_library_that_cannot_be_written_costs_the_recording_and_not_the_
     [failure] = it.journal.failures
     assert "llm-proxy recover" in failure
     assert list((tmp_path / "spool").glob("*.spool"))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//openai/deployments/d/chat/completions",
+        "/v1/agents/completions",
+        "/v1/prompts/pp-1/completions",
+        "/v1/rerank",
+    ],
+)
+async def test_the_upstream_is_asked_for_the_very_path_that_the_client_asked_for(
+    tmp_path: Path, path: str
+) -> None:
+    heads: list[bytes] = []
+
+    async def script(connection: Connection) -> None:
+        heads.append(connection.head)
+        await connection.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    async with upstream(script) as live, proxy("record", tmp_path, live.url) as recording:
+        await ask(recording.url, post(path, b"{}"))
+    [cassette] = cassettes(tmp_path)
+    assert heads[0].partition(b" HTTP/")[0] == b"POST " + path.encode()
+    assert cassette.request.path == path

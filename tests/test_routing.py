@@ -35,7 +35,7 @@ def routed(path: str, *headers: tuple[str, str], query: str = "", body: bytes = 
         ("/openai/v1/chat/completions", "default", "groq", "/openai/v1/chat/completions"),
         ("/openai/deployments/d/x", "default", "azure", "/openai/deployments/d/x"),
         ("/v1/@a/~b", "default", "openai", "/v1/@a/~b"),
-        ("//v1/x", "default", "default", "//v1/x"),
+        ("//v1/x", "default", "openai", "//v1/x"),
         ("/", "default", "ollama", "/"),
         ("/%40a/%7Eb", "default", "default", "/%40a/%7Eb"),
         (f"/@{'a' * 100}/v1/x", "a" * 100, "openai", "/v1/x"),

@@ -24,6 +24,7 @@ from llm_proxy.missed import Missed
 from llm_proxy.pacing import Instant
 from llm_proxy.shell.running import proxy as run
 from llm_proxy.shell.running.proxy import RunningProxy
+from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server import journal
 from llm_proxy.shell.server.intake import Connection as Intake
 from llm_proxy.shell.server.intake import ServerLimits
@@ -604,6 +605,26 @@ class TestConnections:
             raw = await client.answer(bodiless=True)
             assert (raw.status, raw.header("content-length")) == (200, "4711")
             assert await _is_alive(client)
+
+    @pytest.mark.parametrize("mode", ["replay", "auto", "simulate"])
+    @pytest.mark.parametrize("path", ["/", "/api/hello", "/~anthropic"])
+    async def test_who_only_asks_whether_anybody_is_there_is_answered_and_is_no_miss(
+        self, tmp_path: Path, mode: ModeName, path: str
+    ) -> None:
+        async with proxy(mode, tmp_path, on_miss="fail", strict=True) as it, line(it.url) as client:
+            await client.send(f"HEAD {path} HTTP/1.1\r\nHost: HOST\r\n\r\n".encode())
+            raw = await client.answer(bodiless=True)
+            assert await _is_alive(client)
+        assert raw.status == 200
+        assert list(it.journal.misses) == []
+        assert it.journal.entries[0].origin == "answer to a probe"
+
+    async def test_a_recorded_answer_to_a_probe_comes_before_ours(self, tmp_path: Path) -> None:
+        head = Head(503, "No", (), "none", 0)
+        put(tmp_path, post("/", b"", method="HEAD"), Answer((), head=head))
+        async with proxy("replay", tmp_path) as replaying, line(replaying.url) as client:
+            await client.send(b"HEAD / HTTP/1.1\r\nHost: HOST\r\n\r\n")
+            assert (await client.answer(bodiless=True)).status == 503
 
     async def test_pipelined_requests_are_answered_in_their_order(self, tmp_path: Path) -> None:
         answers = [says(f"answer {number}", gap=20.0 - number) for number in range(20)]

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
 
+from llm_proxy.dialects import reading
 from llm_proxy.exchange import Request
 
 ANY: Final = "default"
 """The provider of paths that none claims; `--upstream default=URL` also stands in for all."""
+
+_PROBED: Final = ("/", "/api/hello")
 
 _BEARER: Final = "authorization: Bearer {}"
 
@@ -35,8 +38,8 @@ class Provider:
     """A regular expression for paths that are this provider's where `tells` says so, and else
     another's, whatever the order."""
     tells: str = ""
-    """A regular expression for what says so: a header, `name: value`, or a parameter,
-    `?name=value`, in any case."""
+    """A regular expression for what says so, in any case: a header, `name: value`, with the method
+    in front where that counts; a parameter, `?name=value`; the body's model, `$.model=name`."""
     keys: tuple[str, ...] = ()
     """Environment variables that hold a client's key; the first that is set counts."""
     carries: str = _BEARER
@@ -68,10 +71,12 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     Provider(
         "openrouter", "https://openrouter.ai", r"/api/v1/.*", keys=("OPENROUTER_API_KEY",),
     ),
-    Provider("ollama", "http://127.0.0.1:11434", r"/api/.*|/", keys=("OLLAMA_API_KEY",)),
+    Provider("ollama", "http://127.0.0.1:11434", r"/api/(?!hello$).*|/", keys=("OLLAMA_API_KEY",)),
     Provider(
-        "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?",
+        "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?|/api/hello",
         ("anthropic-version",),
+        # Claude Code opens its connection so: its `fetch` says nothing of itself but the runtime.
+        shared="/", tells=r"HEAD user-agent: (node|bun/.*)|anthropic-version: .*",
         keys=("ANTHROPIC_API_KEY",), carries="x-api-key: {}",
     ),
     Provider("codeassist", "https://cloudcode-pa.googleapis.com", r"/v1internal[:/].*"),
@@ -82,10 +87,11 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
     ),
     Provider(
         "cohere", "https://api.cohere.com",
-        r"/v2/.*|/v1/(chat|generate|rerank|embed|tokenize|detokenize)",
+        r"/v2/.*|/v1/(chat|generate|embed|tokenize|detokenize)",
         shared=r"/v1/(models|datasets|connectors|finetuning|embed-jobs|classify|summarize"
-        r"|check-api-key)(/.*)?",
-        tells=r"x-fern-sdk-name: .*cohere.*|user-agent: .*cohere.*|cohere-version: .*",
+        r"|check-api-key|rerank)(/.*)?",
+        tells=r"x-fern-sdk-name: .*cohere.*|user-agent: .*cohere.*|cohere-version: .*"
+        r"|\$\.model=rerank-(v\d|english-|multilingual-).*",
         keys=("CO_API_KEY", "COHERE_API_KEY"),
     ),
     Provider(
@@ -105,11 +111,15 @@ on the paths that come after.  Those without paths are reached as `/~NAME/...`."
 
 
 def provider_of(request: Request) -> str:
-    """The name of the provider that this request belongs to; `ANY` where none claims it."""
-    for provider in _sharing(request.path):
+    """The name of the provider that this request belongs to; `ANY` where none claims it.
+
+    A base URL that ends in a slash may have put another in front of the path.
+    """
+    path = "/" + request.path.lstrip("/")
+    for provider in _sharing(path):
         if _says(request, provider.tells):
             return provider.name
-    by_path = _of_path(request.path)
+    by_path = _of_path(path)
     names = _telling().intersection(name.lower() for name, _ in request.headers)
     if not names:
         return by_path or ANY
@@ -117,6 +127,11 @@ def provider_of(request: Request) -> str:
         if provider.name == by_path or not names.isdisjoint(provider.headers):
             return provider.name
     return ANY
+
+
+def is_probe(request: Request) -> bool:
+    """Whether a client only asks whether anybody is there, as Claude Code and Ollama's do."""
+    return request.method == "HEAD" and request.path in _PROBED
 
 
 @lru_cache(256)  # an application asks a handful
@@ -133,11 +148,13 @@ def _sharing(path: str) -> tuple[Provider, ...]:
 
 
 def _says(request: Request, what: str) -> bool:
-    """Whether a header or a parameter of the request is what this expression asks for."""
-    headers = (f"{name}: {value}" for name, value in request.headers)
+    """Whether anything of the request that may tell is what this expression asks for."""
+    headers = [f"{name}: {value}" for name, value in request.headers]
+    of_method = (f"{request.method} {it}" for it in headers)
+    model = reading.words(reading.document(request.body).get("model"))
     parameters = (f"?{pair}" for pair in request.query.split("&"))
     said = re.compile(what, re.IGNORECASE)
-    return any(said.fullmatch(it) for it in (*headers, *parameters))
+    return any(said.fullmatch(it) for it in (*headers, *of_method, *parameters, f"$.model={model}"))
 
 
 @cache

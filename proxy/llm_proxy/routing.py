@@ -182,7 +182,7 @@ def route(
     asked = uncoded or request
     ours = [pair for pair in request.headers if pair[0].lower().startswith(OUR_HEADERS)]
     if not ours and not request.path.startswith(_PREFIXES):  # nearly all of them
-        provider = provider_of(request)
+        provider = provider_of(asked)
         dialect = dialects.find(asked)
         return Call(request, asked, how.session, provider, dialect, arrived, now, rules=how.rules)
     match = _PREFIX.fullmatch(request.path)
@@ -197,7 +197,7 @@ def route(
         )
         for it in (request, asked)
     )
-    provider = _checked("provider", _first(match["provider"], provider_of(theirs)))
+    provider = _checked("provider", _first(match["provider"], provider_of(plain)))
     call = Call(theirs, plain, session, provider, dialects.find(plain), arrived, now)
     return replace(
         call,

@@ -12,14 +12,14 @@ from llm_proxy.providers import PROVIDERS
 _HERE: Final = frozenset(("localhost", "127.0.0.1", "::1", ""))
 _OLDER: Final = {"api.cohere.ai": "cohere", "api.fireworks.ai": "fireworks"}
 _AZURE: Final = ".azure.com"
-_OF_AZURE: Final = "/openai/"
+_OF_AZURE: Final = "openai/"
 
 
 def provider_of_host(request: Request, host: str) -> str | None:
     """The name of the provider that lives there; None where the path has to tell."""
     if host in _HERE:
         return None
-    if host.endswith(_AZURE) and request.path.startswith(_OF_AZURE):
+    if host.endswith(_AZURE) and request.path.lstrip("/").startswith(_OF_AZURE):
         return "azure"
     known = (it.name for it in PROVIDERS if it.url and urlsplit(it.url).hostname == host)
     return _OLDER.get(host) or next(known, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from llm_proxy.errors import NotSimulated
-from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode
+from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode, answer_to_probe
 from llm_proxy.modes.nearest import nearest
 from llm_proxy.modes.player import Player
 from llm_proxy.ports import Recorder, Takes, Upstream
@@ -53,9 +53,10 @@ class Auto:
                 return Answer(self._upstream.stream(call, None), UNRECORDED)
             case "fail":
                 near = None if takes else await self._nearest(call, ordinal)
-                if near is None:
+                answer = near or answer_to_probe(call)
+                if answer is None:
                     raise await self._takes.miss(call, ordinal)
-                return near
+                return answer
             case other:
                 if not takes and (near := await self._nearest(call, ordinal)) is not None:
                     return near

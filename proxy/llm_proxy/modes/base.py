@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from llm_proxy.actions import Source
+from llm_proxy.actions import Begin, Source
+from llm_proxy.exchange import Head
+from llm_proxy.providers import is_probe
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Direction
 
 LIVE: Final = "live"
 UNRECORDED: Final = "live, not recorded"
+PROBE: Final = "answer to a probe"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class Answer:
 
     source: Source
     origin: str
-    """`LIVE`, `UNRECORDED`, the file of the cassette that is played, or what directed it."""
+    """`LIVE`, `UNRECORDED`, `PROBE`, the file of the cassette played, or what directed it."""
     direction: Direction | None = None
     """What a simulated answer follows."""
     simulated: bool = False
@@ -36,6 +39,13 @@ class Answer:
     def live(self) -> bool:
         """Whether the provider gives it."""
         return self.origin in {LIVE, UNRECORDED}
+
+
+def answer_to_probe(call: Call) -> Answer | None:
+    """A bare 200 for a client that only asks whether anybody is there; None for other calls."""
+    if not is_probe(call.plain):
+        return None
+    return Answer((Begin(Head(200, "OK", (), "none")),), PROBE, simulated=True)
 
 
 class Mode(Protocol):

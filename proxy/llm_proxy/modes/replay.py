@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from llm_proxy.errors import NotSimulated
-from llm_proxy.modes.base import Answer, Mode
+from llm_proxy.modes.base import Answer, Mode, answer_to_probe
 from llm_proxy.modes.nearest import nearest
 from llm_proxy.modes.player import Player
 from llm_proxy.ports import Takes
@@ -42,6 +42,8 @@ class Replay:
         return await self._player.play(take, call, ordinal, pace)
 
     async def _missed(self, call: Call, ordinal: int) -> Answer:
+        if (answer := answer_to_probe(call)) is not None:
+            return answer
         if self._simulate is not None:
             with suppress(NotSimulated):
                 return await self._simulate.answer(call)

@@ -20,7 +20,7 @@ from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.openai.family import FAMILY
 from llm_proxy.errors import NotSimulated, RespondFailed, printable
-from llm_proxy.modes.base import Answer
+from llm_proxy.modes.base import Answer, answer_to_probe
 from llm_proxy.pacing.choosing import asked_pace
 from llm_proxy.ports import Aside, Paces, Scripts
 from llm_proxy.routing import Call
@@ -259,6 +259,8 @@ class Simulate:
             response = call.dialect.speak(again, given.turns, given.delivery)
         else:
             delivery = replace(delivery, models=script.models)
+            if (to_probe := answer_to_probe(call)) is not None:
+                return to_probe
             side = call.dialect.side_answer(request, delivery)
             response = side if side is not None else _unknown(call)
         return Answer(outgoing.at_once(response), f"{_SPEAKER}: beside turns", simulated=True)

@@ -27,6 +27,9 @@ EVENTS: Final = "text/event-stream; charset=utf-8"
 DONE: Final = sse.event(_DONE)
 """What ends one, but for those of responses."""
 
+CHATS: Final = re.compile(r".*/(?:chat|agents|prompts/[^/]+)/completions")
+"""The paths of chats: everybody's, those of Mistral's agents, and of Portkey's prompts."""
+
 _DEPLOYMENT: Final = re.compile(r"/openai/deployments/([^/]+)/")
 _STRAY_ERROR: Final = re.compile(rb"(?:\A|[\r\n])error: *([^\r\n]+)")
 

@@ -45,8 +45,8 @@ class OpenAIChat:
     overloaded = 503
 
     def claims(self, request: Request) -> bool:
-        """A POST to `.../chat/completions`, whatever a provider puts in front."""
-        return request.method == "POST" and request.path.endswith(_PATH)
+        """A POST to `.../chat/completions` or its like, whatever a provider puts in front."""
+        return request.method == "POST" and api.CHATS.fullmatch(request.path) is not None
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the Azure deployment that the path names."""

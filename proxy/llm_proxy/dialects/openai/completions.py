@@ -26,8 +26,8 @@ from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Metadata, Part, Text, Turn
 
 _PATH: Final = "/completions"
-_MESSAGES: Final = ("/chat/completions", "/fim/completions")
-"""Completions that answer in messages."""
+_MESSAGES: Final = "/fim/completions"
+"""Completions that answer in messages, beside chats."""
 
 
 class OpenAICompletions:
@@ -43,7 +43,9 @@ class OpenAICompletions:
     def claims(self, request: Request) -> bool:
         """A POST to `.../completions`, whatever a provider puts in front."""
         path = request.path
-        return request.method == "POST" and path.endswith(_PATH) and not path.endswith(_MESSAGES)
+        if request.method != "POST" or path.endswith(_MESSAGES) or api.CHATS.fullmatch(path):
+            return False
+        return path.endswith(_PATH)
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the Azure deployment that the path names."""
