@@ -167,7 +167,8 @@ def turns(row: Row) -> tuple[Turn, ...]:
 
 def response(row: Row) -> Response:
     """A row as a dialect sees it."""
-    name = dialects.find(row.request).codec(row.request, row.head)
+    label = dialects.find(row.request).codec(row.request, row.head)
+    name = framing.by_bytes(label, row.body)
     return Response(row.head, name, framing.messages(name, row.body))
 
 
