@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy import framing
+from llm_proxy.credentials import credentials
 from llm_proxy.exchange import Read, Request
 from llm_proxy.frame_redaction import FrameRedactor, placeholders
 from llm_proxy.framing.eventstream import Frame, frame, read_frame
-from llm_proxy.redaction import PLACEHOLDER, Piece, Redactor, credentials
+from llm_proxy.redaction import PLACEHOLDER, Piece, Redactor
 from tapes import cut, cuts
 
 KEY: Final = 'sk-"canary/01\\23+45'

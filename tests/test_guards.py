@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from unittest.mock import Mock
 from urllib.parse import urlsplit
 
+import pytest
 from aiohttp.test_utils import make_mocked_request
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -54,3 +56,18 @@ def test_a_host_that_is_served_is_one_that_leads_to_this_machine(host: str) -> N
 def test_the_names_of_this_machine_are_served() -> None:
     for name in ("127.0.0.1", "localhost", "LOCALHOST", "[::1]", "127.1.2.3"):
         assert _served(f"{name}:{PORT}")
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("http://evil.example/x?key=AIza-1", "http://evil.example/x"),
+        ("http://user:AIza-1@evil.example/x#AIza-1", "http://evil.example/x"),
+        ("user:AIza-1@evil.example:443", "evil.example:443"),
+        ("*?key=AIza-1", "*"),
+    ],
+)
+def test_a_target_that_is_no_path_is_named_without_its_secrets(target: str, shown: str) -> None:
+    request = Mock(raw_path=target)
+    with pytest.raises(RequestRefused, match=f"^{re.escape(repr(shown))} is no path: "):
+        Guards().check(request)

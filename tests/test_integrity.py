@@ -79,10 +79,13 @@ def test_a_key_of_older_rules_is_not_recomputed() -> None:
     [
         replace(REQUEST, body=b"is [redacted-operator]"),
         replace(REQUEST, path="/[redacted-operator]"),
+        replace(REQUEST, body=b"is [redacted-client]"),
+        replace(REQUEST, query="q=[redacted-client]"),
+        replace(REQUEST, headers=(("anthropic-beta", "[redacted-client]"),)),
     ],
-    ids=["body", "path"],
+    ids=["body", "path", "body of the client's", "query", "header"],
 )
-def test_the_key_of_a_request_that_held_the_operators_secrets_is_not_recomputed(
+def test_the_key_of_a_request_that_lost_a_secret_after_it_was_keyed_is_not_recomputed(
     request_: StoredRequest,
 ) -> None:
     assert said(request=request_) == []

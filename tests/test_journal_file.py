@@ -58,15 +58,19 @@ async def test_a_journal_holds_no_secret(tmp_path: Path) -> None:
     asked = chat("missing", f"Authorization: Bearer {key}", path=f"/v1/chat/completions?key={key}")
     odd = post(f"/v1/unknown/{key}", b"", f"x-api-key: {key}")
     foreign = post(f"/v1/unknown/{key}", b"", "Host: evil.example", f"x-api-key: {key}")
+    absolute = post(f"http://me:{key}@evil.example/x?key={key}", b"", method="GET")
+    echoed = post(f"http://evil.example/{key}", b"", f"Authorization: Bearer {key}", method="GET")
+    session = post(f"/@{key}!/v1/x", b"", f"x-api-key: {key}")
     async with serving("replay", "--journal", "run.json", folder=tmp_path) as it:
-        for request in (asked, odd, foreign):
+        for request in (asked, odd, foreign, absolute, echoed, session):
             await ask(it.url, request)
         it.send(SIGINT)
         await it.ended()
 
     journal = (tmp_path / "run.json").read_text()
-    assert len(json.loads(journal)["entries"]) == 3
+    assert len(json.loads(journal)["entries"]) == 6
     assert key not in journal
+    assert "'http://evil.example/x' is no path" in journal
 
 
 @pytest.mark.parametrize(

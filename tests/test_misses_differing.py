@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import Document, document_of, key_of
 from llm_proxy.misses.differing import differences, found
+from llm_proxy.redaction import PLACEHOLDER
 
 
 def document(body: Any, path: str = "/v1/chat/completions") -> Document:
@@ -103,3 +105,62 @@ values = st.recursive(
 def test_nothing_differs_exactly_where_the_keys_are_the_same(one: Any, other: Any) -> None:
     asked, stored = document({"x": one}), document({"x": other})
     assert (differences(asked, stored) == ()) == (key_of(asked) == key_of(stored))
+
+
+SECRETS = [
+    *("api_key", "apiKey", "OPENAI_APIKEY", "x-api-key", "authorization_token", "accessToken"),
+    *("authorization", "password", "dbPassword", "client_secret", "bearer", "credentials"),
+    *("private_key", "passphrase"),
+]
+"""What a field is called whose values are not shown."""
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_of_a_field_that_is_called_like_a_secret_the_path_is_told_and_no_value(name: str) -> None:
+    """Wherever it stands: as a member, below one, in what one has alone, and in a text of JSON."""
+    for asked, stored in (
+        ({name: "canary-1"}, {name: "canary-2"}),
+        ({"a": {name: {"b": ["canary-1"]}}}, {"a": {name: {"b": ["canary-2"]}}}),
+        ({"a": {"b": 1, name: "canary-1"}}, {}),
+        ([{"c": {name: "canary-1"}}], []),
+        ({"arguments": json.dumps({name: "canary-1"})}, {"arguments": "{}"}),
+        ({"arguments": json.dumps([json.dumps({name: "canary-1"})])}, {"arguments": "[1]"}),
+        ([{"name": name, "value": "canary-1"}], [{"name": name, "value": "canary-2"}]),
+        ([{"key": name, "value": "canary-1"}], [{"key": name, "value": "canary-2"}]),
+        (b'{"%b": 1, "%b": "canary-1"}' % (name.encode(), name.encode()), b'{"a": 1, "a": 2}'),
+        ({name: "canary-1"}, "a text"),
+    ):
+        for pair in ((asked, stored), (stored, asked)):
+            [difference] = differences(*map(document, pair))[-1:]
+            shown = difference.asked + difference.stored
+            assert "canary" not in shown
+            assert PLACEHOLDER in shown
+            assert difference.path
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_field_of_a_form_that_is_called_like_a_secret_is_told_without_its_value(
+    name: str,
+) -> None:
+    form = (("content-type", "application/x-www-form-urlencoded"),)
+    asked, stored = (
+        document_of("x", StoredRequest("POST", "/x", "", form, urlencode({name: it}).encode()))
+        for it in ("canary-1", "canary-2")
+    )
+    [difference] = differences(asked, stored)
+    assert difference.path == "$[0].value"
+    assert difference.asked == difference.stored == f'"{PLACEHOLDER}"'
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["max_tokens", "prompt_cache_key", "page_token", "code", "keywords", "author", "tokenizer"],
+)
+def test_the_value_of_any_other_field_is_told(name: str) -> None:
+    assert told({name: "one"}, {name: "other"}) == [(f"$.{name}", '"one"', '"other"')]
+
+
+def test_of_a_text_of_json_that_is_nested_very_deep_the_inside_is_not_told() -> None:
+    [(path, shown, _)] = told({"a": "[" * 900 + "]" * 900}, {})
+    assert path == "$.a"
+    assert PLACEHOLDER in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
@@ -230,3 +231,43 @@ async def test_a_summary_that_cannot_be_written_changes_nothing(tmp_path: Path) 
     ran = await run("replay", "--", "python", "ask.py", folder=tmp_path, env=env)
     assert ran.code == 0
     assert "GITHUB_STEP_SUMMARY" in ran.complaint
+
+
+ASK_WITH_KEYS = """
+import json, os, urllib.error, urllib.request
+body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "hi"}],
+        "tools": [{"type": "mcp", "authorization": "canary-1"}], "apiKey": "canary-2",
+        "mcp_servers": [{"authorization_token": "canary-3"}], "auth": {"user_password": "canary-4"}}
+headers = {"Content-Type": "application/json"}
+url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
+try:
+    urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers))
+except urllib.error.HTTPError as error:
+    print(error.read().decode())
+"""
+
+
+async def test_no_miss_tells_the_value_of_a_field_that_is_called_like_a_secret(
+    tmp_path: Path,
+) -> None:
+    """Neither the request's nor the cassette's, wherever misses are told; the paths are."""
+    stored = chat().replace(b'{"model"', b'{"apiKey":"canary-5","model"')
+    put(tmp_path, stored, says("x"))
+    (tmp_path / "ask.py").write_text(ASK_WITH_KEYS)
+    env = {"GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+
+    ran = await run(
+        "replay", "--journal", "run.json", "--", "python", "ask.py", folder=tmp_path, env=env
+    )
+    reported = await run("report", "run.json", folder=tmp_path)
+    body = ASK_WITH_KEYS.partition("body = ")[2].partition("\nheaders")[0]
+    (tmp_path / "request.json").write_text(json.dumps(literal_eval(body)))
+    explained = [
+        await run("explain", "request.json", *options, folder=tmp_path)
+        for options in ((), ("--json",))
+    ]
+
+    journal, page = (tmp_path / "run.json").read_text(), (tmp_path / "summary.md").read_text()
+    texts = [ran.out, ran.err, reported.out, journal, page, *(it.out for it in explained)]
+    assert [text for text in texts if "canary" in text] == []
+    assert [text for text in texts if "apiKey" not in text] == []

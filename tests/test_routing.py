@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from llm_proxy import matching
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Headers, Request
+from llm_proxy.integrity import is_keyed_otherwise
 from llm_proxy.routing import Call, route
 
 KEY = "sk-canary-0123456789"
@@ -133,26 +134,57 @@ def test_what_is_stored_of_a_call_holds_none_of_its_credentials() -> None:
         body=f'{{"a":"{KEY}","b":"AIza-0123456789"}}'.encode(),
     )
     stored = call.stored
-    assert (stored.method, stored.path) == ("POST", "/v1/files/[redacted]")
-    assert stored.query == "key=[redacted]&q=[redacted]"
-    assert stored.headers == (("content-type", "text/plain; [redacted]"),)
-    assert stored.body == b'{"a":"[redacted]","b":"[redacted]"}'
+    assert (stored.method, stored.path) == ("POST", "/v1/files/[redacted-client]")
+    assert stored.query == "key=[redacted]&q=[redacted-client]"
+    assert stored.headers == (("content-type", "text/plain; [redacted-client]"),)
+    assert stored.body == b'{"a":"[redacted-client]","b":"[redacted-client]"}'
     assert stored.redacted == 6
     assert call.request.path.endswith(KEY)  # the provider gets what was sent
 
 
-def test_the_key_is_that_of_what_is_stored() -> None:
-    one = routed("/v1/x", ("x-api-key", KEY), body=f'["{KEY}"]'.encode())
-    other = routed("/v1/x", ("x-api-key", "another-secret"), body=b'["another-secret"]')
-    assert one.key == other.key == matching.key("openai", one.stored)
-    assert one.key != routed("/~groq/v1/x", body=b'["[redacted]"]').key
+BODY = b'{"model": "m", "prompt": "accepted in us-east-1, key %b"}' % KEY.encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "query"),
+    [
+        ("/v1/x", [("x-api-key", KEY)], ""),
+        ("/v1/x", [("Authorization", "Bearer accepted in")], ""),
+        ("/v1/x", [("Authorization", "Bearer us-east-1")], ""),
+        ("/v1/x", [("Cookie", f"session={KEY}; consent=accepted; region=us-east-1")], ""),
+        ("/v1/x", [("Cookie", "token=model; sid=prompt")], ""),
+        ("/v1/x", [], "key=us-east-1"),
+        ("/v1/x", [("x-api-key", "v1/x")], ""),
+    ],
+    ids=["the key that stands in it", "words of it", "a word of it", "cookies", "names of it",
+         "in the query", "in the path"],
+)  # fmt: skip
+def test_the_key_of_a_request_does_not_depend_on_what_its_credentials_spell(
+    path: str, headers: list[tuple[str, str]], query: str
+) -> None:
+    without = routed(path, body=BODY)
+    assert without.keyed is without.stored
+    assert routed(path, *headers, query=query, body=BODY).key == without.key
+
+
+def test_the_key_is_that_of_what_is_stored_where_it_holds_no_credential() -> None:
+    call = routed("/v1/x", ("x-api-key", KEY), query="key=abc&api-version=1", body=b"{}")
+    assert call.key == matching.key("openai", call.stored)
+    assert call.key != routed("/~groq/v1/x", query="api-version=1", body=b"{}").key
+
+
+def test_what_is_stored_of_a_request_that_holds_a_credential_says_that_its_key_is_another() -> None:
+    call = routed("/v1/x", ("x-api-key", KEY), body=BODY)
+    assert KEY.encode() not in call.stored.body
+    assert is_keyed_otherwise(call.stored)
+    assert not is_keyed_otherwise(call.keyed)
 
 
 def test_the_session_is_no_part_of_the_key() -> None:
     assert routed("/@a/v1/x").key == routed("/@b/v1/x").key == routed("/v1/x").key
 
 
-@pytest.mark.parametrize("name", ["credentials", "stored", "model", "key"])
+@pytest.mark.parametrize("name", ["credentials", "keyed", "stored", "model", "key"])
 def test_what_is_computed_once_is_described_by_the_class(name: str) -> None:
     assert getattr(Call, name).__doc__
     assert getattr(Call, name) is vars(Call)[name]

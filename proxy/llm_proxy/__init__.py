@@ -21,7 +21,8 @@ logic       bytes and values in, bytes and values out
     `heads`      what is passed on of a head, how it delimits its body, what may be written
     `routing`    a request's session, provider, dialect and key: a `Call`
     `redaction`  what never reaches the disk
-    `secret_names`  which query parameters hold secrets
+    `credentials`  what a request carries that must not, in all its spellings
+    `secret_names`  what holds secrets by its name
     `frame_redaction`  the same, of a stream whose frames know their own length
     `matching`   documents, rules and keys: which cassette answers; how two requests differ
     `renaming`   a recording with the values of the client that it is played to

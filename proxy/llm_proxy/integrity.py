@@ -77,8 +77,12 @@ def _key(cassette: Cassette) -> str | None:
 
 def is_keyed_otherwise(asked: StoredRequest) -> bool:
     """Whether the key is that of another request than the stored one: with its secrets in it."""
-    mark = redaction.OF_OPERATOR
-    return mark.encode() in asked.body or mark in asked.path or mark in asked.query
+    headers = (value for _, value in asked.headers)
+    texts = (asked.path, asked.query, *headers)
+    return any(
+        mark.encode() in asked.body or any(mark in text for text in texts)
+        for mark in redaction.AFTER_KEY
+    )
 
 
 def _folder(session: str) -> str:

@@ -1,33 +1,35 @@
 """What never reaches the disk.
 
 Headers are kept by allow-list: what is not known to be harmless is not stored at all.  Secret
-query parameters are replaced.  The credentials that a request carries in its headers or query
-are replaced wherever else they turn up: in its body, and in the response, also where a read
-boundary falls inside them.
+query parameters are replaced.  The credentials that a request carries (`credentials`) are replaced
+wherever else they turn up: in its body, and in the response, also where a read boundary falls
+inside them.
 
 A placeholder carries what kind of thing stood there, never a hash of it.  A key is made from a
-request that was redacted by rules that need no environment, because CI has other secrets than the
-machine that recorded; what is the operator's is replaced after that.
+request that was redacted by names alone, because CI has other credentials than the machine that
+recorded; what the client's and the operator's credentials spell is replaced after that.
 """
 
 from __future__ import annotations
 
 import re
-from base64 import b64decode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote, quote_plus, unquote_to_bytes
 
-from llm_proxy.exchange import Headers, Read, Request
+from llm_proxy.exchange import Headers, Read
 from llm_proxy.secret_names import is_secret_parameter
 
-REDACTION_RULES: Final = 1
+REDACTION_RULES: Final = 2
 """The version of the rules in this module, stored in every cassette."""
 
 PLACEHOLDER: Final = "[redacted]"
+OF_CLIENT: Final = "[redacted-client]"
+"""For a credential of the client's that stands in its request a second time."""
 OF_OPERATOR: Final = "[redacted-operator]"
-"""For what is secret by the operator's environment: a key was made before it was replaced."""
+"""For what is secret by the operator's environment."""
+AFTER_KEY: Final = (OF_CLIENT, OF_OPERATOR)
+"""Placeholders in a request for what was replaced after its key was made."""
 
 REQUEST_HEADERS: Final = frozenset(
     {"accept", "content-type", "content-encoding", "anthropic-version", "anthropic-beta",
@@ -38,39 +40,58 @@ REQUEST_HEADERS: Final = frozenset(
 RESPONSE_HEADERS: Final = frozenset(
     {"content-type", "content-encoding", "content-language", "content-disposition",
      "cache-control", "www-authenticate", "etag", "allow", "content-range", "accept-ranges",
-     "retry-after", "retry-after-ms", "x-should-retry", "openai-version", "openai-processing-ms",
-     "openai-model", "anthropic-version", "x-amzn-errortype", "x-amz-retry-after",
-     "x-amzn-bedrock-content-type", "x-amzn-bedrock-input-token-count",
-     "x-amzn-bedrock-output-token-count", "x-amzn-bedrock-cache-read-input-token-count",
-     "x-amzn-bedrock-cache-write-input-token-count", "x-amzn-bedrock-invocation-latency",
-     "x-endpoint-monthly-call-limit", "num_chars", "num_tokens", "x-accel-buffering",
+     "retry-after", "retry-after-ms", "x-should-retry", "x-ms-retry-after-ms", "x-amz-retry-after",
+     "openai-version", "openai-processing-ms", "openai-model", "openai-poll-after-ms",
+     "anthropic-version", "ratelimit", "proxy-status",
+     "x-gemini-service-tier", "x-goog-upload-status",
+     "x-amzn-errortype", "x-amzn-query-error", "x-amzn-bedrock-content-type",
+     "x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count",
+     "x-amzn-bedrock-cache-read-input-token-count", "x-amzn-bedrock-cache-write-input-token-count",
+     "x-amzn-bedrock-invocation-latency", "x-amzn-bedrock-performanceconfig-latency",
+     "x-amzn-bedrock-service-tier", "x-amzn-bedrock-agent-content-type",
+     "x-amz-bedrock-agent-session-id", "x-amz-bedrock-agent-memory-id",
+     "x-amz-bedrock-flow-execution-id", "x-amzn-bedrock-knowledge-base-session-id",
+     "x-ms-error-code", "x-ms-region", "azureml-model-group",
+     "x-endpoint-monthly-call-limit", "num_chars", "num_tokens", "x-model-deprecation-timestamp",
+     "x-error-message", "x-error-code", "x-hf-warning", "x-repo-commit", "x-linked-size",
+     "x-linked-etag", "x-together-file-id", "x-envoy-upstream-service-time",
+     "x-total-time", "x-validation-time", "x-queue-time", "x-inference-time", "x-time-per-token",
+     "x-tokenization-time", "x-prompt-tokens", "x-generated-tokens", "x-litellm-response-cost",
+     "logfire-ai-gateway-cost", "x-accel-buffering",
      "access-control-allow-origin", "access-control-expose-headers"}
 )  # fmt: skip
-"""The response headers that are stored as they came."""
+"""The response headers that are stored as they came; `docs/security.md` says who reads them.
 
-_RESPONSE_PREFIXES: Final = ("x-ratelimit-", "anthropic-ratelimit-", "x-trial-endpoint-call-")
+The ids of Bedrock's conversations are among them: a client sends them back in a path or a body,
+so that a replay would miss by a placeholder.
+"""
+
+_RESPONSE_PREFIXES: Final = (
+    "x-ratelimit-", "ratelimit-", "x-ratelimitbysize-", "ratelimitbysize-", "anthropic-ratelimit-",
+    "x-trial-endpoint-call-", "x-compute-",
+)  # fmt: skip
+_FIREWORKS: Final = re.compile(r"fireworks-.*(?:tokens|duration|time|first-token|requests)")
+"""What Fireworks measures."""
+_URLS: Final = frozenset({"location", "operation-location", "azure-asyncoperation"})
+"""Response headers that are stored without the secrets in their URLs."""
 
 REQUEST_IDS: Final = frozenset(
-    {"x-request-id", "request-id", "x-amzn-requestid", "x-debug-trace-id",
-     "openai-organization", "openai-project", "anthropic-organization-id"}
+    {"x-request-id", "request-id", "x-debug-trace-id", "openai-organization", "openai-project",
+     "anthropic-organization-id", "anthropic-workspace-id", "x-goog-request-id",
+     "x-amzn-requestid", "x-amzn-request-id", "x-amz-request-id", "x-amz-id-2", "x-amz-cf-id",
+     "x-amzn-trace-id", "x-ms-request-id", "x-ms-client-request-id", "apim-request-id",
+     "azureml-model-session", "cf-ray", "x-together-request-id",
+     "x-fireworks-request-id", "x-fireworks-trace-id", "fireworks-backend-host",
+     "fireworks-deployment", "fireworks-pod-template-hash", "x-goog-upload-url"}
 )  # fmt: skip
-"""Response headers that clients read, but whose value says whose account it was."""
+"""Response headers that clients read, but whose value says whose account or request it was, or lets
+anybody upload."""
 
 _PAIRS: Final = re.compile("([&;])")
 """Between the parameters of a query; splitting keeps them."""
-_HEX: Final = re.compile(b"%[0-9A-F]{2}")
-_CREDENTIAL_HEADERS: Final = re.compile(
-    r".*(auth|token|secret|key|passw|credential|jwt|bearer|signature|assertion|csrf|xsrf).*",
-    re.IGNORECASE,
-)
-_SCHEME: Final = re.compile(rb"(?:bearer|basic|token|apikey)\s+", re.IGNORECASE)
-_NAMED: Final = re.compile(rb'=\s*(?:"([^"]*)"|([^\s",;]+))')
-"""A credential's value behind its name: `Token token=abc`, `Digest response="abc"`."""
-_OF_SIGNATURE: Final = re.compile(rb"\b(?:Credential=(([^\s,/]+)[^\s,]*)|Signature=([^\s,]+))")
-"""What is secret in a signature of AWS's: a scope, the key's id that it begins with, and the
-signature.  It names headers too, which stand in many an answer."""
-_SHORTEST_SECRET: Final = 8
-"""Bytes: anything shorter is no credential, and would be found everywhere."""
+_USER: Final = re.compile(r"(^|//)[^/?#]*@")
+"""User and password, in front of a URL's host."""
+_REST: Final = re.compile(r"[?#].*", re.DOTALL)
 
 
 def request_headers(headers: Headers) -> Headers:
@@ -84,20 +105,29 @@ def response_headers(headers: Headers) -> Headers:
     kept: list[tuple[str, str]] = []
     for name, value in headers:
         lower = name.lower()
-        if lower == "location":
-            kept.append((name, _location(value)))
-        elif lower in RESPONSE_HEADERS or lower.startswith(_RESPONSE_PREFIXES):
+        if lower in _URLS:
+            kept.append((name, _url(value)))
+        elif (
+            lower in RESPONSE_HEADERS
+            or lower.startswith(_RESPONSE_PREFIXES)
+            or _FIREWORKS.fullmatch(lower)
+        ):
             kept.append((name, value))
         elif lower in REQUEST_IDS:
             kept.append((name, PLACEHOLDER))
     return tuple(kept)
 
 
-def _location(url: str) -> str:
-    """A redirect's target without the secrets of its query and its fragment."""
-    rest, hash_mark, fragment = url.partition("#")
+def _url(url: str) -> str:
+    """A URL without its user, and the secrets of its query and its fragment."""
+    rest, hash_mark, fragment = _USER.sub(r"\1", url).partition("#")
     target, mark, parameters = rest.partition("?")
     return target + mark + query(parameters)[0] + hash_mark + query(fragment)[0]
+
+
+def shown_target(target: str) -> str:
+    """A request's target as it may be shown: without user, query and fragment."""
+    return _USER.sub(r"\1", _REST.sub("", target))
 
 
 def query(raw: str) -> tuple[str, int]:
@@ -111,54 +141,6 @@ def query(raw: str) -> tuple[str, int]:
         else:
             kept.append(pair)
     return "".join(kept), count
-
-
-def credentials(request: Request) -> frozenset[bytes]:
-    """The credentials that this request carries in its headers and its query."""
-    found: set[bytes] = set()
-    for name, value in request.headers:
-        sent = value.encode("latin-1", "replace")
-        if name.lower() == "cookie":
-            for crumb in sent.split(b";"):
-                cookie = crumb.partition(b"=")[2].strip()
-                found.update((cookie, unquote_to_bytes(cookie)))
-        elif _CREDENTIAL_HEADERS.fullmatch(name):
-            found.update(_of_header(sent))
-    for pair in _PAIRS.split(request.query):
-        name, _, value = pair.partition("=")
-        if is_secret_parameter(name):
-            found.update((value.encode(), unquote_to_bytes(value)))
-            found.add(unquote_to_bytes(value.replace("+", " ")))
-    bare = {secret.strip(b"\"'") for secret in found}  # quotes are the document's, not the secret's
-    long = (secret for secret in bare if len(secret) >= _SHORTEST_SECRET)
-    return frozenset(spelling for secret in long for spelling in _spellings(secret))
-
-
-def _of_header(value: bytes) -> set[bytes]:
-    """The credentials in a header: without its scheme, behind names, in HTTP Basic's base64."""
-    secret = _SCHEME.sub(b"", value, count=1).strip()
-    if secret.startswith(b"AWS4-"):
-        return {secret}.union(*_OF_SIGNATURE.findall(secret))
-    found = {secret, *(quoted or bare for quoted, bare in _NAMED.findall(secret))}
-    try:
-        user, colon, password = b64decode(secret, validate=True).partition(b":")
-    except ValueError:
-        return found
-    return found | {user, password} if colon else found
-
-
-def _spellings(secret: bytes) -> frozenset[bytes]:
-    """A secret as it is, as JSON writes it (also within JSON), and percent-encoded."""
-    escaped = _as_json(secret)
-    slashed = escaped.replace(b"/", b"\\/")
-    percent = {quote(secret, safe=safe).encode() for safe in ("", "/")}
-    percent |= {quote_plus(secret).encode()}
-    lower = {_HEX.sub(lambda match: match[0].lower(), it) for it in percent}
-    return frozenset((secret, escaped, slashed, _as_json(escaped), *percent, *lower))
-
-
-def _as_json(text: bytes) -> bytes:
-    return text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ provider.  Nothing else is ever stripped: `/openai/v1/...` is Groq's own path.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Generic, Self, TypeVar, overload
 
@@ -15,6 +15,7 @@ from llm_proxy import dialects, matching, redaction
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.conversation import Conversation
+from llm_proxy.credentials import credentials
 from llm_proxy.dialects import Dialect, reading
 from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.exchange import Request, header
@@ -100,25 +101,23 @@ class Call:
     @_Once
     def credentials(self) -> frozenset[bytes]:
         """What must not be stored of this request, wherever it turns up."""
-        return redaction.credentials(self.plain)
+        return credentials(self.plain)
+
+    @_Once
+    def keyed(self) -> StoredRequest:
+        """The request as its key is made from it: without what is secret by its name.
+
+        What its credentials spell may stand in it elsewhere: it is neither stored nor shown.
+        """
+        asked = self.plain
+        query, count = redaction.query(asked.query)
+        headers = redaction.request_headers(asked.headers)
+        return StoredRequest(asked.method, asked.path, query, headers, asked.body, count)
 
     @_Once
     def stored(self) -> StoredRequest:
-        """The request as it may be stored."""
-        asked = self.plain
-        redactor = redaction.Redactor(self.credentials)
-        query, count = redaction.query(asked.query)
-        return StoredRequest(
-            method=asked.method,
-            path=redactor.text(asked.path),
-            query=redactor.text(query),
-            headers=tuple(
-                (name, redactor.text(value))
-                for name, value in redaction.request_headers(asked.headers)
-            ),
-            body=_without_secrets(asked.body, redactor),
-            redacted=redactor.count + count,
-        )
+        """The request as it may be stored; the same object as `keyed` where that may be."""
+        return without_secrets(self.keyed, self.credentials, redaction.OF_CLIENT)
 
     @_Once
     def conversation(self) -> Conversation | None:
@@ -135,16 +134,32 @@ class Call:
 
     @_Once
     def normalised(self) -> Normalised:
-        """What its key is made from."""
+        """The stored request, by the rules: what others are held against, and may be shown."""
         return matching.normalised(self.provider, self.stored, self.rules)
 
     @_Once
     def key(self) -> str:
-        """The key of the stored request."""
-        return matching.key_of(self.normalised.document)
+        """The hash under which it finds its takes, whatever its credentials are."""
+        if self.keyed is self.stored:
+            return matching.key_of(self.normalised.document)
+        return matching.key(self.provider, self.keyed, self.rules)
 
 
-def _without_secrets(body: bytes, redactor: redaction.Redactor) -> bytes:
+def without_secrets(request: StoredRequest, secrets: Iterable[bytes], mark: str) -> StoredRequest:
+    """The request with `mark` for these; the same object where it holds none of them."""
+    redactor = redaction.Redactor(secrets, mark)
+    clean = StoredRequest(
+        method=request.method,
+        path=redactor.text(request.path),
+        query=redactor.text(request.query),
+        headers=tuple((name, redactor.text(value)) for name, value in request.headers),
+        body=_body_without_secrets(request.body, redactor),
+        redacted=request.redacted + redactor.count,
+    )
+    return clean if redactor.count else request
+
+
+def _body_without_secrets(body: bytes, redactor: redaction.Redactor) -> bytes:
     r"""The body as it may be stored; a secret may also stand in it as JSON's `\u` spells it."""
     plain = redactor.whole(body)
     if b"\\u" not in plain or not redactor.has_secrets:

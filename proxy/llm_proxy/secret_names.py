@@ -1,4 +1,4 @@
-"""Which query parameters hold secrets, by their names."""
+"""What holds secrets by its name: query parameters, fields of bodies, headers and cookies."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ _CREDENTIALS: Final = re.compile(
     re.IGNORECASE,
 )
 """What a client may as well send in a header."""
+_CALLED: Final = (
+    r"(?:.*[-_.])?(?:api|access|auth|client|private|secret|session|subscription)?"
+    r"(?:key|token|secret|password|passwd|passphrase|pwd|auth|authorization|credentials?|bearer|jwt"
+    r"|signature|sig|assertion{more})"
+)
+_SECRET_FIELDS: Final = re.compile(_CALLED.format(more=""), re.IGNORECASE)
+_OF_HEADERS: Final = re.compile(
+    _CALLED.format(more=r"|[cx]srf|(?:.*sess(?:ion)?[-_]?|[a-z]*s)id|session|clearance|cf[-_]bm")
+    + r"(?:[-_.]?v?[0-9]{1,2})?",
+    re.IGNORECASE,
+)
 _HUMP: Final = re.compile("(?<=[a-z0-9])(?=[A-Z])")
 _BRACKETS: Final = re.compile(r"[\[\]]+")
 """What some frameworks write around the parts of a parameter's name: `filter[token]`."""
@@ -32,15 +43,32 @@ _BRACKETS: Final = re.compile(r"[\[\]]+")
 
 def is_secret_parameter(name: str) -> bool:
     """Whether a query parameter is called like a secret, or a part of its name is."""
-    return any(
-        _SECRET_PARAMETERS.fullmatch(part) is not None and _OF_PAGES.fullmatch(part) is None
-        for part in _parts(name)
-    )
+    return _is_called(_SECRET_PARAMETERS, name)
 
 
 def is_credential_parameter(name: str) -> bool:
     """Whether a query parameter holds what a client may as well send in a header."""
     return any(_CREDENTIALS.fullmatch(part) for part in _parts(name))
+
+
+def is_secret_field(name: str) -> bool:
+    """Whether a field of a body is called like a secret: `api_key`, `authorizationToken`."""
+    return _is_called(_SECRET_FIELDS, name)
+
+
+def is_credential_name(name: str) -> bool:
+    """Whether a header or a cookie is called like what it authenticates with: `x-api-key`, `sid`.
+
+    Not one that only has such a word within its name: `x-auth-mode`.
+    """
+    return _is_called(_OF_HEADERS, name)
+
+
+def _is_called(pattern: re.Pattern[str], name: str) -> bool:
+    return any(
+        pattern.fullmatch(part) is not None and _OF_PAGES.fullmatch(part) is None
+        for part in _parts(name)
+    )
 
 
 def _parts(name: str) -> list[str]:

@@ -38,7 +38,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class StoredRequest:
-    """Line 2: the request after redaction, which is all that the key is made from."""
+    """Line 2: the request after redaction."""
 
     method: str
     path: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import islice, zip_longest
 from typing import Final
@@ -14,10 +14,16 @@ import orjson
 from llm_proxy import matching
 from llm_proxy.matching import Difference, Document
 from llm_proxy.matching.leaves import step, told
+from llm_proxy.redaction import PLACEHOLDER
+from llm_proxy.secret_names import is_secret_field
 from llm_proxy.turns import Json
 
 _Parts = tuple[str | int, ...]
 
+_SECRET: Final = f'"{PLACEHOLDER}"'
+"""What is shown of a field that is called like a secret, as JSON."""
+_DEEPEST: Final = 100
+"""Levels of a value that are shown."""
 _ALIGNED: Final = 500
 """Items of a list, beside those that both begin and end with, that are held against each other."""
 _STEPS: Final = 5_000_000
@@ -68,6 +74,7 @@ _NOTHING: Final = _Nothing()
 def found(asked: Document, stored: Document) -> Found:
     """Where two documents differ; nowhere where their keys are equal.
 
+    Of fields that are called like a secret the places are told, and no values.
     A member or an item that only one of them has is one difference, however much it holds.  Items
     of lists are aligned, so that one that came in between is told as that; where that would take
     long, in very long or very many lists, items are held against those at their own places.
@@ -85,10 +92,26 @@ def differences(asked: Document, stored: Document) -> tuple[Difference, ...]:
 def _each(asked: Document, stored: Document) -> Iterator[Difference]:
     flat = matching.differences(matching.leaves(asked), matching.leaves(stored))
     if asked.kind != "json" or stored.kind != "json":
-        yield from flat
+        ours, theirs = shown_leaves(asked), shown_leaves(stored)
+        yield from (
+            replace(
+                it, asked=_shown(it.path, it.asked, ours), stored=_shown(it.path, it.stored, theirs)
+            )
+            for it in flat
+        )
         return
     yield from (it for it in flat if not it.path.startswith("$"))
     yield from _between((), asked.body, stored.body, _Budget())
+
+
+def shown_leaves(document: Document) -> dict[str, str]:
+    """Every value of a document under its path, but those of fields called like a secret."""
+    return matching.leaves(replace(document, body=_without_secrets(document.body)))
+
+
+def _shown(path: str, value: str, leaves: Mapping[str, str]) -> str:
+    """A value as it may be shown, which is none where it is none."""
+    return leaves.get(path, _SECRET) if value else ""
 
 
 def spelled(parts: _Parts) -> str:
@@ -103,11 +126,59 @@ def _between(
         case dict(), dict():
             for name in dict.fromkeys([*asked, *stored]):
                 pair = asked.get(name, _NOTHING), stored.get(name, _NOTHING)
-                yield from _between((*parts, name), *pair, budget)
+                if _is_named_secret(name, asked) or _is_named_secret(name, stored):
+                    yield from _hidden((*parts, name), *pair)
+                else:
+                    yield from _between((*parts, name), *pair, budget)
         case list(), list():
             yield from _items(parts, asked, stored, budget)
         case _ if _key(asked) != _key(stored):
-            yield Difference(spelled(parts), _said(asked), _said(stored), parts)
+            if any(isinstance(it, str) and is_secret_field(it) for it in parts):
+                yield from _hidden(parts, asked, stored)
+            else:
+                yield Difference(spelled(parts), _said(asked), _said(stored), parts)
+
+
+def _hidden(parts: _Parts, asked: Json | _Nothing, stored: Json | _Nothing) -> Iterator[Difference]:
+    """The same place, without what it holds."""
+    if _key(asked) != _key(stored):
+        ours, theirs = ("" if isinstance(it, _Nothing) else _SECRET for it in (asked, stored))
+        yield Difference(spelled(parts), ours, theirs, parts)
+
+
+def _is_named_secret(name: str, holder: Mapping[str, Json]) -> bool:
+    """Whether a member is the `value` of what is called like a secret beside it."""
+    called = holder.get("name", holder.get("key"))
+    return name == "value" and isinstance(called, str) and is_secret_field(called)
+
+
+def _without_secrets(value: Json, depth: int = _DEEPEST) -> Json:
+    """A value as it may be shown; a text that is JSON is looked into."""
+    match value:
+        case dict() | list() if depth == 0:
+            return PLACEHOLDER
+        case dict():
+            return {
+                name: PLACEHOLDER
+                if is_secret_field(name) or _is_named_secret(name, value)
+                else _without_secrets(it, depth - 1)
+                for name, it in value.items()
+            }
+        case list():
+            return [_without_secrets(it, depth - 1) for it in value]
+        case str() if value[:1] in ("{", "[") and (inner := _parsed(value)) is not None:
+            clean = _without_secrets(inner, depth - 1)
+            return value if clean == inner else orjson.dumps(clean).decode()
+        case _:
+            return value
+
+
+def _parsed(text: str) -> Json:
+    try:
+        parsed: Json = orjson.loads(text)
+    except ValueError:
+        return None
+    return parsed
 
 
 def _items(
@@ -154,4 +225,4 @@ def _key(value: Json | _Nothing) -> bytes:
 
 
 def _said(value: Json | _Nothing) -> str:
-    return "" if isinstance(value, _Nothing) else told(value)
+    return "" if isinstance(value, _Nothing) else told(_without_secrets(value))

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llm_proxy.matching import values as standing
-from llm_proxy.redaction import OF_OPERATOR, PLACEHOLDER
+from llm_proxy.redaction import AFTER_KEY, PLACEHOLDER
 from llm_proxy.renaming import json_text
 from llm_proxy.renaming.change import Change
 
 _NAME: Final = re.compile(r"<[a-z-]+-[0-9]+>")
 _DEEPEST: Final = 3
 """Levels of JSON texts within JSON texts that are read."""
-_SECRETS: Final = (PLACEHOLDER, OF_OPERATOR)
+_SECRETS: Final = (PLACEHOLDER, *AFTER_KEY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from llm_proxy import matching
 from llm_proxy.cli.output.printing import Line, Span, line
 from llm_proxy.display import counted, one_line, percent
 from llm_proxy.missed import Differing, Missed
+from llm_proxy.misses.differing import shown_leaves
 from llm_proxy.misses.explaining import Applied, Explanation
 from llm_proxy.misses.wording import difference, nearest_words, options
 from llm_proxy.routing import Call
@@ -65,7 +66,7 @@ def document(it: Explained) -> dict[str, Any]:
         "query": made.query,
         "headers": [list(pair) for pair in made.headers],
         "body": made.kind,
-        "values": matching.leaves(it.steps.after),
+        "values": shown_leaves(it.steps.after),
         "rules": [_rule(each) for each in it.steps.applied],
         "key_rules": matching.KEY_RULES,
         "key": it.call.key,

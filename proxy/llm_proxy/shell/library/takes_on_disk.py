@@ -12,7 +12,7 @@ from llm_proxy import misses
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import CassetteError, Miss
-from llm_proxy.integrity import Place, complaints
+from llm_proxy.integrity import Place, complaints, is_keyed_otherwise
 from llm_proxy.matching import PLAIN, Rules
 from llm_proxy.misses import Candidate
 from llm_proxy.misses.finding import answers_for, ranked
@@ -202,6 +202,11 @@ class TakesOnDisk:
         for complaint in complaints(cassette, place):
             return complaint
         found = outcome(cassette)
+        if found.complete and is_keyed_otherwise(cassette.request):
+            return (
+                "held other credentials where this request holds its own. Record it again with "
+                "llm-proxy record, or leave that place out of keys with --normalise ignore=JSONPATH"
+            )
         if found.complete:
             return "was not there when this run began; start it again"
         return (

@@ -14,7 +14,7 @@ from llm_proxy.exchange import Ending, Head, Read, Request
 from llm_proxy.frame_redaction import FrameRedactor
 from llm_proxy.framing import eventstream
 from llm_proxy.matching import KEY_RULES
-from llm_proxy.routing import Call
+from llm_proxy.routing import Call, without_secrets
 from llm_proxy.shell.decoding import CodingError, Decoder, decoded_head
 from llm_proxy.shell.recording.filing import Filed, Files, timestamp
 from llm_proxy.shell.recording.spooling import SpoolFile
@@ -193,7 +193,7 @@ class SpoolWriter:
         """Store none of these, which are not the client's: of the request neither."""
         assert self._asked is not None  # noqa: S101 # they come between the start and the head
         stored = self._asked[0].stored
-        concealed = _without(stored, secrets)
+        concealed = without_secrets(stored, secrets, redaction.OF_OPERATOR)
         if concealed is not stored:
             self._open(concealed)
         self._conceal(secrets)
@@ -255,20 +255,6 @@ class SpoolWriter:
             self._decoder.close()
         except CodingError:
             self._broken = Ending.MALFORMED
-
-
-def _without(request: StoredRequest, secrets: Iterable[bytes]) -> StoredRequest:
-    """The request without the operator's secrets; the same object where it has none."""
-    redactor = redaction.Redactor(secrets, redaction.OF_OPERATOR)
-    clean = StoredRequest(
-        method=request.method,
-        path=redactor.text(request.path),
-        query=redactor.text(request.query),
-        headers=tuple((name, redactor.text(value)) for name, value in request.headers),
-        body=redactor.whole(request.body),
-        redacted=request.redacted + redactor.count,
-    )
-    return clean if redactor.count else request
 
 
 def _meta(call: Call, stored: StoredRequest) -> Meta:

@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy import heads
+from llm_proxy.credentials import credentials
 from llm_proxy.errors import printable
 from llm_proxy.exchange import Head, Request, header
-from llm_proxy.redaction import Redactor, credentials
+from llm_proxy.redaction import Redactor, shown_target
 from llm_proxy.routing import Call
 from llm_proxy.scenario.directions import Direction
 from llm_proxy.shell.server.journal import Entry
@@ -26,22 +27,22 @@ LONGEST_PATH: Final = 200
 
 def without_secrets(direction: Direction, call: Call) -> Direction:
     """A direction whose words may be stored: they quote the request."""
-    redactor = Redactor(call.credentials)
-
-    def harmless(text: str) -> str:
-        return redactor.whole(text.encode("utf-8", "replace")).decode()
-
     return replace(
         direction,
-        unsuccessful=harmless(direction.unsuccessful),
-        warnings=tuple(map(harmless, direction.warnings)),
-        notes=tuple(map(harmless, direction.notes)),
+        unsuccessful=text_of(direction.unsuccessful, call.plain),
+        warnings=tuple(text_of(it, call.plain) for it in direction.warnings),
+        notes=tuple(text_of(it, call.plain) for it in direction.notes),
     )
 
 
 def path_of(request: Request) -> str:
-    """The path of a request that was not routed, as it may be stored."""
-    return Redactor(credentials(request)).text(request.path)
+    """The path of a request as it may be stored before it is routed."""
+    return Redactor(credentials(request)).text(shown_target(request.path))
+
+
+def text_of(text: str, request: Request) -> str:
+    """A text that quotes a request, as it may be stored."""
+    return Redactor(credentials(request)).whole(text.encode("utf-8", "replace")).decode()
 
 
 def log_faults(call: Call, entry: Entry) -> None:

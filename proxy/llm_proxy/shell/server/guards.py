@@ -19,6 +19,7 @@ from typing import Final
 from aiohttp import HttpVersion11, web
 
 from llm_proxy.errors import RequestRefused
+from llm_proxy.redaction import shown_target
 
 _LOCAL: Final = "localhost"
 _HOST: Final = re.compile(
@@ -41,7 +42,8 @@ class Guards:
         """Raises `RequestRefused` for a request that is not meant for us."""
         target = request.raw_path
         if not target.startswith("/"):
-            raise RequestRefused(400, f"{target!a} is no path: this is no forward proxy")
+            shown = shown_target(target)
+            raise RequestRefused(400, f"{shown!a} is no path: this is no forward proxy")
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
             raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
         if request.headers.get("Upgrade", "").lower() == "websocket":

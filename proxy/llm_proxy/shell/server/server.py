@@ -37,6 +37,7 @@ from llm_proxy.shell.server.entries import (
     log_faults,
     path_of,
     tell,
+    text_of,
     without_secrets,
 )
 from llm_proxy.shell.server.failing import fail
@@ -116,8 +117,6 @@ class Server:
             self._answering.discard(task)
             entry.bytes = wire.sent
             entry.note = entry.note or wire.note
-            if not entry.key:
-                entry.path = path_of(_request(request, b""))
             if wire.head is not None:
                 tell(entry, wire.head)
         return wire
@@ -137,7 +136,8 @@ class Server:
                 route(asked, arrived, loop.time, plain, self._admission.routing)
             )
         except RequestRefused as refused:
-            entry.origin, entry.note = "refused", str(refused)
+            entry.origin = "refused"
+            entry.note = text_of(str(refused), _request(request, b""))
             wire.close_afterwards()
             await fail(wire, OPAQUE, refused)
             return
@@ -159,7 +159,7 @@ class Server:
         """The journal's entry of a request; one for our own pages is not kept."""
         if is_ours(request.path):
             return Entry(0, "", request.method, request.path)
-        return self._journal.open("", request.method, request.path)
+        return self._journal.open("", request.method, path_of(_request(request, b"")))
 
     async def _answer(self, call: Call, wire: Wire, entry: Entry, lateness: Lateness) -> None:
         entry.session = call.session
@@ -238,7 +238,7 @@ class Server:
 
     def _remember(self, error: LlmProxyError, entry: Entry, call: Call) -> None:
         """Say in log and journal that a request was not answered."""
-        entry.note = str(error)
+        entry.note = text_of(str(error), call.plain)
         if isinstance(error, Miss):
             entry.origin = "miss"
             self._journal.miss(error.missed)
@@ -247,7 +247,7 @@ class Server:
         entry.origin = "refused" if isinstance(error, RequestRefused) else "error"
         if isinstance(error, ScriptExhausted | RespondFailed | CannotSay):
             self._journal.counts.simulated += 1
-            self._journal.fail(entry.session, str(error))
+            self._journal.fail(entry.session, entry.note)
         if isinstance(error, CassetteError):
             self._journal.miss(misses.unusable(call, error))
         elif isinstance(error, UpstreamFailed) and not self._stopping:
@@ -255,7 +255,7 @@ class Server:
             self._journal.counts.upstream_failed += 1
         # The operator's own code is shown with its traceback; others' may hold a secret.
         cause = error.__cause__ if isinstance(error, RespondFailed) else None
-        log.warning("%s", error, exc_info=cause)
+        log.warning("%s", entry.note, exc_info=cause)
 
     def _note_leaving(self, call: Call, wire: Wire) -> None:
         """Say that a client left before any answer; while we stop, it is not its own doing."""

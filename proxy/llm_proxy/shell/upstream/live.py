@@ -22,8 +22,9 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
-from llm_proxy import heads, providers, redaction
+from llm_proxy import heads, providers
 from llm_proxy.actions import Begin, Burst, Send, Wait
+from llm_proxy.credentials import credentials
 from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import Ending, Head, Headers, Request, header
 from llm_proxy.pacing import ending_action
@@ -120,7 +121,7 @@ class LiveUpstream:
             finally:  # which a client that leaves at once does not change
                 recording = record() if record is not None else None
                 if recording is not None and sent is not call.request:
-                    recording.conceal(redaction.credentials(sent))
+                    recording.conceal(credentials(sent))
                 pump.record(recording)
             head = await pump.head()
             yield Wait(pump.head_at), Begin(head)
