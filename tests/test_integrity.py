@@ -91,6 +91,14 @@ def test_the_key_of_a_request_that_lost_a_secret_after_it_was_keyed_is_not_recom
     assert said(request=request_) == []
 
 
+def test_the_key_of_older_redaction_rules_is_that_of_the_stored_request() -> None:
+    """By rules 1, a key was made after the client's credentials were replaced in the request."""
+    request = replace(REQUEST, body=b'{"key":"[redacted]"}', redacted=1)
+    meta = replace(RIGHT, key=matching.key("openai", request), redaction_rules=1)
+    assert said(meta, request) == []
+    assert len(said(replace(meta, key=KEY), request)) == 1
+
+
 def test_everything_that_is_wrong_is_said() -> None:
     meta = replace(RIGHT, dialect="telex", session="bob")
     assert len(said(meta, replace(REQUEST, body=b"{}"), Place("0" * 16, "alice"))) == 4

@@ -273,3 +273,17 @@ async def test_a_request_that_holds_a_credential_is_found_again_whoever_sends_it
         assert "held other credentials where this request holds its own" in missed
     verified = await run("verify", "cassettes", folder=tmp_path)
     assert verified.code == 0, verified.out
+
+
+async def test_the_journal_shows_no_credential_of_a_path_while_it_is_being_answered(
+    tmp_path: Path,
+) -> None:
+    case, go_on = CASES["path"], asyncio.Event()
+    async with upstream(answering(case, go_on)) as live:
+        async with proxy("record", tmp_path, live.url) as recording:
+            asking = asyncio.ensure_future(ask(recording.url, case.request))
+            await until(lambda: bool(recording.journal.entries))
+            [path] = [it.path for it in recording.journal.entries]
+            go_on.set()
+            await asking
+    assert path == "/v1/files/[redacted]"

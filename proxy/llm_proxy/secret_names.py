@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -56,6 +57,7 @@ def is_secret_field(name: str) -> bool:
     return _is_called(_SECRET_FIELDS, name)
 
 
+@lru_cache(256)  # clients send the same names again and again
 def is_credential_name(name: str) -> bool:
     """Whether a header or a cookie is called like what it authenticates with: `x-api-key`, `sid`.
 
