@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.exchange import Headers, header
+from llm_proxy.importing import fields
 from llm_proxy.importing.source import DECODED, STILL_CODED, Loss, SourceExchange
 
 Undo = Callable[[str, bytes], bytes | None]
@@ -47,18 +48,10 @@ def _plain(
         return _without(headers, "content-length"), body, "", (DECODED,)
     if plain is not None:
         return _without(headers), plain, coding, ()
-    if _is_text(body):
+    if fields.is_text(body):
         return _without(headers, "content-length"), body, "", (DECODED,)
     return headers, body, "", (STILL_CODED,)
 
 
 def _without(headers: Headers, *more: str) -> Headers:
     return tuple(it for it in headers if it[0].lower() not in (_ENCODING, *more))
-
-
-def _is_text(body: bytes) -> bool:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from llm_proxy.errors import printable
 from llm_proxy.exchange import Headers, Request, header
-from llm_proxy.importing.source import Unfit
+from llm_proxy.importing.source import NotMade, Unfit
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
@@ -25,9 +25,23 @@ _LEAST_STATUS, _MOST_STATUS = 200, 999
 
 def fields(value: Any, what: str) -> dict[str, Any]:
     """An object.  Raises `Unfit` for what is none; `what` names it."""
+    if isinstance(value, NotMade):
+        raise Unfit(value.why)
     if not isinstance(value, dict):
         raise Unfit(f"it has no {what}")
     return value
+
+
+def only(message: dict[str, Any], known: Collection[str], what: str) -> None:
+    """Raises `Unfit` where a message has a field beyond these that could be of its body.
+
+    Numbers and empty values are of none; what else is not understood must not be left out.
+    """
+    for name, value in message.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value and not is_number and name not in known:
+            named = printable(name, 80)
+            raise Unfit(f"its {what} has a field {named}, which is not known and may be of a body")
 
 
 def request(method: Any, url: Any, headers: Headers, body: bytes) -> tuple[Request, str]:
@@ -124,10 +138,31 @@ def content(value: Any) -> bytes:
             raise Unfit("a body is neither text nor bytes")
 
 
+def text_of(value: Any, encoding: Any) -> bytes:
+    """A body that was kept as text, in base64 where its encoding says so.  Raises `Unfit`."""
+    match str(encoding or "").lower():
+        case "base64":
+            return unbase64(value)
+        case "" | "utf-8" | "utf8":
+            return content(value)
+        case unknown:
+            raise Unfit(f"a body has the encoding {printable(unknown, 80)}, which is not known")
+
+
+def is_text(data: bytes) -> bool:
+    """Whether bytes are UTF-8."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def unbase64(value: Any) -> bytes:
     """A body that was kept in base64.  Raises `Unfit`."""
+    text = content(value)
     try:
-        return b64decode("".join(str(value).split()), validate=True)
+        return b64decode(b"".join(text.split()), validate=True)
     except ValueError:
         raise Unfit("a body is no base64, as it should be") from None
 

@@ -15,6 +15,8 @@ _LINE_END: Final = re.compile(r"\r?\n")
 """Of HTTP: `str.splitlines` would take bytes of UTF-8 for ends, too."""
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,12})[^\r\n]{0,1000}\r\n")
 
+_TRAILERS: Final = re.compile(rb"(?:[^\r\n:]{1,1000}:[^\r\n]{0,10000}\r\n)*(?:\r\n)?")
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -50,6 +52,8 @@ def _unchunked(data: bytes, what: str) -> bytes:
             raise Unfit(f"its {what} is cut short: a chunk is missing")
         length = int(size[1], 16)
         if length == 0:
+            if _TRAILERS.fullmatch(data, size.end()) is None:
+                raise Unfit(f"behind the last chunk of its {what} stands something else")
             return b"".join(pieces)
         end = size.end() + length
         if data[end : end + 2] != b"\r\n":

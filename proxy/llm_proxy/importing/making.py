@@ -15,7 +15,7 @@ from llm_proxy.cassette.model import DEFAULT_SESSION, sha256
 from llm_proxy.cassette.schema import HeadLine, MetaLine
 from llm_proxy.cassette.spool import Spooled, SpoolEnd, SpoolLine
 from llm_proxy.errors import RequestRefused
-from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.exchange import Ending, Head, Read, header
 from llm_proxy.frame_redaction import EVENTSTREAM, FrameRedactor
 from llm_proxy.importing import fields
 from llm_proxy.importing.hosts import below, provider_of_host
@@ -74,6 +74,7 @@ def made(it: SourceExchange, how: How, source: str) -> Made:
 
     Raises `Unfit`.
     """
+    _check_kept(it)
     call = _called(it, how)
     redactor = redaction.Redactor(call.credentials)
     head, losses = _head(it, call, redactor)
@@ -92,6 +93,20 @@ def made(it: SourceExchange, how: How, source: str) -> Made:
         redacted=redactor.count,
         losses=(*it.losses, *losses),
     )
+
+
+def _check_kept(it: SourceExchange) -> None:
+    """Raises `Unfit` for a body of which a source kept nothing but the length."""
+    asked = it.request
+    for what, body, head in (
+        ("request", asked.body, heads.received(200, "", asked.headers, asked.method)),
+        ("response", it.body, heads.received(it.status, "", it.headers, asked.method)),
+    ):
+        is_lost = head.framing == "length" and head.length and not body
+        # what is packed to some bytes may be empty, and what broke off may have sent none
+        is_packed = header(head.headers, "content-encoding") is not None
+        if is_lost and not is_packed and it.ending is Ending.CLEAN:
+            raise Unfit(f"the body of its {what} was not kept: {head.length} bytes by its head")
 
 
 def _called(it: SourceExchange, how: How) -> Call:

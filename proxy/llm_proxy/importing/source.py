@@ -53,6 +53,14 @@ class Unfit(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class NotMade:
+    """Stands for an item of a YAML file that holds an object of a program, and says so."""
+
+    why: str
+    """In a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """An exchange that no cassette could hold, or a fixture that is no scenario, and why."""
 
@@ -105,6 +113,11 @@ class SourceExchange:
     """The content coding that was taken off its body."""
     losses: tuple[Loss, ...] = ()
     """What the file does not hold of it."""
+
+
+def first(items: list[Any]) -> dict[str, Any]:
+    """The first of a file's items that can be read, by which its format is known; or none of it."""
+    return next((it for it in items if isinstance(it, dict)), {})
 
 
 @dataclass(frozen=True, slots=True)

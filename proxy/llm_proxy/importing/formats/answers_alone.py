@@ -17,6 +17,8 @@ _MORE: Final = (
     "messageStart", "contentBlockStart", "contentBlockDelta", "interaction",
 )  # fmt: skip
 """Names of which one stands at the top of an answer, or of an event of one."""
+_REQUESTS: Final = ("request", "method", "path", "url")
+"""Names of which one stands at the top of what holds a request."""
 
 
 def _is_answer(opened: Opened) -> bool:
@@ -33,7 +35,9 @@ def _is_answer(opened: Opened) -> bool:
 
 def _answers(document: Any) -> bool:
     first = document[0] if isinstance(document, list) and document else document
-    return isinstance(first, dict) and any(name in first for name in (*_ANSWERS, *_MORE))
+    if not isinstance(first, dict) or any(name in first for name in _REQUESTS):
+        return False
+    return any(name in first for name in (*_ANSWERS, *_MORE))
 
 
 def _of_answer(_: Opened) -> NoReturn:

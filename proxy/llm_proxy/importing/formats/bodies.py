@@ -1,18 +1,28 @@
-"""Bodies as VCR.py, its kin and VCR for Ruby keep them."""
+"""Bodies as VCR.py, its kin and VCR for Ruby and R keep them."""
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
+from llm_proxy.errors import printable
 from llm_proxy.exchange import Headers, header
 from llm_proxy.importing import fields
+from llm_proxy.importing.opening import MAX_FILE
 from llm_proxy.importing.source import PARSED_BODY, Loss, Unfit
 
-_OF_A_BODY: Final = frozenset(("string", "base64_string", "encoding", "file"))
-"""What stands in an object that holds a body; one with other names is a body, parsed."""
+_BODIES: Final = ("body", "parsed_body", "content")
+"""The fields of a message that hold its body, of which it has one."""
+_SPELLINGS: Final = ("string", "base64_string", "raw_gzip")
+"""The fields of an object that hold a body, of which it has one."""
+_ELSEWHERE: Final = ("file", "on_disk")
+_OF_A_BODY: Final = frozenset((*_SPELLINGS, *_ELSEWHERE, "fields", "encoding"))
+"""What stands in an object that holds a body; one with other names alone is a body, parsed."""
+_AS_UTF_8: Final = frozenset(("", "utf-8", "utf8", "us-ascii", "ascii-8bit", "binary"))
+"""Encodings whose text is written in UTF-8, as VCR for Ruby does."""
 _CODING: Final = ("content-encoding", "content-length")
 """Headers that are of the bytes, where those were written anew."""
 
@@ -28,31 +38,111 @@ class Body:
 
 def of(message: dict[str, Any], headers: Headers) -> Body:
     """The body of a request or a response.  Raises `Unfit`."""
+    held = [name for name in _BODIES if message.get(name)]
+    if len(held) > 1:
+        raise Unfit(f"it has two bodies, {held[0]} and {held[1]}: which is meant is not known")
+    if "parsed_body" in message and held in ([], ["parsed_body"]):
+        return _of_json(message["parsed_body"], headers)
+    if message.get("content"):
+        return Body(_whole(fields.content(message["content"]), headers), headers)
     body = message.get("body")
-    if "parsed_body" in message and not body:
-        return _anew(message["parsed_body"], headers)
+    if isinstance(body, dict) and body and not body.keys() & _OF_A_BODY:
+        return _of_json(body, headers)
     if isinstance(body, dict):
-        if body.keys() - _OF_A_BODY:
-            return _anew(body, headers)
         body = _string(body)
-    return Body(fields.content(body), headers)
+    return Body(fields.text_of(body, message.get("bodyEncoding")), headers)
 
 
-def _string(body: dict[str, Any]) -> Any:
-    if body.get("file"):
-        raise Unfit("a body is in a file of its own")
-    encoded = body.get("base64_string")
-    return body.get("string") if encoded is None else fields.unbase64(encoded)
+def sent(message: dict[str, Any], headers: Headers) -> Body:
+    """The body of a request of VCR.py, whose objects are what a program gave: a form, or JSON.
+
+    Raises `Unfit`, also where nothing says which of the two.
+    """
+    body = message.get("body")
+    if not isinstance(body, dict | list) or not body:
+        return of(message, headers)
+    if not media_type(headers) and _may_be_form(body):
+        raise Unfit("the body of its request was kept as an object, and may be a form or JSON")
+    return _of_json(body, headers)
 
 
-def _anew(parsed: Any, headers: Headers) -> Body:
+def _of_json(parsed: Any, headers: Headers) -> Body:
+    """A body that was kept parsed, which only JSON is."""
+    kind = media_type(headers)
+    if kind and not kind.endswith("json") and not isinstance(parsed, str):
+        raise Unfit(f"a body of {printable(kind, 80)} was kept as an object, and is no JSON")
+    return anew(parsed, headers)
+
+
+def _may_be_form(body: dict[str, Any] | list[Any]) -> bool:
+    pairs = list(body.items()) if isinstance(body, dict) else body
+    return all(
+        isinstance(it, tuple | list) and len(it) == 2 and isinstance(it[1], str | bytes)
+        for it in pairs
+    )
+
+
+def anew(parsed: Any, headers: Headers) -> Body:
+    """A body that was kept parsed.  Raises `Unfit` for what is no JSON."""
     kept = tuple(it for it in headers if it[0].lower() not in _CODING)
     return Body(_written(parsed, headers), kept, (PARSED_BODY,))
 
 
+def media_type(headers: Headers) -> str:
+    """The media type that a head says, in lower case and without parameters."""
+    return (header(headers, "content-type") or "").partition(";")[0].strip().lower()
+
+
+def _whole(body: bytes, headers: Headers) -> bytes:
+    """The `content` of VCR.py 4 and 5, which left out all bytes that are no UTF-8."""
+    length = header(headers, "content-length") or ""
+    is_counted = length.isdecimal() and header(headers, "content-encoding") is None
+    if is_counted and len(body) < int(length[:19]):
+        raise Unfit("its body is shorter than its head says: bytes that are no text were lost")
+    return body
+
+
+def _string(body: dict[str, Any]) -> Any:
+    """The text or the bytes of an object that holds a body."""
+    fields.only(body, _OF_A_BODY, "body")
+    if any(body.get(name) for name in _ELSEWHERE):
+        raise Unfit("a body is in a file of its own")
+    if body.get("fields"):
+        raise Unfit("a body was kept as the fields of a form")
+    if sum(body.get(name) is not None for name in _SPELLINGS) > 1:
+        raise Unfit("it has two bodies: which is meant is not known")
+    if body.get("base64_string") is not None:
+        return fields.unbase64(body["base64_string"])
+    if body.get("raw_gzip") is not None:
+        return _unpacked(fields.unbase64(body["raw_gzip"]))
+    return _encoded(body.get("string"), str(body.get("encoding") or ""))
+
+
+def _unpacked(data: bytes) -> bytes:
+    """A body that VCR for R packed, with the head of gzip or of zlib."""
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        plain = inflate.decompress(data, MAX_FILE)
+    except zlib.error:
+        raise Unfit("a body is not packed, as it should be") from None
+    if not inflate.eof or inflate.unused_data:
+        raise Unfit("a body is packed, and has no end or no room here")
+    return plain
+
+
+def _encoded(text: Any, encoding: str) -> Any:
+    """Text in the encoding that it was sent in."""
+    if not isinstance(text, str) or encoding.lower() in _AS_UTF_8:
+        return text
+    try:
+        return text.encode(encoding)
+    except (LookupError, ValueError):
+        named = printable(encoding, 80)
+        raise Unfit(f"a body cannot be written in its encoding, {named}") from None
+
+
 def _written(parsed: Any, headers: Headers) -> bytes:
-    kind = (header(headers, "content-type") or "").partition(";")[0].strip().lower()
-    if isinstance(parsed, str) and not kind.endswith("json"):
+    if isinstance(parsed, str) and not media_type(headers).endswith("json"):
         return parsed.encode("utf-8", "surrogatepass")
     try:
         return orjson.dumps(parsed)

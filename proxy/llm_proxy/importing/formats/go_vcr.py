@@ -5,7 +5,8 @@
     - request: {method, url, host, headers: {Name: [value]}, body: text}
       response: {code: 200, status: 200 OK, headers, body: text, uncompressed, duration: 342.05ms}
 
-The duration is the time to the head.
+The duration is the time to the head.  Tools that write alike keep bytes in base64, and say so with
+`bodyEncoding: base64` beside the body.
 """
 
 from __future__ import annotations
@@ -24,7 +25,17 @@ from llm_proxy.importing.source import (
     Opened,
     SourceExchange,
     Unfit,
+    first,
 )
+
+_REQUEST: Final = frozenset(
+    ("method", "url", "headers", "host", "body", "bodyEncoding", "form", "proto", "proto_major",
+     "proto_minor", "content_length", "transfer_encoding", "trailer", "remote_addr", "request_uri")
+)  # fmt: skip
+_RESPONSE: Final = frozenset(
+    ("status", "code", "headers", "body", "bodyEncoding", "uncompressed", "duration", "proto",
+     "proto_major", "proto_minor", "content_length", "transfer_encoding", "trailer")
+)  # fmt: skip
 
 _SPAN: Final = re.compile(r"(?:[0-9]{1,12}(?:\.[0-9]{1,12})?(?:h|m|s|ms|us|µs|ns))+")
 _TERM: Final = re.compile(r"([0-9.]+)(h|ms|m|s|us|µs|ns)")
@@ -35,10 +46,8 @@ _CODING: Final = ("content-encoding", "content-length")
 
 
 def _claims(opened: Opened) -> bool:
-    return opened.kind in ("yaml", "json") and any(
-        isinstance(it, dict) and isinstance(it.get("request"), dict) and "url" in it["request"]
-        for it in _items(opened)[:1]
-    )
+    request = first(_items(opened)).get("request")
+    return opened.kind in ("yaml", "json") and isinstance(request, dict) and "url" in request
 
 
 def _items(opened: Opened) -> list[Any]:
@@ -51,12 +60,15 @@ def _exchange(item: Any) -> SourceExchange:
     it = fields.fields(item, "fields")
     asked = fields.fields(it.get("request"), "request")
     answered = fields.fields(it.get("response"), "response")
+    fields.only(asked, _REQUEST, "request")
+    fields.only(answered, _RESPONSE, "response")
+    sent = fields.text_of(asked.get("body"), asked.get("bodyEncoding"))
+    if not sent and fields.number(asked.get("content_length")):
+        raise Unfit("the body of its request was not kept")
     headers = fields.headers(answered.get("headers"))
     if answered.get("uncompressed") is True:
         headers = tuple(pair for pair in headers if pair[0].lower() not in _CODING)
-    request, host = fields.request(
-        asked.get("method"), asked.get("url"), _asked(asked), fields.content(asked.get("body"))
-    )
+    request, host = fields.request(asked.get("method"), asked.get("url"), _asked(asked), sent)
     head_at = span(answered.get("duration"))
     recorded = fields.date_of(headers)
     times = NO_TIMES if head_at is None else NO_READS
@@ -66,7 +78,7 @@ def _exchange(item: Any) -> SourceExchange:
         status=fields.status(answered.get("code") or answered.get("status")),
         reason=str(answered.get("status") or "").partition(" ")[2],
         headers=headers,
-        body=fields.content(answered.get("body")),
+        body=fields.text_of(answered.get("body"), answered.get("bodyEncoding")),
         head_at=head_at,
         recorded=recorded,
         losses=(times, *(() if recorded else (NO_DATE,))),

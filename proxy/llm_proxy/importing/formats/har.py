@@ -4,7 +4,8 @@
        "request": {"method", "url", "headers": [{"name", "value"}], "postData": {"text"}},
        "response": {"status", "statusText", "headers", "content": {"text", "encoding"}}}]}}
 
-Bodies are decoded by convention, whatever their heads say.
+Bodies are decoded by convention, whatever their heads say.  Polly.JS keeps those that are
+compressed as they came: `text` is a JSON list of pieces in base64.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 from urllib.parse import urlencode
+
+import orjson
 
 from llm_proxy.importing import fields
 from llm_proxy.importing.source import (
@@ -27,6 +30,17 @@ from llm_proxy.importing.source import (
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f]")
 """What stands in bytes, and in no text."""
+_REQUEST: Final = frozenset(
+    ("method", "url", "httpVersion", "cookies", "headers", "queryString", "postData",
+     "headersSize", "bodySize", "comment")
+)  # fmt: skip
+_RESPONSE: Final = frozenset(
+    ("status", "statusText", "httpVersion", "cookies", "headers", "content", "redirectURL",
+     "headersSize", "bodySize", "comment")
+)  # fmt: skip
+_POSTED: Final = frozenset(("mimeType", "text", "params", "encoding", "_encoding", "comment"))
+_CONTENT: Final = frozenset(("mimeType", "text", "size", "compression", "encoding", "comment"))
+_FORM: Final = "application/x-www-form-urlencoded"
 
 
 def _claims(opened: Opened) -> bool:
@@ -44,6 +58,9 @@ def _exchange(item: Any) -> SourceExchange:
     it = fields.fields(item, "fields")
     asked = fields.fields(it.get("request"), "request")
     answered = fields.fields(it.get("response"), "response")
+    for message, known in ((asked, _REQUEST), (answered, _RESPONSE)):
+        plain = {name: each for name, each in message.items() if not name.startswith("_")}
+        fields.only(plain, known, "request" if message is asked else "response")
     sent, reduced = _sent(asked)
     request, host = fields.request(
         asked.get("method"), asked.get("url"), fields.headers(asked.get("headers")), sent
@@ -60,7 +77,7 @@ def _exchange(item: Any) -> SourceExchange:
         status=fields.status(answered.get("status")),
         reason=str(answered.get("statusText") or ""),
         headers=fields.headers(answered.get("headers")),
-        body=_came(answered.get("content")),
+        body=_came(answered),
         head_at=head_at,
         end_at=end_at,
         recorded=recorded,
@@ -70,49 +87,57 @@ def _exchange(item: Any) -> SourceExchange:
 
 def _sent(request: dict[str, Any]) -> tuple[bytes, bool]:
     """The body of a request, and whether it was written anew."""
-    posted = request.get("postData")
-    if not isinstance(posted, dict):
-        if (fields.number(request.get("bodySize")) or 0) > 0:
-            raise Unfit("the body of its request was not kept")
-        return b"", False
+    posted = fields.fields(request.get("postData") or {}, "object in its postData")
+    fields.only(posted, _POSTED, "postData")
     text, parameters = posted.get("text"), posted.get("params")
-    if posted.get("encoding", posted.get("_encoding")) == "base64":
-        return fields.unbase64(text), False
-    if text is None and isinstance(parameters, list) and parameters:
-        return _form(parameters), True
-    return _bytes(text, fields.number(request.get("bodySize")) or 0), False
+    size = fields.number(request.get("bodySize")) or 0
+    if not text and parameters:
+        return _form(posted), True
+    encoding = posted.get("encoding") or posted.get("_encoding")
+    return _whole(_bytes(text, encoding, size), "request", size), False
 
 
-def _form(parameters: list[Any]) -> bytes:
-    pairs = [
-        (str(it.get("name") or ""), str(it.get("value") or ""))
-        for it in parameters
-        if isinstance(it, dict)
-    ]
+def _form(posted: dict[str, Any]) -> bytes:
+    """A form of which the parameters were kept.  Raises `Unfit` for one of several parts."""
+    kind = str(posted.get("mimeType") or _FORM).partition(";")[0].strip().lower()
+    if kind != _FORM or not isinstance(posted["params"], list):
+        raise Unfit("of the body of its request parameters were kept, and it is no plain form")
+    parameters = [fields.fields(it, "parameter in a place of its form") for it in posted["params"]]
+    for it in parameters:
+        fields.only(it, ("name", "value", "comment"), "form")
+    pairs = [(str(it.get("name") or ""), str(it.get("value") or "")) for it in parameters]
     return urlencode(pairs, errors="surrogatepass").encode()
 
 
-def _came(content: Any) -> bytes:
-    if not isinstance(content, dict):
-        return b""
-    text = content.get("text")
-    if text is None and (fields.number(content.get("size")) or 0) > 0:
-        raise Unfit("the body of its response was not kept")
-    if content.get("encoding") == "base64":
-        return fields.unbase64(text)
-    size = fields.number(content.get("size")) or 0
-    saved = fields.number(content.get("compression")) or 0
-    return _bytes(text, size, size + saved)  # some count what was compressed
+def _came(response: dict[str, Any]) -> bytes:
+    content = fields.fields(response.get("content") or {}, "object in its content")
+    fields.only(content, _CONTENT, "content")
+    size = fields.number(content.get("size"))
+    if size is None:
+        size = fields.number(response.get("bodySize")) or 0
+    saved = content.get("compression")
+    saved = saved if isinstance(saved, int | float) and saved == saved else 0
+    sizes = (size, size + saved)  # some count what was compressed
+    return _whole(_bytes(content.get("text"), content.get("encoding"), *sizes), "response", *sizes)
 
 
-def _bytes(text: Any, *sizes: float) -> bytes:
+def _whole(body: bytes, what: str, *sizes: float) -> bytes:
+    """A body that is not shorter than its size.  Raises `Unfit`."""
+    if len(body) >= min(sizes):
+        return body
+    if not body:
+        raise Unfit(f"the body of its {what} was not kept")
+    raise Unfit(f"the body of its {what} was not kept whole: {len(body)} bytes of {min(sizes):.0f}")
+
+
+def _bytes(text: Any, encoding: Any, *sizes: float) -> bytes:
     """A body that was kept as text, and was of one of these sizes.
 
     mitmproxy takes a body whose head names no charset for Latin-1, so each byte became a character:
     the number of bytes tells, and that they are UTF-8, or no text at all.
     """
-    plain = fields.content(text)
-    if not isinstance(text, str) or len(plain) in sizes or len(text) not in sizes:
+    plain = _chunks(text) if _is_list(text, encoding) else fields.text_of(text, encoding)
+    if not isinstance(text, str) or encoding or len(plain) in sizes or len(text) not in sizes:
         return plain
     try:
         single = text.encode("latin-1")
@@ -121,6 +146,19 @@ def _bytes(text: Any, *sizes: float) -> bytes:
     except UnicodeError:
         return plain
     return single
+
+
+def _is_list(text: Any, encoding: Any) -> bool:
+    """Whether a text lists pieces in base64, as Polly.JS keeps a body that is compressed."""
+    return encoding == "base64" and isinstance(text, str) and text.startswith("[")
+
+
+def _chunks(text: str) -> bytes:
+    try:
+        pieces = orjson.loads(text)
+    except ValueError:
+        raise Unfit("a body is no base64, as it should be") from None
+    return b"".join(map(fields.unbase64, pieces))
 
 
 def _times(entry: dict[str, Any]) -> tuple[float | None, float | None]:

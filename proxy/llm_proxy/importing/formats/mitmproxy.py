@@ -13,6 +13,13 @@ from llm_proxy.exchange import Ending
 from llm_proxy.importing import fields, tnetstring
 from llm_proxy.importing.source import NO_READS, Format, Opened, SourceExchange, Unfit
 
+_MESSAGE: Final = frozenset(
+    ("method", "scheme", "host", "port", "path", "authority", "http_version", "httpversion",
+     "headers", "content", "trailers", "timestamp_start", "timestamp_end", "status_code", "code",
+     "reason", "msg", "first_line_format", "form_in", "form_out", "is_replay", "stickycookie",
+     "stickyauth")
+)  # fmt: skip
+
 
 def _claims(opened: Opened) -> bool:
     return tnetstring.begins(opened.data)
@@ -34,6 +41,8 @@ def _exchange(item: Any) -> SourceExchange:
         raise Unfit(f"it has no answer: {why}")
     if it.get("websocket"):
         raise Unfit("it is a WebSocket, which no cassette holds")
+    fields.only(asked, _MESSAGE, "request")
+    fields.only(answered, _MESSAGE, "response")
     if asked.get("content") is None or answered.get("content") is None:
         raise Unfit("a body was passed through without being kept")
     host = _text(asked.get("host"))

@@ -34,7 +34,12 @@ _HOSTS: Final = MappingProxyType(
         "gemini": "generativelanguage.googleapis.com",
     }
 )
+_REQUEST: Final = frozenset(("method", "path", "fingerprint", "body"))
+_RESPONSE: Final = frozenset(("status", "headers", "body", "stream_chunks"))
+_CHUNK: Final = frozenset(("data", "t_offset_ms", "event"))
 _CODING: Final = ("content-encoding", "content-length")
+_RAW: Final = "__reel_raw_base64__"
+"""The name under which a body stands that is no JSON."""
 _JSON: Final = (("content-type", "application/json"),)
 """What stands for the headers of a request, which a tape does not keep."""
 
@@ -65,16 +70,22 @@ def _exchange(item: Any) -> SourceExchange:
     it = fields.fields(item, "fields")
     asked = fields.fields(it.get("request"), "request")
     answered = fields.fields(it.get("response"), "response")
+    fields.only(asked, _REQUEST, "request")
+    fields.only(answered, _RESPONSE, "response")
     sent = _body(asked.get("body"))
     host = _HOSTS.get(str(it.get("provider")), "")
-    kept = _JSON if isinstance(asked.get("body"), dict | list) else ()
+    kept = _JSON if _is_json(asked.get("body")) else ()
     url = f"//{host}{asked.get('path') or '/'}"
     request, named = fields.request(asked.get("method"), url, kept, sent)
     headers = tuple(
         pair for pair in fields.headers(answered.get("headers")) if pair[0].lower() not in _CODING
     )
     chunks = answered.get("stream_chunks")
-    reads = tuple(_reads(chunks)) if isinstance(chunks, list) else ()
+    if chunks and answered.get("body") is not None:
+        raise Unfit("its response has two bodies, body and stream_chunks")
+    if not isinstance(chunks, list | None):
+        raise Unfit("its stream_chunks are no list")
+    reads = tuple(_reads(chunks or []))
     body = b"".join(read.data for read in reads) if reads else _body(answered.get("body"))
     recorded = fields.moment(it.get("ts"))
     lost = NO_BYTES if reads else NO_TIMES
@@ -98,17 +109,20 @@ def _typed(headers: Headers) -> Headers:
     return (*headers, ("content-type", "text/event-stream"))
 
 
+def _is_json(stored: Any) -> bool:
+    return stored is not None and not (isinstance(stored, dict) and _RAW in stored)
+
+
 def _body(stored: Any) -> bytes:
     """A body, of which JSON is kept parsed.  Raises `Unfit`."""
     match stored:
         case None:
             return b""
-        case {"__reel_raw_base64__": encoded}:
-            return fields.unbase64(encoded)
-        case str():
-            return fields.content(stored)
-        case _:
+        case _ if _is_json(stored):
             return _dumped(stored)
+        case _:
+            fields.only(stored, (_RAW,), "body")
+            return fields.unbase64(stored[_RAW])
 
 
 def _reads(chunks: list[Any]) -> Iterator[Read]:
@@ -116,6 +130,9 @@ def _reads(chunks: list[Any]) -> Iterator[Read]:
     at = 0.0
     for each in chunks:
         chunk = fields.fields(each, "event in a place of its stream")
+        fields.only(chunk, _CHUNK, "stream")
+        if "data" not in chunk:
+            raise Unfit("an event of its stream has no data")
         at = max(at, fields.number(chunk.get("t_offset_ms")) or 0.0)
         yield Read(at, _event(chunk.get("event"), chunk.get("data")))
 

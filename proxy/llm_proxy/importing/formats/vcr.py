@@ -5,23 +5,31 @@
       response: {status: {code, message}, headers, body: {string: text}}
     version: 1
 
-A body may be bytes, coded or decoded, or `base64_string`; pydantic-ai keeps JSON as `parsed_body`.
+A body may be bytes, coded or decoded, or `base64_string`; pydantic-ai keeps JSON as `parsed_body`,
+VCR.py 4 and 5 the text of an answer to httpx as `content`, beside a `status_code`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+from llm_proxy.exchange import Headers
 from llm_proxy.importing import fields
 from llm_proxy.importing.formats import bodies
-from llm_proxy.importing.source import NO_DATE, NO_TIMES, Format, Opened, SourceExchange
+from llm_proxy.importing.source import NO_DATE, NO_TIMES, Format, Opened, SourceExchange, first
+
+_REQUEST: Final = frozenset(("method", "uri", "headers", "body", "parsed_body", "bodyEncoding"))
+_RESPONSE: Final = frozenset(
+    ("status", "status_code", "headers", "body", "parsed_body", "bodyEncoding", "content",
+     "http_version", "protocol", "url", "adapter_metadata")
+)  # fmt: skip
 
 
 def _claims(opened: Opened) -> bool:
-    return opened.kind in ("yaml", "json") and any(
-        isinstance(it, dict) and isinstance(it.get("request"), dict) and "uri" in it["request"]
-        for it in _items(opened)[:1]
-    )
+    request = first(_items(opened)).get("request")
+    return opened.kind in ("yaml", "json") and isinstance(request, dict) and "uri" in request
 
 
 def _items(opened: Opened) -> list[Any]:
@@ -32,16 +40,22 @@ def _items(opened: Opened) -> list[Any]:
     return items if isinstance(items, list) else []
 
 
-def _exchange(item: Any) -> SourceExchange:
+def exchange(
+    item: Any, sent_body: Callable[[dict[str, Any], Headers], bodies.Body]
+) -> SourceExchange:
+    """The exchange of an item, by how its tool keeps the body of a request.  Raises `Unfit`."""
     it = fields.fields(item, "fields")
     asked = fields.fields(it.get("request"), "request")
     answered = fields.fields(it.get("response"), "response")
-    sent = bodies.of(asked, fields.headers(asked.get("headers")))
+    fields.only(asked, _REQUEST, "request")
+    fields.only(answered, _RESPONSE, "response")
+    sent = sent_body(asked, fields.headers(asked.get("headers")))
     came = bodies.of(answered, fields.headers(answered.get("headers")))
     request, host = fields.request(asked.get("method"), asked.get("uri"), sent.headers, sent.data)
     said = answered.get("status")
     status = said if isinstance(said, dict) else {"code": said or answered.get("status_code")}
-    recorded = fields.moment(it["recorded_at"]) if it.get("recorded_at") else ""
+    moment = it.get("recorded_at") or it.get("recordedAt")
+    recorded = fields.moment(moment) if moment else ""
     recorded = recorded or fields.date_of(came.headers)
     return SourceExchange(
         request=request,
@@ -55,4 +69,4 @@ def _exchange(item: Any) -> SourceExchange:
     )
 
 
-VCR: Final = Format("vcr", "VCR.py", _claims, _items, _exchange)
+VCR: Final = Format("vcr", "VCR.py", _claims, _items, partial(exchange, sent_body=bodies.sent))
