@@ -19,7 +19,9 @@ _ENCODING: Final = "content-encoding"
 
 def uncoded(it: SourceExchange, undo: Undo) -> SourceExchange:
     """The same with plain bodies, and heads that fit them."""
-    sent, asked, _, lost = _plain(it.request.headers, it.request.body, undo)
+    sent, asked, undone, lost = _plain(it.request.headers, it.request.body, undo)
+    if undone:  # a length is of the bytes that were sent
+        sent = _without(sent, "content-length")
     losses = lost
     headers, body, coding = it.headers, it.body, ""
     if not it.reads:

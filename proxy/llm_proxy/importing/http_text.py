@@ -39,11 +39,12 @@ def read(data: bytes, what: str) -> Message:
     found = fields.headers([list(line.partition(":")[::2]) for line in lines])
     body = data[blank.end() :]
     if (header(found, "transfer-encoding") or "").lower().endswith("chunked"):
-        body = _unchunked(body, what)
+        body = unchunked(body, what)
     return Message((words[0], words[1], words[2] if len(words) > 2 else ""), found, body)
 
 
-def _unchunked(data: bytes, what: str) -> bytes:
+def unchunked(data: bytes, what: str) -> bytes:
+    """A body without its chunks.  Raises `Unfit`; `what` names the message."""
     pieces: list[bytes] = []
     at = 0
     while True:

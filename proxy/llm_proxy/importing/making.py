@@ -102,10 +102,10 @@ def _check_kept(it: SourceExchange) -> None:
         ("request", asked.body, heads.received(200, "", asked.headers, asked.method)),
         ("response", it.body, heads.received(it.status, "", it.headers, asked.method)),
     ):
-        is_lost = head.framing == "length" and head.length and not body
         # what is packed to some bytes may be empty, and what broke off may have sent none
-        is_packed = header(head.headers, "content-encoding") is not None
-        if is_lost and not is_packed and it.ending is Ending.CLEAN:
+        is_packed = it.decoded or header(head.headers, "content-encoding") is not None
+        is_lost = head.framing == "length" and head.length and not body and not is_packed
+        if is_lost and it.ending is Ending.CLEAN:
             raise Unfit(f"the body of its {what} was not kept: {head.length} bytes by its head")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any, Final
 
@@ -28,6 +29,8 @@ _YAML: Final = (
     b"request:",
 )
 """How lines begin of YAML that could be a recording's."""
+_FIRST_LINE: Final = re.compile(rb"---|[%#]|(?:- +)*[^\r\n:]{1,200}:(?:[ \t\r\n]|$)")
+"""How YAML begins, and neither a trace nor a flow whose bodies may hold lines of YAML."""
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -39,7 +42,7 @@ def opened(data: bytes) -> Opened:
         if text.count(b",") > MAX_VALUES:
             raise Unreadable(f"it holds more than {MAX_VALUES:,} values: split it")
         return _json(data, text)
-    if is_yaml(text):
+    if _FIRST_LINE.match(text) and is_yaml(text):
         return Opened(data, "yaml", yaml_values.read(data))
     return Opened(data, "bytes")
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
 from llm_proxy.errors import printable
 from llm_proxy.exchange import Headers, header
-from llm_proxy.importing import fields
+from llm_proxy.importing import fields, http_text
 from llm_proxy.importing.opening import MAX_FILE
 from llm_proxy.importing.source import PARSED_BODY, Loss, Unfit
 
@@ -43,7 +43,7 @@ def of(message: dict[str, Any], headers: Headers) -> Body:
         raise Unfit(f"it has two bodies, {held[0]} and {held[1]}: which is meant is not known")
     if "parsed_body" in message and held in ([], ["parsed_body"]):
         return _of_json(message["parsed_body"], headers)
-    if message.get("content"):
+    if "content" in message and held in ([], ["content"]):
         return Body(_whole(fields.content(message["content"]), headers), headers)
     body = message.get("body")
     if isinstance(body, dict) and body and not body.keys() & _OF_A_BODY:
@@ -60,7 +60,8 @@ def sent(message: dict[str, Any], headers: Headers) -> Body:
     """
     body = message.get("body")
     if not isinstance(body, dict | list) or not body:
-        return of(message, headers)
+        plain = of(message, headers)
+        return replace(plain, data=_unchunked(plain.data, headers))
     if not media_type(headers) and _may_be_form(body):
         raise Unfit("the body of its request was kept as an object, and may be a form or JSON")
     return _of_json(body, headers)
@@ -72,6 +73,16 @@ def _of_json(parsed: Any, headers: Headers) -> Body:
     if kind and not kind.endswith("json") and not isinstance(parsed, str):
         raise Unfit(f"a body of {printable(kind, 80)} was kept as an object, and is no JSON")
     return anew(parsed, headers)
+
+
+def _unchunked(body: bytes, headers: Headers) -> bytes:
+    """A body without the chunks in which a program sent it, where those were kept."""
+    if (header(headers, "transfer-encoding") or "").lower() != "chunked":
+        return body
+    try:
+        return http_text.unchunked(body, "request")
+    except Unfit:
+        return body
 
 
 def _may_be_form(body: dict[str, Any] | list[Any]) -> bool:
@@ -94,12 +105,25 @@ def media_type(headers: Headers) -> str:
 
 
 def _whole(body: bytes, headers: Headers) -> bytes:
-    """The `content` of VCR.py 4 and 5, which left out all bytes that are no UTF-8."""
+    """The `content` of VCR.py 4 and 5, which left out all bytes that are no UTF-8.
+
+    Raises `Unfit` where neither its length nor its type says that it did not.
+    """
     length = header(headers, "content-length") or ""
     is_counted = length.isdecimal() and header(headers, "content-encoding") is None
-    if is_counted and len(body) < int(length[:19]):
-        raise Unfit("its body is shorter than its head says: bytes that are no text were lost")
+    is_none = not body and not media_type(headers)
+    is_whole = len(body) >= int(length[:19]) if is_counted else is_none or _is_of_text(headers)
+    if not is_whole:
+        raise Unfit("its body was kept as text, without the bytes that are none")
     return body
+
+
+def _is_of_text(headers: Headers) -> bool:
+    """Whether a head says that its body is text in UTF-8."""
+    charset = (header(headers, "content-type") or "").lower().partition("charset=")[2].strip('" ')
+    kind = media_type(headers)
+    is_text = kind.startswith("text/") or kind.endswith(("json", "jsonl", "xml", "urlencoded"))
+    return is_text and charset in ("", "utf-8", "utf8", "us-ascii")
 
 
 def _string(body: dict[str, Any]) -> Any:

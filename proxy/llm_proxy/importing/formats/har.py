@@ -40,6 +40,8 @@ _RESPONSE: Final = frozenset(
 )  # fmt: skip
 _POSTED: Final = frozenset(("mimeType", "text", "params", "encoding", "_encoding", "comment"))
 _CONTENT: Final = frozenset(("mimeType", "text", "size", "compression", "encoding", "comment"))
+_MESSAGES: Final = ("_eventSourceMessages", "_webSocketMessages")
+"""Where Chrome keeps what it does not keep as content."""
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
@@ -67,6 +69,9 @@ def _exchange(item: Any) -> SourceExchange:
     )
     if answered.get("status") == 0:
         raise Unfit(f"it has no answer: {answered.get('_error') or 'the request failed'}")
+    came = _came(answered)
+    if not came and any(it.get(name) for name in _MESSAGES):
+        raise Unfit("the body of its response was kept as messages alone")
     head_at, end_at = _times(it)
     recorded = fields.moment(it.get("startedDateTime"))
     times = NO_TIMES if end_at is None else NO_READS
@@ -77,7 +82,7 @@ def _exchange(item: Any) -> SourceExchange:
         status=fields.status(answered.get("status")),
         reason=str(answered.get("statusText") or ""),
         headers=fields.headers(answered.get("headers")),
-        body=_came(answered),
+        body=came,
         head_at=head_at,
         end_at=end_at,
         recorded=recorded,

@@ -18,7 +18,15 @@ from typing import Any, Final
 from llm_proxy.exchange import Headers
 from llm_proxy.importing import fields
 from llm_proxy.importing.formats import bodies
-from llm_proxy.importing.source import NO_DATE, NO_TIMES, Format, Opened, SourceExchange, first
+from llm_proxy.importing.source import (
+    NO_DATE,
+    NO_TIMES,
+    Format,
+    NotMade,
+    Opened,
+    SourceExchange,
+    first,
+)
 
 _REQUEST: Final = frozenset(("method", "uri", "headers", "body", "parsed_body", "bodyEncoding"))
 _RESPONSE: Final = frozenset(
@@ -28,7 +36,10 @@ _RESPONSE: Final = frozenset(
 
 
 def _claims(opened: Opened) -> bool:
-    request = first(_items(opened)).get("request")
+    items = _items(opened)
+    if opened.kind == "yaml" and items and all(isinstance(it, NotMade) for it in items):
+        return True  # other tools write no objects
+    request = first(items).get("request")
     return opened.kind in ("yaml", "json") and isinstance(request, dict) and "uri" in request
 
 
