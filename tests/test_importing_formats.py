@@ -241,8 +241,47 @@ def reel(**response: Any) -> bytes:
     return b"\n".join(json.dumps(it).encode() for it in (first, entry)) + b"\n"
 
 
+VCR_AIOHTTP = VCR.replace(
+    "      Accept: &kind\n      - text/event-stream\n      Content-Type:\n",
+    "      ? !!python/object/new:multidict._multidict.istr\n      - Accept\n"
+    "      : &kind [text/event-stream]\n"
+    "      ? !!python/object/new:multidict._multidict.istr\n      - Content-Type\n      :\n",
+)
+
+VCR_HTTPX = (
+    VCR.replace("    body:\n      string: ", "    content: ")
+    .replace("    status:\n      code: 200\n      message: OK\n", "    status_code: 200\n")
+    .replace("version: 1", "    http_version: HTTP/1.1\nversion: 1")
+)
+
+
+def nock(**changes: Any) -> bytes:
+    fixture = {
+        "scope": "https://api.openai.com:443", "method": "POST", "path": "/v1/chat/completions",
+        "body": json.loads(ASKED), "status": 200, "response": STREAM,
+        "rawHeaders": ["content-type", "text/event-stream",
+                       "Date", "Fri, 07 Mar 2025 02:12:29 GMT"],
+        "responseIsBinary": False,
+    }  # fmt: skip
+    return json.dumps([fixture | changes]).encode()
+
+
+def datadog(asked: str = ASKED, answered: str = STREAM) -> bytes:
+    request = {
+        "method": "POST", "url": "https://api.openai.com/v1/chat/completions",
+        "headers": {"Content-Type": "application/json"}, "body": asked,
+    }  # fmt: skip
+    response = {
+        "status": {"code": 200, "message": "OK"}, "headers": {"Content-Type": "text/event-stream"},
+        "body": answered,
+    }  # fmt: skip
+    return json.dumps({"request": request, "response": response}, indent=2).encode()
+
+
 SOURCES = {
     "vcr": VCR.encode(),
+    "vcr, of aiohttp": VCR_AIOHTTP.encode(),
+    "vcr, of httpx": VCR_HTTPX.encode(),
     "vcr-ruby": VCR_RUBY.encode(),
     "vcr-ruby, by R": VCR_R.encode(),
     "go-vcr, version 1": GO_VCR_1.encode(),
@@ -251,6 +290,8 @@ SOURCES = {
     "har": har(),
     "mitmproxy": flow(),
     "reel": reel(),
+    "nock": nock(),
+    "datadog": datadog(),
 }
 
 
@@ -299,6 +340,8 @@ def test_a_file_may_be_gzipped_whatever_it_is(name: str) -> None:
         ("har", (NO_READS,), "2026-05-15T10:23:11.250Z"),
         ("mitmproxy", (NO_READS,), "2023-11-14T22:13:20.100Z"),
         ("reel", (NO_BYTES, PARSED_BODY), "2026-05-15T10:23:11.000Z"),
+        ("nock", (NO_TIMES, PARSED_BODY), "2025-03-07T02:12:29.000Z"),
+        ("datadog", (NO_TIMES, NO_DATE), ""),
     ],
 )
 def test_what_a_file_does_not_hold_is_said(
@@ -366,12 +409,115 @@ def test_text_in_quotes_stays_text_and_bytes_stay_bytes() -> None:
     assert only(VCR.replace('"data: {', '"12: {').encode()).body.startswith(b"12: {")
 
 
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("!!python/object/new:_io.BytesIO {state: !!python/tuple [!!binary /wA=, 0, null]}",
+         b"\xff\x00"),
+        ("!!python/object/new:_io.BytesIO {state: !!python/tuple [text, 0, null]}", b"text"),
+        ('!!python/object/apply:builtins.bytearray ["\\xFF", latin-1]', b"\xff"),
+        ("!!python/object/apply:builtins.bytearray []", b""),
+        ("!!python/object/apply:builtins.iter {args: [[!!binary /wA=, !!binary /wA=]], state: 0}",
+         b"\xff\x00\xff\x00"),
+        ("!!python/object/new:multidict._multidict_py.istr {args: [text]}", b"text"),
+        ("!!python/bytes /wA=", b"\xff\x00"),
+    ],
+)  # fmt: skip
+def test_text_and_bytes_that_vcr_py_keeps_as_objects_are_read(body: str, kept: bytes) -> None:
+    data = VCR.replace("""body: '{"model":"gpt-4o","messages":[]}'""", f"body: {body}")
+    assert only(data.encode()).request.body == kept
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "!!python/object:aiohttp.formdata.FormData {_fields: []}",
+        "!!python/object/apply:os.system [id]",
+        "!!python/object/new:_io.BytesIO {state: [0]}",
+        "!!python/object/new:_io.BytesIO {other: [text]}",
+        "!!python/object/apply:builtins.bytearray [text, cp037]",
+        "!!python/object/apply:builtins.iter [[1]]",
+        "!!python/object/apply:builtins.eval [text]",
+        "!!python/object/new:os.istr [text]",
+        "!!python/name:os.system x",
+    ],
+)
+def test_an_exchange_with_an_object_of_a_program_is_refused_and_the_others_are_not(
+    tag: str,
+) -> None:
+    body, name = """body: '{"model":"gpt-4o","messages":[]}'""", tag.partition(" ")[0]
+    spoilt = VCR.replace(body, f"body: {tag}")
+    why = f"line 3: the tag {name} stands for an object of a program, which is not made"
+    assert refusals(spoilt.encode()) == [(1, why)]
+    both = VCR.replace("version: 1\n", "") + spoilt.partition("\n")[2].replace("*kind", "x")
+    assert [
+        number for number, _ in refusals(both.replace("&kind", "").replace("*kind", "x").encode())
+    ] == [2]
+
+
+def test_chunks_that_a_program_sent_are_no_part_of_its_body() -> None:
+    chunked = VCR.replace(
+        """body: '{"model":"gpt-4o","messages":[]}'""", 'body: "2\\r\\nhi\\r\\n0\\r\\n\\r\\n"'
+    ).replace("Accept: &kind\n", "Transfer-Encoding: [chunked]\n      Accept: &kind\n")
+    assert only(chunked.encode()).request.body == b"hi"
+
+
+def test_a_body_may_hold_what_looks_like_yaml() -> None:
+    assert only(httprr(answered="interactions:\n- [\n")).body == b"interactions:\n- [\n"
+
+
+def test_a_file_of_two_documents_is_refused() -> None:
+    with pytest.raises(Unreadable, match=r"^line 22: a second document begins"):
+        read((VCR + "---\n" + VCR).encode())
+
+
+def test_what_holds_a_request_is_no_answer_alone() -> None:
+    with pytest.raises(Unreadable, match=r"^it is no recording of a kind that is known"):
+        read(b'{"request": {"to": "h"}, "response": {"text": "hi"}}')
+
+
+@pytest.mark.parametrize(
+    ("changes", "body"),
+    [
+        ({"response": {"a": [1]}}, b'{"a":[1]}'),
+        ({"response": "ff00", "responseIsBinary": True}, b"\xff\x00"),
+        ({"response": ["ff", "00"], "rawHeaders": ["content-encoding", "x"]}, b"\xff\x00"),
+        ({"response": ["ff", "00"]}, b'["ff","00"]'),
+        ({"response": ["a", "b"], "rawHeaders": ["content-encoding", "x"]}, b'["a","b"]'),
+        ({"response": "ff00"}, b"ff00"),
+        ({"response": ""}, b""),
+        ({"response": None}, b"null"),
+        ({"response": "hi", "rawHeaders": {"content-type": "application/json",
+                                           "content-length": "4"}}, b'"hi"'),
+        ({"response": "hi", "rawHeaders": ["content-type", "application/json",
+                                           "content-length", "2"]}, b"hi"),
+        ({"status": None, "reply": "200", "headers": {"content-type": "text/plain"}}, None),
+    ],
+)  # fmt: skip
+def test_a_fixture_of_nock_keeps_bodies_in_many_ways(
+    changes: dict[str, Any], body: bytes | None
+) -> None:
+    fixture = nock(**changes)
+    if "reply" in changes:
+        fixture = fixture.replace(b'"status": null, ', b"")
+    assert only(fixture).body == (STREAM.encode() if body is None else body)
+
+
+def test_bytes_of_datadogs_test_agent_are_in_base64() -> None:
+    it = only(datadog("base64:/wA=", "base64:AAE="))
+    assert (it.request.body, it.body) == (b"\xff\x00", b"\x00\x01")
+
+
 def test_a_trace_of_httprr_may_be_chunked() -> None:
     chunked = f"{len(STREAM):x}\r\n{STREAM}\r\n0\r\n\r\n"
     head = "Transfer-Encoding: chunked\r\n"
     assert only(httprr(answered=chunked, head=head)).body == STREAM.encode()
     assert refusals(httprr(answered=chunked[:-6], head=head)) == [
         (1, "its response is cut short within a chunk")
+    ]
+    assert only(httprr(answered=chunked[:-2] + "x-a: b\r\n\r\n", head=head)).body == STREAM.encode()
+    assert refusals(httprr(answered=chunked + "more", head=head)) == [
+        (1, "behind the last chunk of its response stands something else")
     ]
 
 

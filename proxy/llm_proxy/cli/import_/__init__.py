@@ -85,11 +85,12 @@ def import_(
 ) -> None:
     r"""Make cassettes of the recordings of other tools, and scenarios of their fixtures.
 
-    VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy and reel-vcr are known by what
-    their files hold, whatever these are called. Requests are redacted, keyed and numbered as if
-    they had been recorded here; takes that are there stay, and what was imported before is not
-    imported again. What a source does not keep, such as times, is said. A file or an exchange
-    that cannot be imported is named with the reason, and makes the exit code 1.
+    VCR.py, VCR for Ruby and R, go-vcr, httprr, HAR, mitmproxy, reel-vcr, nock and Datadog's test
+    agent are known by what their files hold, whatever these are called. Requests are redacted,
+    keyed and numbered as if they had been recorded here; takes that are there stay, and what was
+    imported before is not imported again. What a source does not keep, such as times, is said. A
+    file or an exchange that cannot be imported, or has a body that is not understood, is named
+    with the reason, and makes the exit code 1.
 
     Fixtures of aimock script answers, and hold no request: each file becomes a file of scenarios,
     for simulate, and what these say otherwise is told. A file that is there is never changed.
