@@ -27,6 +27,7 @@ from llm_proxy.importing.opening import opened
 from llm_proxy.importing.source import PARSED_BODY, Unfit
 from llm_proxy.routing import Routing
 from test_importing_formats import netstring
+from test_importing_hostile import tried
 
 URL: Final = "https://api.openai.com/v1/chat/completions"
 HOW: Final = How(Routing(), "llm-proxy", "2026-01-01T00:00:00.000Z")
@@ -418,6 +419,26 @@ def test_an_exchange_with_a_field_that_is_not_known_is_refused_by_its_name(
 
     assert isinstance(found, Refused)
     assert f"has a field {field}, which is not known" in found.why
+
+
+_FIELDS: Final = (
+    "headers", "body", "bodyEncoding", "content", "parsed_body", "postData", "reqheaders",
+    "response", "rawHeaders", "responseIsBinary", "stream_chunks", "status", "scope", "path", "url",
+)  # fmt: skip
+_OBJECTS: Final = st.dictionaries(
+    st.sampled_from(("string", "encoding", "base64_string", "raw_gzip", "text", "params", "size")),
+    _JSON,
+)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+@given(st.sampled_from(_FIELDS), _JSON | _OBJECTS, st.booleans())
+def test_whatever_stands_in_a_field_of_any_format_is_read_or_refused(
+    name: str, field: str, value: object, is_asked: bool
+) -> None:
+    write, document = DOCUMENTS[name]
+    more = {field: value}
+    tried(write(document(more if is_asked else {}, {} if is_asked else more)))
 
 
 def exchange(request: Fields, response: Fields) -> bytes:
