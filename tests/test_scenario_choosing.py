@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from time import thread_time
 from typing import Final
 
 import pytest
@@ -45,7 +46,9 @@ async def test_the_first_message_of_the_user_names_the_scenario(
 @pytest.mark.shows("000-24")
 def test_texts_of_one_message_are_joined_and_its_other_parts_ignored() -> None:
     message = Message("user", (Text("re"), Media("image/png", base64="aGk="), Text("fund")))
-    chosen = choose(Script((scripted(script(says(), name="re\nfund")),)), cue(messages=(message,)))
+    chosen = choose(
+        Script((scripted(script(says(), name="re\nfund")),)), cue(messages=(message,)), thread_time
+    )
 
     assert isinstance(chosen, Chosen)
     assert chosen.why == "the first user message is its id"
@@ -56,7 +59,7 @@ BOTH: Final = Script((scripted(script(says(), name="a")), scripted(script(says()
 
 @pytest.mark.shows("000-24")
 def test_a_header_or_the_session_wins_over_the_message() -> None:
-    chosen = choose(BOTH, cue("a", scenario="b"))
+    chosen = choose(BOTH, cue("a", scenario="b"), thread_time)
 
     assert chosen == Chosen(BOTH.scenarios[1], "a header or the session names it")
 
@@ -91,7 +94,9 @@ async def test_a_session_is_answered_by_the_scenario_that_was_chosen_for_it(
 @pytest.mark.shows("000-24")
 def test_a_matcher_finds_requests_that_begin_with_an_agents_own_text() -> None:
     matched = scripted(script(says(), name="b", match={"user": "money back", "turn": 1}))
-    chosen = choose(Script((*BOTH.scenarios, matched)), cue("I am an agent. Give money back."))
+    chosen = choose(
+        Script((*BOTH.scenarios, matched)), cue("I am an agent. Give money back."), thread_time
+    )
 
     assert chosen == Chosen(matched, "its match holds")
     assert matched.scenario.match == Match(user="money back", turn=1)
@@ -123,7 +128,7 @@ async def test_an_unknown_id_is_told_with_the_nearest_ones(tmp_path: Path, diale
 
 @pytest.mark.shows("000-27")
 def test_an_id_in_a_header_that_no_scenario_has_is_unknown_whatever_the_message_says() -> None:
-    chosen = choose(BOTH, cue("a", scenario="zzz"))
+    chosen = choose(BOTH, cue("a", scenario="zzz"), thread_time)
 
     assert chosen == Unknown("zzz", is_meant=True)
     assert (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from time import thread_time
 from typing import Any, Final
 
 import pytest
@@ -316,7 +317,7 @@ async def test_templates_and_matchers_see_what_is_left_of_it(
     assert heard.turn.text == f"Blocks: {kept}."
     matched = scripted(script(says(), name="matched", match=there))
     on = await _cue(body)
-    assert isinstance(choose(Script((matched,)), on), Chosen) == sealed
+    assert isinstance(choose(Script((matched,)), on, thread_time), Chosen) == sealed
 
 
 async def _cue(body: dict[str, Any]) -> Any:

@@ -29,6 +29,7 @@ logic       bytes and values in, bytes and values out
     `misses`     why none does: the nearest, what differs, which rules would help
     `word_diff`  how one text became another, word by word
     `ages`       how old a cassette may be
+    `json_paths` JSONPaths in a limited number of steps
     `exact_json` JSON that loses nothing when it is parsed
     `cassette`   the file format, its spool, and its migrations
     `understanding`  the dialect of a recording, and its response as that one sees it

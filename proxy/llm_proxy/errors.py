@@ -10,6 +10,8 @@
     ├── UpstreamFailed      no answer from the provider                 -> 502 or 504
     ├── CannotSay           a turn that a dialect has no words for
     │   └── CannotMake      a value that a JSON Schema asks for, and nobody could make up
+    ├── TooSlow             a pattern of a scenario takes too long      -> an error turn
+    ├── TooManySteps        a JSONPath visits too much of a request     -> an error turn
     ├── RespondFailed       the operator's own function failed          -> 500
     ├── ScriptExhausted     a script has no answer left                 -> 424
     └── Miss                no cassette answers this request            -> 424

@@ -35,6 +35,7 @@ from llm_proxy.scenario.playing.counting import Attempts
 from llm_proxy.scenario.playing.cue import Cue, cue_of
 from llm_proxy.scenario.playing.directing import Checked
 from llm_proxy.scenario.playing.given import Given, Memory
+from llm_proxy.scenario.playing.matcher import TooSlow
 from llm_proxy.scenario.playing.mock import MockCalled
 from llm_proxy.scenario.playing.script import Script
 from llm_proxy.synthesis.answer import synthesise
@@ -67,6 +68,8 @@ class Simulation:
     seed: int
     created: Callable[[], int]
     """The time that answers name, in s since 1970."""
+    cpu_time: Callable[[], float]
+    """Of the thread that calls it, in s."""
     paces: Paces
     limits: Limits
     aside: Aside
@@ -118,7 +121,8 @@ class Simulate:
         """
         asked_pace(call)  # before anything counts
         script = await self._scripts.current()
-        run = self._simulation.aside if len(call.plain.body) > _LARGE else _at_once
+        takes_time = len(call.plain.body) > _LARGE or script.searches
+        run = self._simulation.aside if takes_time else _at_once
         await run(lambda: call.key)
         delivery = self._delivery(call)
         stage = await run(partial(self._stage, call, script, delivery))
@@ -152,7 +156,10 @@ class Simulate:
 
         `wrong` is what a scenario answers in any case.
         """
-        chosen = choosing.choose(script, cue)
+        try:
+            chosen = choosing.choose(script, cue, self._simulation.cpu_time)
+        except TooSlow as error:
+            return wrong or directing.error_turn(str(error), cue)
         if isinstance(chosen, Chosen):
             return wrong or directing.check(chosen, cue)
         if chosen.is_meant:

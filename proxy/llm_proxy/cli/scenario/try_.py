@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,10 @@ from llm_proxy.exchange import Request
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, Call, route
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
 from llm_proxy.scenario.playing import choosing, directing, mock
-from llm_proxy.scenario.playing.choosing import Unknown
+from llm_proxy.scenario.playing.choosing import Chosen, Unknown
 from llm_proxy.scenario.playing.counting import Attempts
 from llm_proxy.scenario.playing.cue import Cue, cue_of
+from llm_proxy.scenario.playing.matcher import TooSlow
 from llm_proxy.scenario.playing.mock import MockCalled
 from llm_proxy.scenario.playing.script import Script, Scripted
 from llm_proxy.scenario.playing.trying import Trial, trials
@@ -72,8 +74,12 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
     if conversation is None:
         raise UsageError(f"{request} asks for no turn in {call.dialect.name}; see --as and --path")
     cue = cue_of(call, conversation, "")
-    print_lines(_trial(it) for it in trials(script, cue))
-    direction = _direction(script, cue)
+    try:
+        chosen = choosing.choose(script, cue, time.thread_time)
+        direction = _direction(script, cue, chosen)
+    except TooSlow as error:  # answered with an error turn, as while serving
+        chosen, direction = Unknown("", is_meant=False), directing.error_turn(str(error), cue)
+    print_lines(_trial(it) for it in trials(script, cue, chosen, time.thread_time))
     print_lines(_said(direction, call))
     failed = direction.unsuccessful or isinstance(direction.what, Exhausted)
     raise click.exceptions.Exit(1 if failed else 0)
@@ -108,8 +114,7 @@ def _call(request: Request, session: str, scenario: str) -> Call:
     return route(asked, 0.0, lambda: 0.0)
 
 
-def _direction(script: Script, cue: Cue) -> Direction:
-    chosen = choosing.choose(script, cue)
+def _direction(script: Script, cue: Cue, chosen: Chosen | Unknown) -> Direction:
     if not isinstance(chosen, Unknown):
         return directing.direct(chosen, cue, Attempts())
     if script.mock is None or chosen.is_meant:

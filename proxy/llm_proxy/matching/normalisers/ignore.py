@@ -9,6 +9,7 @@ happens to be called so: it is refused.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -19,12 +20,13 @@ from llm_proxy.matching.rules import Apply, Normalised
 from llm_proxy.turns import Json
 
 if TYPE_CHECKING:
-    from jsonpath import JSONPath as _Path
-    from jsonpath import JSONPathEnvironment
+    from llm_proxy.json_paths import Path
 
 _SHOWN: Final = 100
 """Characters of a path in a message."""
 _WHOLE: Final = frozenset(("$.*", "$[*]"))
+_STEPS: Final = 20_000
+"""Values that may be visited for one document; what would be found beyond that stays."""
 _PLACE: Final = "<ignored>"
 """What an item of a list leaves."""
 _KEPT: Final[Gone] = {}
@@ -36,14 +38,18 @@ Gone: TypeAlias = dict[str | int, "Gone | None"]
 
 
 def _make(argument: str) -> Apply:
+    from llm_proxy import json_paths  # noqa: PLC0415 # 0.08 s, only where a rule has a path
+
     path = _compiled(argument)
 
     def apply(document: Document) -> Normalised:
         if document.kind != "json" or not isinstance(document.body, dict | list):
             return Normalised(document)
         gone: Gone = {}
-        for match in path.finditer(document.body):
-            mark(gone, match.parts)
+        steps = json_paths.Steps(_STEPS)
+        with suppress(json_paths.TooManySteps):
+            for match in json_paths.nodes(path, document.body, steps):
+                mark(gone, match.parts)
         return Normalised(replace(document, body=without(document.body, gone)))
 
     return apply
@@ -81,19 +87,18 @@ def _item(item: Json, gone: Gone | None) -> Json:
     return without(item, gone) if gone else item
 
 
-def _compiled(argument: str) -> _Path:
-    import jsonpath  # noqa: PLC0415 # 0.08 s, only where a rule has one
-    from jsonpath.segments import JSONPathRecursiveDescentSegment  # noqa: PLC0415 # as above
+def _compiled(argument: str) -> Path:
+    from jsonpath.segments import JSONPathRecursiveDescentSegment  # noqa: PLC0415 # 0.08 s, only where a rule has one
+
+    from llm_proxy import json_paths  # noqa: PLC0415 # as above
 
     shown = printable(argument, _SHOWN)
     if not argument.startswith("$"):
         raise UsageError(f"ignore={shown}: a path begins with $, such as $.metadata.trace")
     try:
-        path = _language().compile(argument)
-    except jsonpath.JSONPathError as error:
-        why = " ".join(str(error).split("\n", 1)[0].split())
-        raise UsageError(f"ignore={shown} is no JSONPath (RFC 9535): {why}") from None
-    assert isinstance(path, jsonpath.JSONPath)  # noqa: S101 # strict JSONPath joins none
+        path = json_paths.compiled(argument)
+    except ValueError as error:
+        raise UsageError(f"ignore={shown} is no JSONPath (RFC 9535): {error}") from None
     if not path.segments or argument.strip() in _WHOLE:
         raise UsageError(f"ignore={shown} is the whole body: nothing would be left to tell apart")
     if any(isinstance(it, JSONPathRecursiveDescentSegment) for it in path.segments):
@@ -102,16 +107,6 @@ def _compiled(argument: str) -> _Path:
             "write the whole path, with [*] for each item of a list"
         )
     return path
-
-
-def _language() -> JSONPathEnvironment:
-    """RFC 9535, but without its regular expressions: a text of a request could make them slow."""
-    import jsonpath  # noqa: PLC0415 # as below
-
-    language = jsonpath.JSONPathEnvironment(strict=True)
-    for function in ("match", "search"):
-        del language.function_extensions[function]
-    return language
 
 
 IGNORE: Final = Kind(

@@ -2,7 +2,8 @@
 
 The patterns are RE2's, which reads a text at most once for each thing that it finds, whatever the
 pattern and the text are; and how much is read for one document has a limit.  So no request can
-hold up the proxy.
+hold up the proxy.  The limit is one of bytes and not of time, so that a key is the same on every
+machine.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LONGEST: Final = 900
 _PROBES: Final = (b"", b" ", b"a", b"A", b"0", b"a a", b"\n")
 _BYTES: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 """RE2's word for a byte, which may be half a character."""
-_EFFORT: Final = 200_000_000
+_EFFORT: Final = 30_000_000
 """Bytes that may be read for one document; what would be found beyond that stays as it is."""
 
 

@@ -17,9 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, cast
 
-from jsonpath import JSONPath, JSONPathEnvironment
-from jsonpath.exceptions import JSONPathError
-
+from llm_proxy import json_paths
 from llm_proxy.dialects import reading
 from llm_proxy.errors import printable
 from llm_proxy.turns import Json
@@ -91,6 +89,7 @@ class _Filling:
     """One request's body, on its way into the texts of an answer."""
 
     body: Json
+    steps: json_paths.Steps = field(default_factory=json_paths.Steps)
     warnings: list[str] = field(default_factory=list)
 
     def value(self, value: Any, *, is_json: bool) -> Any:
@@ -125,7 +124,13 @@ class _Filling:
         path = _compiled(hole.path) if hole.is_closed else ""
         if isinstance(path, str):
             return [hole.spelled]
-        found = list(islice(_values(path, self.body), _MOST + 1))
+        nodes = json_paths.nodes(path, self.body, self.steps)
+        try:
+            found = [cast("Json", it.obj) for it in islice(nodes, _MOST + 1)]
+        except json_paths.TooManySteps as error:
+            raise json_paths.TooManySteps(
+                f"the template {_shown(hole.path, _CLOSE)} {error}"
+            ) from None
         if len(found) > _MOST:
             self._warn(hole, f"more than {_MOST} values in the request: the first are taken")
         if not found:
@@ -153,32 +158,18 @@ def _pieces(text: str) -> Iterator[str | _Hole]:
         yield text[at:]
 
 
-def _values(path: JSONPath, body: Json) -> Iterator[Json]:
-    """What the path finds; of a body that is too deep for it, what it has found until then."""
-    if not isinstance(body, dict | list):
-        return
-    try:
-        for match in path.finditer(body):
-            yield cast("Json", match.obj)
-    except (JSONPathError, RecursionError):
-        return
-
-
 def _spelled(value: Json) -> str:
     return value if isinstance(value, str) else reading.compact(value)
 
 
-def _compiled(path: str) -> JSONPath | str:
+def _compiled(path: str) -> json_paths.Path | str:
     """The path, or why it is none in a few words."""
     if not path.startswith("$"):
         return "one begins with $, as in $.messages[-1].content"
     try:
-        compiled = JSONPathEnvironment(strict=True).compile(path)
-    except JSONPathError as error:  # its own text may fail to be made
-        return printable(str(error.args[0]), _SHOWN) if error.args else "it cannot be read"
-    except (RecursionError, ValueError):
-        return "it cannot be read"
-    return compiled if isinstance(compiled, JSONPath) else "it is several"
+        return json_paths.compiled(path)
+    except ValueError as error:
+        return printable(str(error), _SHOWN)
 
 
 def _shown(path: str, close: str = "") -> str:

@@ -6,16 +6,20 @@ the first, in file order, whose `match` holds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.errors import printable
 from llm_proxy.scenario.playing import history
 from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.playing.matcher import Effort, TooSlow
 from llm_proxy.scenario.playing.script import Script, Scripted
 
 _SHOWN: Final = 80
 """Characters of an id in a message."""
+_LONGEST: Final = 300
+"""Characters of a scenario's place in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,12 @@ class Unknown:
     """Whether it is a header or the session that names it."""
 
 
-def choose(script: Script, cue: Cue) -> Chosen | Unknown:
-    """The scenario for this request."""
+def choose(script: Script, cue: Cue, clock: Callable[[], float]) -> Chosen | Unknown:
+    """The scenario for this request.
+
+    `clock` gives the CPU time of this thread, in s.  Raises `TooSlow` with the scenario, where it
+    stands, and the pattern of it that took too long.
+    """
     named = cue.scenario
     if named:
         known = script.by_id.get(named)
@@ -46,9 +54,15 @@ def choose(script: Script, cue: Cue) -> Chosen | Unknown:
     first = cue.conversation.first_user_text.strip()
     if first in script.by_id:
         return Chosen(script.by_id[first], "the first user message is its id")
+    effort = Effort(clock)
     for scripted, matcher in script.matchers:
         seen, _ = history.view(scripted.scenario, cue)
-        if not any(matcher.differences(seen)):
+        try:
+            differs = any(matcher.differences(seen, effort))
+        except TooSlow as error:
+            place = f"{scripted.scenario.id} ({scripted.file}:{scripted.line})"
+            raise TooSlow(f"Scenario {printable(place, _LONGEST)}: {error}") from None
+        if not differs:
             return Chosen(scripted, "its match holds")
     return Unknown(first, is_meant=False)
 

@@ -14,6 +14,7 @@ import msgspec
 
 from llm_proxy.faults.grammar import rules_of
 from llm_proxy.faults.rule import ScriptedRule
+from llm_proxy.json_paths import TooManySteps
 from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.directions import SIMULATED, Direction, Fail, FailureStatus, Say, Timing
 from llm_proxy.scenario.documents.document import Chunks, Response, Scenario, Step
@@ -88,7 +89,10 @@ def answer(checked: Checked, number: int | None) -> Direction:
         failures = f"failure {number} of {step.failures_before_success}"
         note = f"{failures}: {failure.status}, {failure.message}"
         return Direction(failure, checked.source, notes=(*notes, note))
-    response, warnings = _filled(checked.scenario, step, checked.cue)
+    try:
+        response, warnings = _filled(checked.scenario, step, checked.cue)
+    except TooManySteps as error:
+        return error_turn(f"{checked.source}: {error}", checked.cue, checked.source, notes)
     say = _say(step.chunks or checked.scenario.chunks, response, checked.cue)
     pace = step.pace.strip() or checked.scenario.pace.strip()
     return Direction(

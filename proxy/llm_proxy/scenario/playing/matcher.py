@@ -1,20 +1,22 @@
-"""What a scenario's `match` asks of a request, compiled once."""
+"""What a scenario's `match` asks of a request, compiled once.
+
+Regular expressions are those of `regex`, which can be given a time limit.  It counts CPU time, as
+`Effort` does, so a busy machine makes no request fail.  The search releases the GIL.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Final, cast
+from typing import Final, cast
 
-import jsonpath
-from jsonpath import JSONPath
-from jsonpath.exceptions import JSONPathError
+import regex
 from msgspec import UNSET
 
+from llm_proxy import json_paths
 from llm_proxy.dialects import reading
-from llm_proxy.errors import printable
+from llm_proxy.errors import LlmProxyError, printable
 from llm_proxy.scenario.documents.document import Condition, Match
 from llm_proxy.scenario.playing.cue import Cue
 from llm_proxy.turns import Json
@@ -23,7 +25,34 @@ _SHOWN: Final = 80
 """Characters of a value in a message."""
 _SEARCHED: Final = 100_000
 """Characters of a text that an expression is searched in."""
+_MOST: Final = 0.05
+"""CPU time of all expressions that are searched for one request, in s."""
 _NAMES: Final = ("model", "path", "provider", "dialect", "session")
+
+
+class TooSlow(LlmProxyError):
+    """The patterns that were tried on a request took too long."""
+
+
+class Effort:
+    """What the patterns of all scenarios may still cost for one request."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """`clock` gives the CPU time of this thread, in s."""
+        self.steps = json_paths.Steps()
+        self._clock = clock
+        self._left = _MOST
+
+    def search(self, pattern: regex.Pattern[str], text: str) -> bool:
+        """Whether the pattern is found.  Raises `TimeoutError`."""
+        if self._left <= 0:
+            raise TimeoutError
+        before = self._clock()
+        try:
+            found = pattern.search(text, concurrent=True, timeout=self._left)
+        finally:
+            self._left -= self._clock() - before
+        return found is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +60,8 @@ class Matcher:
     """A match, and its expressions and paths as they are searched for."""
 
     match: Match
-    expressions: Mapping[str, re.Pattern[str]]
-    paths: Mapping[str, JSONPath]
+    expressions: Mapping[str, regex.Pattern[str]]
+    paths: Mapping[str, json_paths.Path]
 
     @classmethod
     def of(cls, match: Match) -> Matcher:
@@ -40,12 +69,20 @@ class Matcher:
         texts = (match.user, match.system, *(it.matches for it in match.json.values()))
         return cls(
             match,
-            {it: re.compile(it) for it in texts if it},
-            {it: cast("JSONPath", jsonpath.compile(it)) for it in match.json},
+            {it: regex.compile(it) for it in texts if it},
+            {it: json_paths.compiled(it) for it in match.json},
         )
 
-    def differences(self, cue: Cue) -> Iterator[str]:
-        """What of it does not hold, each in a few words; nothing where all of it does."""
+    @property
+    def searches(self) -> bool:
+        """Whether it has patterns that may take their time."""
+        return bool(self.expressions or self.paths)
+
+    def differences(self, cue: Cue, effort: Effort) -> Iterator[str]:
+        """What of it does not hold, each in a few words; nothing where all of it does.
+
+        Raises `TooSlow`, which names the pattern.
+        """
         match, conversation = self.match, cue.conversation
         for name in _NAMES:
             pattern, value = getattr(match, name), getattr(cue, name)
@@ -53,7 +90,7 @@ class Matcher:
                 yield f"{name} is {printable(value, _SHOWN)!r}, not {pattern}"
         said = ((match.user, conversation.last_user_text), (match.system, conversation.system))
         for name, (pattern, text) in zip(("user", "system"), said, strict=True):
-            if pattern and not self._is_in(pattern, text):
+            if pattern and not self._is_in(f"match.{name}", pattern, text, effort):
                 yield f"{name}: /{pattern}/ is not in {printable(text, _SHOWN)!r}"
         if match.tool_results is not UNSET and match.tool_results != bool(conversation.results):
             came = bool(conversation.results)
@@ -61,19 +98,29 @@ class Matcher:
         if match.turn is not UNSET and match.turn != conversation.turn:
             yield f"this is turn {conversation.turn}, not {match.turn}"
         for path, condition in match.json.items():
-            yield from self._unmet(path, condition, self._found(path, cue.body))
+            yield from self._unmet(path, condition, self._found(path, cue.body, effort), effort)
 
-    def _is_in(self, pattern: str, text: str) -> bool:
-        return self.expressions[pattern].search(text[:_SEARCHED]) is not None
-
-    def _found(self, path: str, body: Json) -> list[Json]:
+    def _found(self, path: str, body: Json, effort: Effort) -> list[Json]:
         """The values at a path; none in a body that is too deep for it."""
         try:
-            return cast("list[Json]", self.paths[path].findall(cast("Any", body) or {}))
-        except (JSONPathError, RecursionError):
-            return []
+            nodes = json_paths.nodes(self.paths[path], body or {}, effort.steps)
+            return [cast("Json", it.obj) for it in nodes]
+        except json_paths.TooManySteps as error:
+            raise TooSlow(f"match.json: {printable(path, _SHOWN)} {error}") from None
 
-    def _unmet(self, path: str, condition: Condition, found: list[Json]) -> Iterator[str]:
+    def _is_in(self, where: str, pattern: str, text: str, effort: Effort) -> bool:
+        searched = text[:_SEARCHED]
+        try:
+            return effort.search(self.expressions[pattern], searched)
+        except TimeoutError:
+            raise TooSlow(
+                f"{where}: the patterns tried on this request took more than {_MOST * 1000:g} ms, "
+                f"the last /{printable(pattern, _SHOWN)}/ on {len(searched):,} characters"
+            ) from None
+
+    def _unmet(
+        self, path: str, condition: Condition, found: list[Json], effort: Effort
+    ) -> Iterator[str]:
         """What of a condition no value that was found meets."""
         if condition.exists is not UNSET and condition.exists != bool(found):
             yield f"{path} is there" if found else f"{path} is not there"
@@ -82,7 +129,9 @@ class Matcher:
         if wanted is not UNSET and not any(reading.alike(it, wanted) for it in found):
             yield f"{path} is {_shown(found)}, not {reading.compact(wanted)}"
         pattern = condition.matches
-        if pattern and not any(self._is_in(pattern, reading.words(it)) for it in found):
+        if pattern and not any(
+            self._is_in(f"match.json[{path}]", pattern, reading.words(it), effort) for it in found
+        ):
             yield f"{path}: /{pattern}/ is not in {_shown(found)}"
 
 

@@ -54,6 +54,11 @@ class Script:
             (it, Matcher.of(it.scenario.match)) for it in self.scenarios if it.scenario.match
         )
 
+    @cached_property
+    def searches(self) -> bool:
+        """Whether choosing may take its time."""
+        return any(matcher.searches for _, matcher in self.matchers)
+
     def nearest(self, name: str) -> list[str]:
         """The ids most like this one, if any is; none is like a long text."""
         if len(name) > _LONGEST:

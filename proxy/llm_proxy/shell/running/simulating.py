@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -50,6 +51,7 @@ async def simulator(mode: str, settings: Settings, paces: Paces) -> Simulate:
     simulation = Simulation(
         seed=settings.seed,
         created=clock(it.clock),
+        cpu_time=time.thread_time,
         paces=paces,
         limits=Limits(it.silence * 1000),
         synthesises=it.on_unknown == "synthesis",

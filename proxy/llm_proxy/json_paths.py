@@ -1,0 +1,135 @@
+"""JSONPaths of scenarios and options, evaluated in a bounded number of steps.
+
+A step is a node that an evaluation visits.  Without a limit, each `..` of a path multiplies the
+work by the size of the body.  Regular expressions in filters are refused: the filter functions
+have no time limit, and their patterns may even come from the request.
+
+Importing this module takes a tenth of a second: the command line imports it where it needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from jsonpath import JSONPath, JSONPathEnvironment, JSONPathError, JSONPathMatch
+from jsonpath.filter import (
+    BaseExpression,
+    RelativeFilterQuery,
+    RootFilterQuery,
+)
+from jsonpath.parse import Parser
+from jsonpath.selectors import FilterContext
+from jsonpath.stream import TokenStream
+
+from llm_proxy.errors import LlmProxyError
+from llm_proxy.turns import Json
+
+MOST_STEPS: Final = 5_000
+"""Nodes that the paths of one request may visit together; 4 to 9 us each were measured."""
+_STEPS: Final = "steps"
+
+
+class TooManySteps(LlmProxyError):
+    """A path visits more nodes than it may."""
+
+
+class Steps:
+    """How many nodes may still be visited."""
+
+    def __init__(self, most: int = MOST_STEPS) -> None:
+        self._most = self._left = most
+
+    def take(self) -> None:
+        """Visit a node.  Raises `TooManySteps`."""
+        self._left -= 1
+        if self._left < 0:
+            raise TooManySteps(f"visits more than {self._most:,} values of the request")
+
+
+class _Node(JSONPathMatch):
+    """A visited node: the library makes its children of the same class."""
+
+    __slots__ = ()
+
+    def __init__(self, **fields: Any) -> None:
+        fields["filter_context"][_STEPS].take()
+        super().__init__(**fields)
+
+
+class Path(JSONPath):
+    """A path whose evaluation counts its steps."""
+
+    __slots__ = ()
+
+    def finditer(
+        self, data: Any, *, filter_context: Mapping[str, Any] | None = None
+    ) -> Iterable[JSONPathMatch]:
+        """The matches; the library's own method makes a root node that counts nothing."""
+        assert filter_context is not None  # noqa: S101 # `nodes` and every filter give it
+        root = _Node(
+            filter_context=filter_context, obj=data, parent=None, path="$", parts=(), root=data
+        )
+        matches: Iterable[JSONPathMatch] = [root]
+        for segment in self.segments:
+            matches = segment.resolve(matches)
+        return matches
+
+
+class _RelativeQuery(RelativeFilterQuery):
+    __slots__ = ()
+
+    def evaluate(self, context: FilterContext) -> object:
+        context.extra_context[_STEPS].take()  # a scalar has no root node that does
+        return super().evaluate(context)
+
+
+class _Parser(Parser):
+    """Has the queries of filters count their steps, too."""
+
+    def parse_absolute_query(self, stream: TokenStream) -> BaseExpression:
+        query = cast("RootFilterQuery", super().parse_absolute_query(stream))
+        return RootFilterQuery(Path(env=self.env, segments=query.path.segments))
+
+    def parse_relative_query(self, stream: TokenStream) -> BaseExpression:
+        query = cast("RelativeFilterQuery", super().parse_relative_query(stream))
+        return _RelativeQuery(Path(env=self.env, segments=query.path.segments))
+
+
+class _Environment(JSONPathEnvironment):
+    parser_class = _Parser
+
+    def setup_function_extensions(self) -> None:
+        super().setup_function_extensions()
+        for name in ("match", "search"):
+            del self.function_extensions[name]
+
+
+def compiled(path: str) -> Path:
+    """The path, of RFC 9535.  Raises `ValueError` with the reason in a few words."""
+    if not path.startswith("$"):
+        raise ValueError("it begins with no $")
+    environment = _Environment(strict=True)
+    try:
+        found = environment.compile(path)
+    except JSONPathError as error:  # its own text may fail to be made
+        why = str(error.args[0]) if error.args else "it cannot be read"
+        if why.startswith(("function 'match'", "function 'search'")):
+            why = "filters have no regular expressions"
+        raise ValueError(why.partition("\n")[0].partition(", line ")[0]) from None
+    except RecursionError:
+        raise ValueError("it is too large") from None
+    return Path(env=environment, segments=cast("JSONPath", found).segments)
+
+
+def nodes(path: Path, body: Json, steps: Steps) -> Iterator[JSONPathMatch]:
+    """What the path finds; of a body that is too deep for it, what it has found until then.
+
+    Raises `TooManySteps`.
+    """
+    if not isinstance(body, dict | list):
+        return
+    try:
+        yield from path.finditer(body, filter_context={_STEPS: steps})
+    except (JSONPathError, RecursionError):
+        return
