@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from llm_proxy.errors import printable
+from llm_proxy.errors import TooSlow, printable
 from llm_proxy.scenario.documents.loading import load
 from llm_proxy.scenario.playing.choosing import choose
-from llm_proxy.scenario.playing.matcher import TooSlow
 from llm_proxy.scenario.playing.script import Script
 from llm_proxy.turns import Json
 from playing import cue, playing, reported, says, script, scripted

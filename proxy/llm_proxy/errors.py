@@ -96,6 +96,14 @@ class CannotSay(LlmProxyError):
     """A turn that would not be the same answer in this dialect."""
 
 
+class TooSlow(LlmProxyError):
+    """The patterns that were tried on a request took too long."""
+
+
+class TooManySteps(LlmProxyError):
+    """A JSONPath visits more values of a request than it may."""
+
+
 class RespondFailed(LlmProxyError):
     """The operator's own function, which says what a mock answers, failed."""
 

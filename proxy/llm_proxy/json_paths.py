@@ -22,16 +22,12 @@ from jsonpath.parse import Parser
 from jsonpath.selectors import FilterContext
 from jsonpath.stream import TokenStream
 
-from llm_proxy.errors import LlmProxyError
+from llm_proxy.errors import TooManySteps
 from llm_proxy.turns import Json
 
 MOST_STEPS: Final = 5_000
 """Nodes that the paths of one request may visit together; 4 to 9 us each were measured."""
 _STEPS: Final = "steps"
-
-
-class TooManySteps(LlmProxyError):
-    """A path visits more nodes than it may."""
 
 
 class Steps:

@@ -19,7 +19,7 @@ from llm_proxy import dialects
 from llm_proxy.dialects.asked import Asked
 from llm_proxy.dialects.delivery import Delivery
 from llm_proxy.dialects.openai.family import FAMILY
-from llm_proxy.errors import NotSimulated, RespondFailed, printable
+from llm_proxy.errors import NotSimulated, RespondFailed, TooSlow, printable
 from llm_proxy.modes.base import Answer, answer_to_probe
 from llm_proxy.pacing.choosing import asked_pace
 from llm_proxy.ports import Aside, Paces, Scripts
@@ -35,7 +35,6 @@ from llm_proxy.scenario.playing.counting import Attempts
 from llm_proxy.scenario.playing.cue import Cue, cue_of
 from llm_proxy.scenario.playing.directing import Checked
 from llm_proxy.scenario.playing.given import Given, Memory
-from llm_proxy.scenario.playing.matcher import TooSlow
 from llm_proxy.scenario.playing.mock import MockCalled
 from llm_proxy.scenario.playing.script import Script
 from llm_proxy.synthesis.answer import synthesise

@@ -17,7 +17,7 @@ from llm_proxy.cli.output.printing import Line, Span, print_lines
 from llm_proxy.cli.show.turn_text import turn_text
 from llm_proxy.dialects import reading, speech
 from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.errors import UsageError
+from llm_proxy.errors import TooSlow, UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, Call, route
 from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
@@ -25,7 +25,6 @@ from llm_proxy.scenario.playing import choosing, directing, mock
 from llm_proxy.scenario.playing.choosing import Chosen, Unknown
 from llm_proxy.scenario.playing.counting import Attempts
 from llm_proxy.scenario.playing.cue import Cue, cue_of
-from llm_proxy.scenario.playing.matcher import TooSlow
 from llm_proxy.scenario.playing.mock import MockCalled
 from llm_proxy.scenario.playing.script import Script, Scripted
 from llm_proxy.scenario.playing.trying import Trial, trials

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from llm_proxy.errors import UsageError, printable
+from llm_proxy.errors import TooManySteps, UsageError, printable
 from llm_proxy.matching.document import Document
 from llm_proxy.matching.normalisers.kind import Kind
 from llm_proxy.matching.rules import Apply, Normalised
@@ -47,7 +47,7 @@ def _make(argument: str) -> Apply:
             return Normalised(document)
         gone: Gone = {}
         steps = json_paths.Steps(_STEPS)
-        with suppress(json_paths.TooManySteps):
+        with suppress(TooManySteps):
             for match in json_paths.nodes(path, document.body, steps):
                 mark(gone, match.parts)
         return Normalised(replace(document, body=without(document.body, gone)))

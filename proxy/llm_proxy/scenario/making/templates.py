@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from llm_proxy import json_paths
 from llm_proxy.dialects import reading
-from llm_proxy.errors import printable
+from llm_proxy.errors import TooManySteps, printable
 from llm_proxy.turns import Json
 
 JSON_FIELDS: Final = frozenset(("action_input", "arguments", "report_content_json", "values"))
@@ -127,10 +127,8 @@ class _Filling:
         nodes = json_paths.nodes(path, self.body, self.steps)
         try:
             found = [cast("Json", it.obj) for it in islice(nodes, _MOST + 1)]
-        except json_paths.TooManySteps as error:
-            raise json_paths.TooManySteps(
-                f"the template {_shown(hole.path, _CLOSE)} {error}"
-            ) from None
+        except TooManySteps as error:
+            raise TooManySteps(f"the template {_shown(hole.path, _CLOSE)} {error}") from None
         if len(found) > _MOST:
             self._warn(hole, f"more than {_MOST} values in the request: the first are taken")
         if not found:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.errors import printable
+from llm_proxy.errors import TooSlow, printable
 from llm_proxy.scenario.playing import history
 from llm_proxy.scenario.playing.cue import Cue
-from llm_proxy.scenario.playing.matcher import Effort, TooSlow
+from llm_proxy.scenario.playing.matcher import Effort
 from llm_proxy.scenario.playing.script import Script, Scripted
 
 _SHOWN: Final = 80

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
+from llm_proxy.errors import TooManySteps
 from llm_proxy.faults.grammar import rules_of
 from llm_proxy.faults.rule import ScriptedRule
-from llm_proxy.json_paths import TooManySteps
 from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.directions import SIMULATED, Direction, Fail, FailureStatus, Say, Timing
 from llm_proxy.scenario.documents.document import Chunks, Response, Scenario, Step

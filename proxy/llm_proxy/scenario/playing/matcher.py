@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from llm_proxy import json_paths
 from llm_proxy.dialects import reading
-from llm_proxy.errors import LlmProxyError, printable
+from llm_proxy.errors import TooManySteps, TooSlow, printable
 from llm_proxy.scenario.documents.document import Condition, Match
 from llm_proxy.scenario.playing.cue import Cue
 from llm_proxy.turns import Json
@@ -28,10 +28,6 @@ _SEARCHED: Final = 100_000
 _MOST: Final = 0.05
 """CPU time of all expressions that are searched for one request, in s."""
 _NAMES: Final = ("model", "path", "provider", "dialect", "session")
-
-
-class TooSlow(LlmProxyError):
-    """The patterns that were tried on a request took too long."""
 
 
 class Effort:
@@ -105,7 +101,7 @@ class Matcher:
         try:
             nodes = json_paths.nodes(self.paths[path], body or {}, effort.steps)
             return [cast("Json", it.obj) for it in nodes]
-        except json_paths.TooManySteps as error:
+        except TooManySteps as error:
             raise TooSlow(f"match.json: {printable(path, _SHOWN)} {error}") from None
 
     def _is_in(self, where: str, pattern: str, text: str, effort: Effort) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.errors import printable
+from llm_proxy.errors import TooSlow, printable
 from llm_proxy.scenario.playing import history
 from llm_proxy.scenario.playing.choosing import Chosen, Unknown, complaint
 from llm_proxy.scenario.playing.cue import Cue
-from llm_proxy.scenario.playing.matcher import Effort, Matcher, TooSlow
+from llm_proxy.scenario.playing.matcher import Effort, Matcher
 from llm_proxy.scenario.playing.script import Script, Scripted
 
 _SHOWN: Final = 60
