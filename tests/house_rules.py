@@ -7,6 +7,7 @@ layers their order, is the docstring of `llm_proxy`.
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -112,7 +113,11 @@ class Import:
 
 def parsed(module: str, text: str, path: str = "") -> Source:
     """A source from its text."""
-    return Source(module, path or module, text, ast.parse(text))
+    gc.disable()  # what a collection runs within a parse has Python 3.11 count its depth wrongly
+    try:
+        return Source(module, path or module, text, ast.parse(text))
+    finally:
+        gc.enable()
 
 
 def package(folder: Path) -> tuple[Source, ...]:

@@ -54,6 +54,7 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
         ("regex=(?=a)", "regex=(?=a) is no pattern of RE2: invalid perl operator: (?="),
         (r"regex=(a)\1", r"regex=(a)\1 is no pattern of RE2: invalid escape sequence: \1"),
         (r"regex=\C", r"regex=\C: \C finds half characters: write . or a class"),
+        ("regex=(a?){500}a{500}", "repeats too much to be fast: make its {…} smaller"),
         ("regex=" + "a" * 5000, "is too long: at most 900 characters"),
         ("regex=a\tb", "cannot be named by a cassette: a rule has at most 1000 characters"),
         ("ignore=$['" + "a" * 1000 + "']", "cannot be named by a cassette"),

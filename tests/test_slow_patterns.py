@@ -9,9 +9,13 @@ from pathlib import Path
 from time import process_time, thread_time
 from typing import Any, Final
 
+import orjson
 import pytest
 
+from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import TooSlow, printable
+from llm_proxy.matching import document_of
+from llm_proxy.matching.grammar import rule_of
 from llm_proxy.scenario.documents.loading import load
 from llm_proxy.scenario.playing.choosing import choose
 from llm_proxy.scenario.playing.script import Script
@@ -134,3 +138,16 @@ async def test_a_template_that_visits_too_much_is_an_error_turn(tmp_path: Path) 
     assert (
         "the template {{ $..*..*..*..zzz }} visits more" in reported(heard.turn)["report_content"]
     )
+
+
+@pytest.mark.parametrize("pattern", ["a.*b|a", "(a|aa)+$", "(a?){300}a{300}", r"(\w+\s?){50}z"])
+def test_a_rule_with_a_pattern_reads_a_document_for_a_limited_time(pattern: str) -> None:
+    rule = rule_of(f"regex={pattern}")
+    body = orjson.dumps(["a" * 100_000 + "!"] * 10)
+    headers = (("content-type", "application/json"),)
+    document = document_of("openai", StoredRequest("POST", "/v1/x", "", headers, body))
+    before = process_time()
+
+    rule.apply(document)
+
+    assert process_time() - before < MOST

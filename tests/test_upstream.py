@@ -129,7 +129,7 @@ async def test_headers_of_the_connection_end_here_and_all_others_go_on(tmp_path:
     head, body = live.requests[0]
     names = {line.partition(b":")[0].lower().decode() for line in head.split(b"\r\n")[1:] if line}
     assert names == {
-        "host", "content-length", "accept-encoding", "x-twice", "x-utf8", "authorization",
+        "host", "content-length", "accept-encoding", "x-twice", "x-utf8", "authorization", "via",
     }  # fmt: skip
     assert _lines(head, "X-Twice") == ["one", "two"]
     assert _lines(head, "X-Utf8") == ["caf\xc3\xa9"]

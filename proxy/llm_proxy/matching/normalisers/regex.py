@@ -28,8 +28,13 @@ _LONGEST: Final = 900
 _PROBES: Final = (b"", b" ", b"a", b"A", b"0", b"a a", b"\n")
 _BYTES: Final = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 """RE2's word for a byte, which may be half a character."""
-_EFFORT: Final = 30_000_000
-"""Bytes that may be read for one document; what would be found beyond that stays as it is."""
+_EFFORT: Final = 12_000_000
+"""Bytes that may be read for one document; what would be found beyond that stays as it is.  The
+slowest pattern that was found takes 50 ms for them."""
+_SMALL: Final = 20
+"""Instructions of a pattern that RE2 runs as fast as one; a larger one may take its size longer."""
+_LARGEST: Final = 2000
+"""Instructions of a pattern, of which `a{500}` has a thousand: a larger one takes too long."""
 
 
 def _make(argument: str) -> Apply:
@@ -49,6 +54,7 @@ class _Marking:
         self._pattern = pattern
         self._mark = mark
         self._left = _EFFORT
+        self._weight = max(1, pattern.programsize // _SMALL)
 
     def __call__(self, text: str) -> str:
         """The text with marks.
@@ -57,14 +63,14 @@ class _Marking:
         what it left.
         """
         whole = text.encode()
-        if self._mark in whole:
+        if self._mark in whole or self._left <= 0:
             return text
         kept: list[bytes] = []
         done = 0
         for match in self._pattern.finditer(whole):
             if self._left <= 0:
                 break
-            self._left -= len(whole)  # as much may have been read to find it
+            self._left -= len(whole) * self._weight  # as much may have been read to find it
             if match.end() > match.start():
                 kept += (whole[done : match.start()], self._mark)
                 done = match.end()
@@ -83,6 +89,8 @@ def _compiled(argument: str) -> Any:
         pattern = compiled(argument)
     except (ValueError, UnicodeEncodeError) as error:
         raise UsageError(f"regex={shown} is no pattern of RE2: {error}") from None
+    if pattern.programsize > _LARGEST:
+        raise UsageError(f"regex={shown} repeats too much to be fast: make its {{…}} smaller")
     if any(match.start() == match.end() for it in _PROBES for match in pattern.finditer(it)):
         raise UsageError(
             f"regex={shown} finds the empty text, which is everywhere: write + instead of *, or "
