@@ -20,7 +20,7 @@ from llm_proxy.shell.asking.again import Asking, asking_again
 from llm_proxy.shell.asking.group import Group
 from llm_proxy.shell.library.library import Library, files_below
 from llm_proxy.shell.library.replacing import replace_takes
-from llm_proxy.shell.upstream.live import UpstreamSettings
+from llm_proxy.shell.upstream.settings import UpstreamSettings
 from proxying import proxy
 from raw import post
 from sdks import openai_stream

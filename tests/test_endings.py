@@ -20,7 +20,8 @@ from llm_proxy.outcomes import outcome
 from llm_proxy.shell.server import wire
 from llm_proxy.shell.upstream import live as live_upstream
 from llm_proxy.shell.upstream import pump
-from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.upstream.live import LiveUpstream
+from llm_proxy.shell.upstream.settings import UpstreamSettings
 from proxying import cassettes, proxy
 from raw import post
 from shelf import call, chat

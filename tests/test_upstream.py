@@ -24,8 +24,9 @@ from llm_proxy.outcomes import outcome
 from llm_proxy.shell.recording.spooled_recording import SpooledRecording
 from llm_proxy.shell.upstream import live
 from llm_proxy.shell.upstream.connection import UpstreamResponse
-from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.pump import Pump
+from llm_proxy.shell.upstream.settings import UpstreamSettings
 from proxying import cassettes, proxy
 from raw import Raw, ask, line, post
 from shelf import call

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.providers import ANY
 from llm_proxy.shell.running.settings import checked_url, parse_upstreams
+from llm_proxy.shell.upstream.settings import UpstreamSettings
 
 if TYPE_CHECKING:
     from llm_proxy.shell.asking.again import Asking
@@ -43,7 +44,6 @@ def asking_of(values: dict[str, Any], rules: Sequence[str]) -> Asking:
         adopted_upstreams,
         with_our_v1,
     )
-    from llm_proxy.shell.upstream.live import UpstreamSettings  # noqa: PLC0415 # only to ask
 
     given = parse_upstreams(values["upstream"])
     adopted = {} if ANY in given else adopted_upstreams(os.environ, given)

@@ -24,9 +24,9 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 _LINE_END: Final = re.compile(rb"\r\n?|\n")
 _BOM: Final = b"\xef\xbb\xbf"
 _BEGINNING: Final = re.compile(
-    rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:(?:|event|id|retry):[^\r\n]*+[\r\n]++)*+data:"
+    rb"(?:\xef\xbb\xbf)?[\r\n]*+(?:(?:|event|id|retry):[^\r\n]*+[\r\n]++)*data:"
 )
-"""Lines of a stream up to its first `data`.  Possessive: no stream takes long."""
+"""Lines of a stream up to its first `data`; no stream takes long."""
 
 
 class SseCodec:

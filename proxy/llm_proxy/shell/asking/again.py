@@ -25,7 +25,8 @@ from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.filing import Filed
 from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
 from llm_proxy.shell.running.settings import Sign
-from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.upstream.live import LiveUpstream
+from llm_proxy.shell.upstream.settings import UpstreamSettings
 from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner
 
 _FOLDER: Final = ".asked-again-"

@@ -19,7 +19,8 @@ from llm_proxy.shell.running.paces import Paces
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.simulating import OneByOne, simulates, simulator
 from llm_proxy.shell.server.journal import Journal, Recorded
-from llm_proxy.shell.upstream.live import LiveUpstream, UpstreamSettings
+from llm_proxy.shell.upstream.live import LiveUpstream
+from llm_proxy.shell.upstream.settings import UpstreamSettings
 from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner
 
 log: Final = logging.getLogger("llm_proxy")

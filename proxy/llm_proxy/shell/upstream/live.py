@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
-from http import HTTPStatus
 from secrets import token_hex
 from typing import Final, Self
 
@@ -26,12 +24,14 @@ from llm_proxy import heads, providers
 from llm_proxy.actions import Begin, Burst, Send, Wait
 from llm_proxy.credentials import credentials
 from llm_proxy.errors import UpstreamFailed
-from llm_proxy.exchange import Ending, Head, Headers, Request, header
+from llm_proxy.exchange import Ending, Head, Headers, Request
 from llm_proxy.pacing import ending_action
 from llm_proxy.ports import Recording
-from llm_proxy.routing import ERROR_HEADER, Call
+from llm_proxy.routing import Call
+from llm_proxy.shell.upstream import failures
 from llm_proxy.shell.upstream.connection import REUSED, Connector, Unasked, UpstreamResponse
 from llm_proxy.shell.upstream.pump import Pump
+from llm_proxy.shell.upstream.settings import UpstreamSettings
 from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner, refuse_signed
 
 _AUTOMATIC: Final = (hdrs.USER_AGENT, hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE)
@@ -44,24 +44,6 @@ _LARGE: Final = 512 * 1024
 """Bytes of a request body that are sent as one."""
 _LARGEST_HEADER: Final = 64 * 1024
 _BUFFER: Final = 512 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamSettings:
-    """Where the providers are, and how long they may be silent."""
-
-    addresses: Mapping[str, str]
-    """Base URLs by provider name; `default` stands in for all."""
-    in_place_of_v1: frozenset[str] = frozenset()
-    """Providers whose address takes the place of the `/v1` that a target begins with."""
-    idle: float = 300.0
-    """The longest silence in seconds, before the head and between reads."""
-    connect: float = 10.0
-    """The longest wait for a connection, in seconds."""
-    proxy: str | None = None
-    """An HTTP proxy for networks that need one."""
-    finish_on_disconnect: bool = False
-    """Read an answer to its end for the recording when the client has left."""
 
 
 class LiveUpstream:
@@ -185,16 +167,11 @@ class LiveUpstream:
                     raise
                 response = await self._send(self._fresh, sent, url)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise _failure(error, call, url, self._settings) from error
+            raise failures.failure(error, call, url, self._settings) from error
         head = _head(response, call.request.method)
-        where = f"the upstream of {call.provider}, {url.origin()},"
-        if why := _nonsense(head):
+        if (refused := failures.refusal(head, call, url)) is not None:
             response.close()
-            raise UpstreamFailed(502, f"{where} answered with {why}: that is no HTTP")
-        if head.status == HTTPStatus.LOOP_DETECTED and header(head.headers, ERROR_HEADER):
-            response.close()
-            hint = f"give the provider's own address with --upstream {call.provider}=URL"
-            raise UpstreamFailed(508, f"{where} leads back to this proxy: {hint}")
+            raise refused
         return response, head
 
     async def _send(
@@ -262,61 +239,3 @@ def _head(response: aiohttp.ClientResponse, method: str) -> Head:
     )
     reason = (response.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
     return heads.received(response.status, reason, fields, method)
-
-
-def _nonsense(head: Head) -> str:
-    """What makes a head one that nobody can pass on; empty where it is in order."""
-    if head.status == HTTPStatus.SWITCHING_PROTOCOLS:
-        return "101 to a request that asked for no other protocol"
-    if head.status < HTTPStatus.OK:  # other statuses of 1xx are no answer, and never come here
-        return f"the status {head.status}"
-    try:
-        heads.lines(head)
-    except ValueError:
-        return "a control character in its head"
-    return ""
-
-
-def _failure(  # noqa: C901 # one case for each way to fail
-    error: Exception, call: Call, url: URL, settings: UpstreamSettings
-) -> UpstreamFailed:
-    where = f"the upstream of {call.provider}, {url.origin()},"
-    hint = f"check that it runs, or give --upstream {call.provider}=URL"
-    if settings.proxy is not None:
-        if (why := _of_the_proxy(error, URL(settings.proxy))) is not None:
-            return UpstreamFailed(502, f"--upstream-proxy {settings.proxy} {why}")
-        where += f" asked through --upstream-proxy {settings.proxy},"
-    match error:
-        case aiohttp.ServerTimeoutError():
-            return UpstreamFailed(
-                502, f"{where} could not be reached within {settings.connect:g} s: {hint}"
-            )
-        case TimeoutError():
-            return UpstreamFailed(504, f"{where} did not answer within {settings.idle:g} s")
-        case aiohttp.ClientConnectorError():
-            return UpstreamFailed(502, f"{where} cannot be reached ({error.os_error}): {hint}")
-        case Unasked():
-            return UpstreamFailed(502, f"{where} sent an answer before it was asked")
-        case aiohttp.ServerDisconnectedError() | OSError():
-            return UpstreamFailed(502, f"{where} closed the connection without an answer")
-        case aiohttp.ClientResponseError():  # what it says shows the upstream's bytes, keys and all
-            return UpstreamFailed(502, f"{where} did not answer in HTTP")
-        case _:
-            return UpstreamFailed(502, f"{where} could not be asked ({type(error).__name__})")
-
-
-def _of_the_proxy(error: Exception, proxy: URL) -> str | None:
-    """What is said of a failure that is the operator's proxy's own; None for any other."""
-    match error:
-        case aiohttp.ClientHttpProxyError():
-            return (
-                f"refused the way to the upstream with HTTP {error.status}: let it pass that "
-                "host, or start llm-proxy with another proxy or none"
-            )
-        case aiohttp.ClientConnectorError() if (error.host, error.port) == (proxy.host, proxy.port):
-            return (
-                f"cannot be reached ({error.os_error}): check that it runs, or start llm-proxy "
-                "with another proxy or none"
-            )
-        case _:
-            return None

@@ -1,0 +1,88 @@
+"""Why an upstream gave no answer, in the words of its 502, 504 or 508."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import aiohttp
+from yarl import URL
+
+from llm_proxy import heads
+from llm_proxy.errors import UpstreamFailed
+from llm_proxy.exchange import Head, header
+from llm_proxy.routing import ERROR_HEADER, Call
+from llm_proxy.shell.upstream.connection import Unasked
+from llm_proxy.shell.upstream.settings import UpstreamSettings
+
+
+def refusal(head: Head, call: Call, url: URL) -> UpstreamFailed | None:
+    """Why this head is no answer that can be passed on; None where it is one."""
+    if why := _nonsense(head):
+        return UpstreamFailed(502, f"{_where(call, url)} answered with {why}: that is no HTTP")
+    if head.status == HTTPStatus.LOOP_DETECTED and header(head.headers, ERROR_HEADER):
+        hint = f"give the provider's own address with --upstream {call.provider}=URL"
+        return UpstreamFailed(508, f"{_where(call, url)} leads back to this proxy: {hint}")
+    return None
+
+
+def _nonsense(head: Head) -> str:
+    """What makes a head one that nobody can pass on; empty where it is in order."""
+    if head.status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return "101 to a request that asked for no other protocol"
+    if head.status < HTTPStatus.OK:  # other statuses of 1xx are no answer, and never come here
+        return f"the status {head.status}"
+    try:
+        heads.lines(head)
+    except ValueError:
+        return "a control character in its head"
+    return ""
+
+
+def failure(  # noqa: C901 # one case for each way to fail
+    error: Exception, call: Call, url: URL, settings: UpstreamSettings
+) -> UpstreamFailed:
+    """What an attempt that failed with this error is answered with."""
+    where = _where(call, url)
+    hint = f"check that it runs, or give --upstream {call.provider}=URL"
+    if settings.proxy is not None:
+        if (why := _of_the_proxy(error, URL(settings.proxy))) is not None:
+            return UpstreamFailed(502, f"--upstream-proxy {settings.proxy} {why}")
+        where += f" asked through --upstream-proxy {settings.proxy},"
+    match error:
+        case aiohttp.ServerTimeoutError():
+            return UpstreamFailed(
+                502, f"{where} could not be reached within {settings.connect:g} s: {hint}"
+            )
+        case TimeoutError():
+            return UpstreamFailed(504, f"{where} did not answer within {settings.idle:g} s")
+        case aiohttp.ClientConnectorError():
+            return UpstreamFailed(502, f"{where} cannot be reached ({error.os_error}): {hint}")
+        case Unasked():
+            return UpstreamFailed(502, f"{where} sent an answer before it was asked")
+        case aiohttp.ServerDisconnectedError() | OSError():
+            return UpstreamFailed(502, f"{where} closed the connection without an answer")
+        case aiohttp.ClientResponseError():  # what it says shows the upstream's bytes, keys and all
+            return UpstreamFailed(502, f"{where} did not answer in HTTP")
+        case _:
+            return UpstreamFailed(502, f"{where} could not be asked ({type(error).__name__})")
+
+
+def _of_the_proxy(error: Exception, proxy: URL) -> str | None:
+    """What is said of a failure that is the operator's proxy's own; None for any other."""
+    match error:
+        case aiohttp.ClientHttpProxyError():
+            return (
+                f"refused the way to the upstream with HTTP {error.status}: let it pass that "
+                "host, or start llm-proxy with another proxy or none"
+            )
+        case aiohttp.ClientConnectorError() if (error.host, error.port) == (proxy.host, proxy.port):
+            return (
+                f"cannot be reached ({error.os_error}): check that it runs, or start llm-proxy "
+                "with another proxy or none"
+            )
+        case _:
+            return None
+
+
+def _where(call: Call, url: URL) -> str:
+    return f"the upstream of {call.provider}, {url.origin()},"
