@@ -57,6 +57,21 @@ async def test_the_sdks_do_what_the_tables_say_and_ask_as_often(
     if GOOGLE in columns and (why := judges_at_hand.missing(GOOGLE)):
         pytest.skip(why)
 
-    assert await fault_measuring.measured(columns, tmp_path) == of(columns), (
-        "PYTHONPATH=proxy:tests python tests/fault_measuring.py measures them anew"
-    )
+    differing = set(await _differing(columns, tmp_path))
+    if differing:  # a busy machine keeps an SDK waiting for longer than it does
+        differing &= set(await _differing(columns, tmp_path))
+
+    assert not differing, "PYTHONPATH=proxy:tests python tests/fault_measuring.py measures anew"
+
+
+async def _differing(columns: list[str], folder: Path) -> list[tuple[str, str, str]]:
+    """Mode, rule and SDK of each cell that is measured otherwise than it is stored."""
+    measured, stored = await fault_measuring.measured(columns, folder), of(columns)
+    assert {it: list(measured[it]) for it in measured} == {it: list(stored[it]) for it in stored}
+    return [
+        (mode, rule, column)
+        for mode, rules in measured.items()
+        for rule, cells in rules.items()
+        for column in columns
+        if cells.get(column) != stored[mode][rule].get(column)
+    ]

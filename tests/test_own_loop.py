@@ -36,7 +36,7 @@ async def test_a_request_that_comes_back_through_others_is_answered_508_once(
         raw = await ask(it.url, chat())
 
     assert raw.status == 508
-    assert b"leads back to this proxy: give the provider's own address with --upstream" in raw.body
+    assert b"leads back to a proxy that it was asked through: give the provider's own" in raw.body
     assert raw.header("x-should-retry") == "false"
     assert len(live.requests) == 1
     assert [entry.status for entry in it.journal.entries] == [508, 508]
@@ -101,6 +101,6 @@ async def test_an_upstream_at_an_address_of_ours_is_on_this_machine(
     peer: str, own: str, is_here: bool
 ) -> None:
     addresses = {"peername": (peer, 80), "sockname": (own, 4777)}
-    receiver = Receiver(loop=Mock())
+    receiver = Receiver(Mock(), Mock())
     receiver.transport = Mock(get_extra_info=addresses.get)
     assert receiver.is_on_this_machine() is is_here

@@ -93,7 +93,7 @@ def test_a_path_that_visits_too_much_is_named(path: str) -> None:
     document = scripted(script(says(), match={"json": {path: {"exists": True}}}))
     before = process_time()
 
-    with pytest.raises(TooSlow, match="visits more than 5,000 values of the request"):
+    with pytest.raises(TooSlow, match="visit more than 20,000 values of the request"):
         choose(Script((document,)), replace(cue("x"), body=body), thread_time)
 
     assert process_time() - before < MOST
@@ -135,9 +135,8 @@ async def test_a_template_that_visits_too_much_is_an_error_turn(tmp_path: Path) 
     async with playing(tmp_path, answer) as stage:
         heard = await stage.ask(said=("refund",), more={"metadata": {"items": items}})
 
-    assert (
-        "the template {{ $..*..*..*..zzz }} visits more" in reported(heard.turn)["report_content"]
-    )
+    report = reported(heard.turn)["report_content"]
+    assert "the template {{ $..*..*..*..zzz }} is the last of several" in report
 
 
 @pytest.mark.parametrize("pattern", ["a.*b|a", "(a|aa)+$", "(a?){300}a{300}", r"(\w+\s?){50}z"])

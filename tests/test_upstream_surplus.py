@@ -166,6 +166,32 @@ async def test_what_is_dropped_is_said_but_not_that_an_idle_connection_timed_out
         assert len(said) == lines
 
 
+@pytest.mark.parametrize("last", ["while the run goes on", "as the run ends"])
+async def test_answers_that_may_be_each_others_are_loud(tmp_path: Path, last: str) -> None:
+    """A late response is the answer to the next request: no client can know better.
+
+    It shows in the end, when there is one answer more than there were requests.
+    """
+
+    async def late(connection: Connection) -> None:
+        path = connection.head.split(b" ", 2)[1]
+        if connection.number == 2:
+            await connection.send(ANSWERS["length"] % (len(FORGED), FORGED))
+        await connection.send(ANSWERS["length"] % (len(path), path))
+
+    async with upstream(late) as live:
+        async with proxy("record", tmp_path, live.url) as recording:
+            assert recording.upstream is not None
+            doubts = recording.upstream.doubts
+            await ask(recording.url, post("/v1/1", b"", method="GET"))
+            raw = await ask(recording.url, post("/v1/2", b"", method="GET"))
+            if last == "while the run goes on":
+                await until(lambda: bool(doubts))
+        assert raw.body == FORGED
+    [doubt] = doubts
+    assert "which answers which is not certain; record them again" in doubt
+
+
 async def test_a_kept_connection_serves_again_where_nothing_more_came(tmp_path: Path) -> None:
     for answer in ("length", "chunked", "trailers", "204", "304", "HEAD"):
         async with (

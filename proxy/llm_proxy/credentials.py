@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, quote_plus, unquote_to_bytes
 
-from llm_proxy.exchange import Request
+from llm_proxy.exchange import Headers, Request
 from llm_proxy.secret_names import is_credential_name, is_secret_parameter
 
 _PAIRS: Final = re.compile("[&;]")
@@ -56,8 +57,13 @@ _ORDINARY_NUMBER: Final = re.compile(
 
 def credentials(request: Request) -> frozenset[bytes]:
     """The credentials that this request carries in its headers and its query."""
+    return _found(request.headers, request.query)
+
+
+@lru_cache(64)  # asked for several times of a request, and clients send the same headers again
+def _found(headers: Headers, query: str) -> frozenset[bytes]:
     found: set[bytes] = set()
-    for name, value in request.headers:
+    for name, value in headers:
         sent = value.encode("latin-1", "replace")
         if name.lower() == "cookie":
             for crumb in sent.split(b";"):
@@ -67,7 +73,7 @@ def credentials(request: Request) -> frozenset[bytes]:
         elif _CREDENTIAL_HEADERS.fullmatch(name):
             named = is_credential_name(name)
             found.update(it for it in _of_header(sent) if named or has_secret_shape(it))
-    for pair in _PAIRS.split(request.query):
+    for pair in _PAIRS.split(query):
         name, _, value = pair.partition("=")
         sent = value.encode()
         if is_secret_parameter(name) and (is_credential_name(name) or has_secret_shape(sent)):

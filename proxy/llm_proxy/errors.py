@@ -7,7 +7,7 @@
     ├── SpoolError          the recording cannot be kept up (disk full, no rights)
     ├── RequestRefused      a request that we do not serve              -> its HTTP status
     │   └── NotSimulated    one that nothing can be scripted or made up for  -> 404 or 400
-    ├── UpstreamFailed      no answer from the provider                 -> 502 or 504
+    ├── UpstreamFailed      no answer from the provider                 -> 502, 504, 508
     ├── CannotSay           a turn that a dialect has no words for
     │   └── CannotMake      a value that a JSON Schema asks for, and nobody could make up
     ├── TooSlow             a pattern of a scenario takes too long      -> an error turn

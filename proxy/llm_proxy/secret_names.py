@@ -33,8 +33,12 @@ _CALLED: Final = (
 )
 _SECRET_FIELDS: Final = re.compile(_CALLED.format(more=""), re.IGNORECASE)
 _OF_HEADERS: Final = re.compile(
-    _CALLED.format(more=r"|[cx]srf|(?:.*sess(?:ion)?[-_]?|[a-z]*s)id|session|clearance|cf[-_]bm")
-    + r"(?:[-_.]?v?[0-9]{1,2})?",
+    _CALLED.format(
+        more=r"|[cx]srf|(?:.*sess(?:ion)?[-_]?|[a-z]*s)id|session|clearance|cf[-_]bm"
+        r"|authentication|authorisation|(?:.*[-_])?auth[-_]code|[a-z]*pass|passcode"
+        r"|x?api[-_]?keys?|keys|tokens|secrets|remember(?:[-_]?(?:me|token))?"
+    )
+    + r"(?:[-_.]?v?[0-9]{1,2})?(?:[-_]header)?",
     re.IGNORECASE,
 )
 _HUMP: Final = re.compile("(?<=[a-z0-9])(?=[A-Z])")

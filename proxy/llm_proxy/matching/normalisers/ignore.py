@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = 100
 """Characters of a path in a message."""
 _WHOLE: Final = frozenset(("$.*", "$[*]"))
-_STEPS: Final = 20_000
+_STEPS: Final = 500_000
 """Values that may be visited for one document; what would be found beyond that stays."""
 _PLACE: Final = "<ignored>"
 """What an item of a list leaves."""

@@ -1,7 +1,8 @@
 """What a scenario's `match` asks of a request, compiled once.
 
-Regular expressions are those of `regex`, which can be given a time limit.  It counts CPU time, as
-`Effort` does, so a busy machine makes no request fail.  The search releases the GIL.
+Regular expressions are those of `regex`, which can be given a time limit, and search without the
+GIL.  Its limit counts the CPU time of the whole process, `Effort` that of the thread alone: where
+others use the processor meanwhile, a search that was stopped begins again.
 """
 
 from __future__ import annotations
@@ -35,20 +36,30 @@ class Effort:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """`clock` gives the CPU time of this thread, in s."""
-        self.steps = json_paths.Steps()
+        self._steps = json_paths.Steps()
+        self._values: dict[str, list[Json]] = {}
         self._clock = clock
         self._left = _MOST
 
+    def values(self, path: json_paths.Path, body: Json) -> list[Json]:
+        """What a path finds in the body of the request.  Raises `TooManySteps`."""
+        spelled = str(path)
+        if spelled not in self._values:
+            nodes = json_paths.nodes(path, body, self._steps)
+            self._values[spelled] = [cast("Json", it.obj) for it in nodes]
+        return self._values[spelled]
+
     def search(self, pattern: regex.Pattern[str], text: str) -> bool:
         """Whether the pattern is found.  Raises `TimeoutError`."""
-        if self._left <= 0:
-            raise TimeoutError
-        before = self._clock()
-        try:
-            found = pattern.search(text, concurrent=True, timeout=self._left)
-        finally:
-            self._left -= self._clock() - before
-        return found is not None
+        while self._left > 0:
+            before = self._clock()
+            try:
+                return pattern.search(text, concurrent=True, timeout=self._left) is not None
+            except TimeoutError:
+                continue
+            finally:
+                self._left -= self._clock() - before
+        raise TimeoutError
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +110,7 @@ class Matcher:
     def _found(self, path: str, body: Json, effort: Effort) -> list[Json]:
         """The values at a path; none in a body that is too deep for it."""
         try:
-            nodes = json_paths.nodes(self.paths[path], body or {}, effort.steps)
-            return [cast("Json", it.obj) for it in nodes]
+            return effort.values(self.paths[path], body or {})
         except TooManySteps as error:
             raise TooSlow(f"match.json: {printable(path, _SHOWN)} {error}") from None
 

@@ -217,7 +217,7 @@ class Recorder:
     async def _file(self, writer: SpoolWriter, end: EndItem) -> None:
         loop = asyncio.get_running_loop()
         told = writer.failed
-        self.settled += writer.has_answer
+        self.settled += end.is_answered
         try:
             filed = await loop.run_in_executor(self._filing, writer.file, self._files, end)
         except Exception as error:  # the outermost frame of this task

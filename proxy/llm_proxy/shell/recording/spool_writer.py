@@ -65,6 +65,8 @@ class EndItem:
 
     at: float
     ending: Ending
+    is_answered: bool = True
+    """Whether a head had come."""
 
 
 Item = StartItem | SecretsItem | HeadItem | Read | LossItem | EndItem
@@ -101,11 +103,6 @@ class SpoolWriter:
         self._size = 0
         self.failed = False
         """Whether it could be kept up no longer: nothing more is written, then."""
-
-    @property
-    def has_answer(self) -> bool:
-        """Whether an answer came, or what came was said to be lost."""
-        return self.failed or self._asked is None
 
     def write(self, items: Iterable[Item]) -> None:
         """Append to the spool.
@@ -168,7 +165,7 @@ class SpoolWriter:
             case EndItem():
                 self._end_coding()
                 lines = self._pieces(self._body.close())
-                return [*lines, spool.end(self._ended(item))] if self.has_answer else []
+                return [*lines, spool.end(self._ended(item))] if self._asked is None else []
 
     def _start(self, call: Call, take: int | None) -> None:
         self._wish = call.wish

@@ -64,6 +64,7 @@ class SpooledRecording:
         self._writer: SpoolWriter | None = None
         self._items: list[Item] = [start]
         self._lost = False
+        self._is_answered = False
         self.is_coded = False
         """Whether few bytes may become many: the upstream compresses, although asked not to."""
         self._small = SMALL
@@ -85,6 +86,7 @@ class SpooledRecording:
 
     def head(self, at: float, head: Head) -> None:
         """The head arrived, at `at` ms."""
+        self._is_answered = True
         self.is_coded = header(head.headers, "content-encoding") is not None
         if framing.by_content_type(header(head.headers, "content-type")) == EVENTSTREAM:
             self._small = min(SMALL, SMALL_FRAMED)
@@ -111,7 +113,7 @@ class SpooledRecording:
 
     def end(self, at: float, ending: Ending) -> None:
         """Nothing more will come: write the cassette."""
-        self._add(EndItem(at, ending))
+        self._add(EndItem(at, ending, self._is_answered))
 
     @property
     def has_more(self) -> bool:

@@ -207,14 +207,18 @@ def _port_file(path: Path | None, url: str) -> Iterator[None]:
 
 
 def _settle_account(proxy: RunningProxy) -> None:
-    """Whatever the cause: an answer that should have been recorded, and was not, is lost."""
+    """Whatever the cause: an answer that should have been recorded, and was not, is lost.
+
+    So is one that may be another request's.
+    """
     upstream, recorder = proxy.upstream, proxy.recorder
     if upstream is None or recorder is None or recorder.hangs:
         return
-    for _ in range(upstream.to_record - recorder.settled):
-        why = "an upstream's answer went to a client and into no recording; please report it"
-        proxy.journal.lose(why)
-        log.error("not recorded: %s", why)
+    why = "an upstream's answer went to a client and into no recording; please report it"
+    missing = [why] * (upstream.to_record - recorder.settled)
+    for lost in (*upstream.doubts, *missing):
+        proxy.journal.lose(lost)
+        log.error("not recorded: %s", lost)
 
 
 def _leave_journal(path: Path | None, journal: Journal) -> bool:

@@ -37,12 +37,15 @@ def without_secrets(direction: Direction, call: Call) -> Direction:
 
 def path_of(request: Request) -> str:
     """The path of a request as it may be stored before it is routed."""
-    return Redactor(credentials(request)).text(shown_target(request.path))
+    return text_of(shown_target(request.path), request)
 
 
 def text_of(text: str, request: Request) -> str:
     """A text that quotes a request, as it may be stored."""
-    return Redactor(credentials(request)).whole(text.encode("utf-8", "replace")).decode()
+    secrets, whole = credentials(request), text.encode("utf-8", "replace")
+    if not any(it in whole for it in secrets):  # nearly always
+        return text
+    return Redactor(secrets).whole(whole).decode()
 
 
 def log_faults(call: Call, entry: Entry) -> None:

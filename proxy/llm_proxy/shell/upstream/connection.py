@@ -17,10 +17,14 @@ happen, because nothing further up can find them out for certain:
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import re
 import select
+import socket
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
 from ipaddress import ip_address
@@ -51,6 +55,9 @@ _SWITCHED: Final = 101
 _INFORMATIONAL: Final = frozenset(range(100, 200)) - {_SWITCHED}
 """Statuses of responses that another one follows; aiohttp drops them."""
 _OUR_VIA: Final = re.compile(r"1\.1 llm-proxy-[0-9a-f]{16}")
+_RESPONSE: Final = b"HTTP/1"
+_LOOK: Final = 16
+"""Bytes by which what waits in a socket is recognised."""
 _IDLE_TIMEOUT: Final = b"HTTP/1.1 408"
 """What some servers say of themselves before they close an idle connection."""
 
@@ -74,6 +81,8 @@ class Receiver(ResponseHandler):
     """Whether any byte of the answer has come."""
     writer: AbstractStreamWriter | None = None
     """What sends the request; None until it is known."""
+    _answers = 0
+    """How many came."""
     _head = b""
     """The last bytes of a head that is still arriving."""
     _is_whole = False
@@ -86,6 +95,11 @@ class Receiver(ResponseHandler):
     """Bytes of the answer's body that are still to come, where its head says how many."""
     _end = b""
     """The last bytes of a chunked body."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, doubt: Callable[[str], None]) -> None:
+        """`doubt` learns why answers on this connection may be each other's."""
+        super().__init__(loop)
+        self._doubt = doubt
 
     def set_response_params(self, **params: Any) -> None:
         """Expect the next response; aiohttp calls this for every request."""
@@ -145,27 +159,33 @@ class Receiver(ResponseHandler):
         return self._left == 0 or (self._body is not None and self._body.is_eof())
 
     def _refuse(self, data: bytes) -> None:
-        """Close the connection, for nobody waits for these bytes."""
+        """Close the connection, for nobody waits for these bytes.
+
+        Where they are a response, and came behind several answers, one that came too many before
+        may have been taken for the answer to the request that was sent next, and so on.
+        """
         if self.transport is None:
             return
         if self.has_served and not data.startswith(_IDLE_TIMEOUT):
             host, port, *_ = self.transport.get_extra_info("peername")
-            log.warning(
-                "the upstream at %s, port %s, sent bytes that no request waits for: they are "
-                "dropped, and the connection is closed",
-                host,
-                port,
-            )
+            where = f"the upstream at {host}, port {port},"
+            log.warning("%s sent bytes that no request waits for; its connection is closed", where)
+            if data.startswith(_RESPONSE) and self._answers > 1:
+                self._doubt(
+                    f"{where} sent more responses on a connection than it got requests "
+                    f"({self._answers}): which answers which is not certain; record them again"
+                )
         self.close()
 
     def feed_data(self, data: tuple[RawResponseMessage, StreamReader], size: int = 0) -> None:
         """Take a head from the parser: after that of a 1xx response another one follows."""
         message, body = data
         if self._has_answer:  # a second one, in the bytes of the first
-            self._refuse(b"")
+            self._refuse(_RESPONSE)
             return
         if message.code not in _INFORMATIONAL:
             self._has_answer = True
+            self._answers += 1
             length = message.headers.get(hdrs.CONTENT_LENGTH)
             if not self._is_whole:  # the parser knows ends of a head that we do not
                 self.force_close()
@@ -184,16 +204,22 @@ class Receiver(ResponseHandler):
         if isinstance(exc, HttpProcessingError) and body is not None and not body.is_eof():
             body.set_exception(Malformed(exc.message), exc)
 
-    def has_bytes(self) -> bool:
-        """Whether anything came, or waits in the socket, since no request has the connection."""
+    def waiting(self) -> bytes | None:
+        """The first bytes that wait in the socket to be read; none at its end; else None.
+
+        Of TLS, at the beginning of a connection, it is None: that has to say something for itself.
+        """
         if self.transport is None or self.transport.is_closing():
-            return True
-        # What TLS says for itself comes at the beginning of a connection.
-        if not self.has_served and self.transport.get_extra_info("ssl_object") is not None:
-            return False
+            return b""
+        is_tls = self.transport.get_extra_info("ssl_object") is not None
+        descriptor = self.transport.get_extra_info("socket").fileno()
         poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+        poll.register(descriptor, select.POLLIN)
+        if (is_tls and not self.has_served) or not poll.poll(0):
+            return None
+        with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
+            return same.recv(_LOOK, socket.MSG_PEEK)
+        return b""
 
     def is_on_this_machine(self) -> bool:
         """Whether the upstream runs where we do, so that it may be ourselves."""
@@ -211,12 +237,22 @@ class Receiver(ResponseHandler):
 class Connector(aiohttp.TCPConnector):
     """Makes connections with a memory, and as many as are asked for."""
 
-    def __init__(self, *, keep_alive: bool, identity: str) -> None:
-        """`identity` is what this process calls itself in `Via`, where that may come back."""
+    def __init__(self, *, keep_alive: bool, identity: str, doubt: Callable[[str], None]) -> None:
+        """`identity` is what this process calls itself in `Via`, where that may come back.
+
+        `doubt` learns why answers on one connection may be each other's.
+        """
         super().__init__(limit=0, force_close=not keep_alive)
         self._identity = identity
         make: Callable[..., ResponseHandler] = Receiver
-        self._factory = partial(make, loop=self._loop)
+        self._factory = partial(make, self._loop, doubt)
+
+    def look(self) -> None:
+        """See whether anything waits to be read on the connections that are idle."""
+        for kept in list(self._conns.values()):
+            for receiver, _ in kept:
+                if isinstance(receiver, Receiver) and (waiting := receiver.waiting()):
+                    receiver.data_received(waiting)
 
     async def connect(self, req: aiohttp.ClientRequest, *args: Any, **more: Any) -> Connection:
         """A connection for a request, new or kept, with nothing to read; aiohttp calls this.
@@ -227,14 +263,16 @@ class Connector(aiohttp.TCPConnector):
             connection = await super().connect(req, *args, **more)
             receiver = connection.protocol
             assert isinstance(receiver, Receiver)  # noqa: S101 # we make no other
-            if not receiver.has_bytes():
+            if (waiting := receiver.waiting()) is None:
                 REUSED.set(receiver if receiver.has_served else None)
                 is_here = req.proxy is None and receiver.is_on_this_machine()
                 _name(req.headers, self._identity if is_here else "")
                 return connection
+            if waiting:
+                receiver.data_received(waiting)
             connection.close()
             if not receiver.has_served:
-                raise Unasked
+                raise Unasked if waiting else aiohttp.ServerDisconnectedError
 
 
 def _name(headers: CIMultiDict[str], identity: str) -> None:

@@ -21,7 +21,8 @@ def refusal(head: Head, call: Call, url: URL) -> UpstreamFailed | None:
         return UpstreamFailed(502, f"{_where(call, url)} answered with {why}: that is no HTTP")
     if head.status == HTTPStatus.LOOP_DETECTED and header(head.headers, ERROR_HEADER):
         hint = f"give the provider's own address with --upstream {call.provider}=URL"
-        return UpstreamFailed(508, f"{_where(call, url)} leads back to this proxy: {hint}")
+        why = "leads back to a proxy that it was asked through"
+        return UpstreamFailed(508, f"{_where(call, url)} {why}: {hint}")
     return None
 
 

@@ -59,14 +59,20 @@ class LiveUpstream:
         self._running: dict[asyncio.Task[None], Pump] = {}
         self.to_record = 0
         """Answers that came, and that were to be recorded."""
+        self.doubts: list[str] = []
+        """Why answers may be each other's, a sentence for each connection."""
 
     async def __aenter__(self) -> Self:
-        self._session = _session(self._settings, Connector(keep_alive=True, identity=self.identity))
-        self._fresh = _session(self._settings, Connector(keep_alive=False, identity=self.identity))
+        named, doubt = self.identity, self.doubts.append
+        self._kept = Connector(keep_alive=True, identity=named, doubt=doubt)
+        fresh = Connector(keep_alive=False, identity=named, doubt=doubt)
+        self._session = _session(self._settings, self._kept)
+        self._fresh = _session(self._settings, fresh)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.cut()
+        self._kept.look()
         # No limit is needed: without a shutdown timeout aiohttp says no farewell, to TLS neither.
         await self._session.close()
         await self._fresh.close()
