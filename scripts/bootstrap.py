@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 import installers
-from installers import CommandFailed, Installer, Say, SetupError, Workshop
+from installers import CommandFailed, Conflict, Installer, Say, SetupError, Workshop
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 _OURS: Final = "made-by-llm-proxy-scripts"
@@ -185,7 +185,7 @@ class Builder:
         there.  None makes the environment from nothing.  Raises `SetupError`.
         """
         began = time.monotonic()
-        failure = ""
+        failure, hint = "", "see that pip reaches its index, then run this again"
         self.workshop.open()
         for installer in installers.usable(self.workshop, self.say):
             self.say(f"{'making' if have is None else 'extending'} .venv with {installer.name} …")
@@ -196,6 +196,8 @@ class Builder:
                     self._extend(installer, extras | have)
             except CommandFailed as failed:
                 failure = f"{installer.name} says: {failed}"
+                if isinstance(failed, Conflict):
+                    hint = "one of them must give way: see pip config list"
                 self.say(failure)
                 have = standing(self.checkout)
             else:
@@ -203,8 +205,8 @@ class Builder:
                 self.say(f".venv is ready after {time.monotonic() - began:.0f} s")
                 return
         raise SetupError(
-            f"cannot install the packages that pyproject.toml names ({failure}); see that pip "
-            f"reaches its index, then run this again; the whole story is in {self.workshop.log}"
+            f"cannot install the packages that pyproject.toml names ({failure}); {hint}; "
+            f"the whole story is in {self.workshop.log}"
         )
 
     def _make(self, installer: Installer, extras: frozenset[str]) -> None:

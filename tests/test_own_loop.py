@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 from multidict import CIMultiDict
 
-from llm_proxy.shell.upstream import connection
+from llm_proxy.shell.upstream import connector
 from llm_proxy.shell.upstream.connection import Receiver
 from proxying import cassettes, proxy
 from raw import ask
@@ -81,7 +81,7 @@ async def test_a_status_508_of_a_provider_is_an_answer_like_any_other(tmp_path: 
 )
 def test_our_names_stay_on_this_machine(identity: str, came: list[str], goes: list[str]) -> None:
     headers = CIMultiDict([("Accept", "*/*"), *(("via", it) for it in came)])
-    connection._name(headers, identity)
+    connector._name(headers, identity)
     assert headers.getall("Via", []) == goes
     assert headers["accept"] == "*/*"
 

@@ -177,6 +177,7 @@ async def test_answers_that_may_be_each_others_are_loud(tmp_path: Path, last: st
         path = connection.head.split(b" ", 2)[1]
         if connection.number == 2:
             await connection.send(ANSWERS["length"] % (len(FORGED), FORGED))
+            await asyncio.sleep(0.02)  # so that the client has that, and is gone
         await connection.send(ANSWERS["length"] % (len(path), path))
 
     async with upstream(late) as live:

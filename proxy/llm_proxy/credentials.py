@@ -19,11 +19,13 @@ _PAIRS: Final = re.compile("[&;]")
 """Between the parameters of a query."""
 _HEX: Final = re.compile(b"%[0-9A-F]{2}")
 _CREDENTIAL_HEADERS: Final = re.compile(
-    r".*(auth|token|secret|key|passw|credential|jwt|bearer|signature|assertion|csrf|xsrf).*",
+    r".*(auth|token|secret|key|passw|passcode|pwd|cred|jwt|bearer|signature|assertion|csrf|xsrf"
+    r"|session).*|(?:.*[-_])?(?:sid|pat)",
     re.IGNORECASE,
 )
 """The request headers that may hold a credential, beside cookies."""
-_SCHEME: Final = re.compile(rb"(?:bearer|basic|token|(?:api-?)?key)\s+", re.IGNORECASE)
+_SCHEME: Final = re.compile(rb"(?:[A-Za-z][A-Za-z-]{1,20}:?\s+)+")
+"""What stands in front of a credential: `Bearer`, `OAuth`, `Api-Key:`."""
 _NAMED: Final = re.compile(rb'(?<![\w-])([\w-]++)\s*=\s*(?:"([^"]*)"|([^\s",;]+))')
 """A value behind its name in a credential: `Token token=abc`, `Digest response="abc"`."""
 _OF_SIGNATURE: Final = re.compile(rb"\b(?:Credential=(([^\s,/]+)[^\s,]*)|Signature=([^\s,]+))")
@@ -105,12 +107,13 @@ def _of_header(value: bytes) -> set[bytes]:
     secret = _SCHEME.sub(b"", value, count=1).strip()
     if secret.startswith(b"AWS4-"):
         return {secret}.union(*_OF_SIGNATURE.findall(secret))
-    found = {secret}
+    found = {secret, *([value.strip()] if value.strip().count(b" ") > 1 else ())}
     for name, quoted, bare in _NAMED.findall(secret):
         if is_credential_name(name.decode()) or has_secret_shape(quoted or bare):
             found.add(quoted or bare)
     try:
-        user, colon, password = b64decode(secret, validate=True).partition(b":")
+        padded = secret + b"=" * (-len(secret) % 4)  # which many servers do without
+        user, colon, password = b64decode(padded, validate=True).partition(b":")
     except ValueError:
         return found
     if not colon:

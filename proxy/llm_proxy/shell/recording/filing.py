@@ -23,6 +23,7 @@ from typing import BinaryIO, Final
 
 from llm_proxy.cassette import Cassette, Meta, StoredRequest, read_cassette, spool
 from llm_proxy.cassette.spool import BROKEN_OFF, SpoolEnd
+from llm_proxy.display import shell_word
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcomes import outcome
@@ -97,7 +98,8 @@ class Files:
             except OSError as error:
                 raise SpoolError(
                     f"{self._library.root} cannot be written: {error.strerror}; the recording "
-                    f"is kept in {path}: llm-proxy recover"
+                    f"is kept in {path}: llm-proxy recover --cassettes "
+                    f"{shell_word(self._library.root)} --spool {shell_word(path.parent)}"
                 ) from None
 
     def put(self, spooled: spool.Spooled) -> Filed:

@@ -25,8 +25,6 @@ import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from contextvars import ContextVar
-from functools import partial
 from ipaddress import ip_address
 from math import inf
 from typing import Any, Final
@@ -39,13 +37,8 @@ from aiohttp.connector import Connection
 from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
-from multidict import CIMultiDict
 
 log: Final = logging.getLogger("llm_proxy")
-
-REUSED: Final[ContextVar[Receiver | None]] = ContextVar("REUSED", default=None)
-"""The connection that this task was given last, if it had served before.  (A trace of aiohttp's
-would tell as well, and cost each request as much time as all the rest that we do with it.)"""
 
 _END_OF_HEAD: Final = re.compile(rb"\n\r?\n")
 _LONGEST_END: Final = 4
@@ -54,7 +47,6 @@ _ENDS_OF_CHUNKS: Final = (b"\r\n\r\n", b"\n\n")
 _SWITCHED: Final = 101
 _INFORMATIONAL: Final = frozenset(range(100, 200)) - {_SWITCHED}
 """Statuses of responses that another one follows; aiohttp drops them."""
-_OUR_VIA: Final = re.compile(r"1\.1 llm-proxy-[0-9a-f]{16}")
 _RESPONSE: Final = b"HTTP/1"
 _LOOK: Final = 16
 """Bytes by which what waits in a socket is recognised."""
@@ -81,7 +73,7 @@ class Receiver(ResponseHandler):
     """Whether any byte of the answer has come."""
     writer: AbstractStreamWriter | None = None
     """What sends the request; None until it is known."""
-    _answers = 0
+    answers = 0
     """How many came."""
     _head = b""
     """The last bytes of a head that is still arriving."""
@@ -170,10 +162,10 @@ class Receiver(ResponseHandler):
             host, port, *_ = self.transport.get_extra_info("peername")
             where = f"the upstream at {host}, port {port},"
             log.warning("%s sent bytes that no request waits for; its connection is closed", where)
-            if data.startswith(_RESPONSE) and self._answers > 1:
+            if data.startswith(_RESPONSE) and self.answers > 1:
                 self._doubt(
                     f"{where} sent more responses on a connection than it got requests "
-                    f"({self._answers}): which answers which is not certain; record them again"
+                    f"({self.answers}): which answers which is not certain; record them again"
                 )
         self.close()
 
@@ -185,7 +177,7 @@ class Receiver(ResponseHandler):
             return
         if message.code not in _INFORMATIONAL:
             self._has_answer = True
-            self._answers += 1
+            self.answers += 1
             length = message.headers.get(hdrs.CONTENT_LENGTH)
             if not self._is_whole:  # the parser knows ends of a head that we do not
                 self.force_close()
@@ -232,56 +224,6 @@ class Receiver(ResponseHandler):
         """Note how the connection was lost, before anybody learns that it was."""
         self.was_reset = exc is not None
         super().connection_lost(exc)
-
-
-class Connector(aiohttp.TCPConnector):
-    """Makes connections with a memory, and as many as are asked for."""
-
-    def __init__(self, *, keep_alive: bool, identity: str, doubt: Callable[[str], None]) -> None:
-        """`identity` is what this process calls itself in `Via`, where that may come back.
-
-        `doubt` learns why answers on one connection may be each other's.
-        """
-        super().__init__(limit=0, force_close=not keep_alive)
-        self._identity = identity
-        make: Callable[..., ResponseHandler] = Receiver
-        self._factory = partial(make, self._loop, doubt)
-
-    def look(self) -> None:
-        """See whether anything waits to be read on the connections that are idle."""
-        for kept in list(self._conns.values()):
-            for receiver, _ in kept:
-                if isinstance(receiver, Receiver) and (waiting := receiver.waiting()):
-                    receiver.data_received(waiting)
-
-    async def connect(self, req: aiohttp.ClientRequest, *args: Any, **more: Any) -> Connection:
-        """A connection for a request, new or kept, with nothing to read; aiohttp calls this.
-
-        Raises `Unasked` where the upstream speaks first on a new one.
-        """
-        while True:
-            connection = await super().connect(req, *args, **more)
-            receiver = connection.protocol
-            assert isinstance(receiver, Receiver)  # noqa: S101 # we make no other
-            if (waiting := receiver.waiting()) is None:
-                REUSED.set(receiver if receiver.has_served else None)
-                is_here = req.proxy is None and receiver.is_on_this_machine()
-                _name(req.headers, self._identity if is_here else "")
-                return connection
-            if waiting:
-                receiver.data_received(waiting)
-            connection.close()
-            if not receiver.has_served:
-                raise Unasked if waiting else aiohttp.ServerDisconnectedError
-
-
-def _name(headers: CIMultiDict[str], identity: str) -> None:
-    """Add `identity` to those that a request came through; none of ours leave this machine."""
-    if identity:
-        headers.add(hdrs.VIA, f"1.1 {identity}")
-    elif any(map(_OUR_VIA.fullmatch, passed := headers.getall(hdrs.VIA, []))):
-        headers.popall(hdrs.VIA)
-        headers.extend((hdrs.VIA, it) for it in passed if _OUR_VIA.fullmatch(it) is None)
 
 
 class UpstreamResponse(aiohttp.ClientResponse):

@@ -29,7 +29,8 @@ from llm_proxy.pacing import ending_action
 from llm_proxy.ports import Recording
 from llm_proxy.routing import Call
 from llm_proxy.shell.upstream import failures
-from llm_proxy.shell.upstream.connection import REUSED, Connector, Unasked, UpstreamResponse
+from llm_proxy.shell.upstream.connection import Unasked, UpstreamResponse
+from llm_proxy.shell.upstream.connector import REUSED, Connector
 from llm_proxy.shell.upstream.pump import Pump
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 from llm_proxy.shell.upstream.signing import BEDROCK, AwsSigner, refuse_signed
@@ -40,6 +41,8 @@ _GRACE: Final = 0.03
 with the end of the HTTP body still on its way."""
 _UNTIL_SENT: Final = 2
 """Turns of the event loop in which a request goes out: aiohttp writes a body in a task."""
+_LATE: Final = 0.1
+"""Seconds after the last answer in which a response too many may come."""
 _LARGE: Final = 512 * 1024
 """Bytes of a request body that are sent as one."""
 _LARGEST_HEADER: Final = 64 * 1024
@@ -72,7 +75,9 @@ class LiveUpstream:
 
     async def __aexit__(self, *_: object) -> None:
         await self.cut()
-        self._kept.look()
+        if self._kept.serves_several:
+            await asyncio.sleep(_LATE)  # for a response too many that is on its way
+            self._kept.look()
         # No limit is needed: without a shutdown timeout aiohttp says no farewell, to TLS neither.
         await self._session.close()
         await self._fresh.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
+from math import prod
 from typing import Final
 
 from llm_proxy.errors import printable
@@ -12,6 +14,10 @@ from llm_proxy.scenario.documents.findings import Finding
 
 _SHOWN: Final = 100
 """Characters of a reason in a message."""
+_COUNT: Final = re.compile(r"\{(?:\d*,)?(\d+)")
+"""How often something is repeated at most."""
+_MOST_COPIES: Final = 100_000
+"""Of a part of an expression, if all of its counts are within each other: some 60 MB."""
 
 
 def of_texts(it: Match) -> Iterator[Finding]:
@@ -40,6 +46,9 @@ def _wrong_expression(pattern: str) -> str:
         return ""
     import regex  # noqa: PLC0415 # few documents need it
 
+    counts = (int(it) for it in _COUNT.findall(pattern))
+    if prod(max(1, it) for it in counts) > _MOST_COPIES:  # what is counted is copied as often
+        return "this regular expression is too large: make its {…} smaller"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a later Python may read otherwise
