@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
+from unittest.mock import Mock
 
 import pytest
 
 from llm_proxy.shell.running import serving
 from llm_proxy.shell.running.proxy import RunningProxy
+from llm_proxy.shell.upstream.connection import Receiver
 from llm_proxy.shell.upstream.pump import Pump
 from proxying import cassettes, proxy, settings
 from raw import Raw, ask, post
@@ -261,3 +264,35 @@ async def test_an_answer_that_went_into_no_recording_is_loud_and_exit_code_1(
         "not recorded: an upstream's answer went to a client and into no recording" in caplog.text
     )
     assert "lost: 1 recording" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("is_tls", "has_served", "came", "waiting"),
+    [
+        (False, False, RESPONSE, RESPONSE[:16]),
+        (False, True, RESPONSE, RESPONSE[:16]),
+        (False, True, b"", None),
+        (False, True, None, b""),
+        (True, False, b"\x17\x03\x03", None),
+        (True, True, b"\x15\x03\x03", b""),
+        (True, True, b"", None),
+    ],
+    ids=["new", "kept", "quiet", "closed", "new TLS", "kept TLS", "quiet TLS"],
+)
+async def test_what_waits_in_a_socket_is_seen_and_stays_there(
+    is_tls: bool, has_served: bool, came: bytes | None, waiting: bytes | None
+) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        if came is None:
+            theirs.shutdown(socket.SHUT_WR)
+        else:
+            theirs.send(came)
+        about = {"socket": ours, "ssl_object": object() if is_tls else None}
+        receiver = Receiver(asyncio.get_running_loop(), lambda _: None)
+        receiver.transport = Mock(get_extra_info=about.get, is_closing=lambda: False)
+        receiver.has_served = has_served
+
+        assert receiver.waiting() == waiting
+        if came:
+            assert ours.recv(100) == came

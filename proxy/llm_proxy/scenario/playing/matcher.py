@@ -41,12 +41,11 @@ class Effort:
         self._clock = clock
         self._left = _MOST
 
-    def values(self, path: json_paths.Path, body: Json) -> list[Json]:
-        """What a path finds in the body of the request.  Raises `TooManySteps`."""
-        spelled = str(path)
+    def values(self, spelled: str, path: json_paths.Path, body: Json) -> list[Json]:
+        """What a path, spelled so, finds in the body of the request.  Raises `TooManySteps`."""
         if spelled not in self._values:
             nodes = json_paths.nodes(path, body, self._steps)
-            self._values[spelled] = [cast("Json", it.obj) for it in nodes]
+            self._values[spelled] = [cast("Json", node.obj) for node in nodes]
         return self._values[spelled]
 
     def search(self, pattern: regex.Pattern[str], text: str) -> bool:
@@ -110,7 +109,7 @@ class Matcher:
     def _found(self, path: str, body: Json, effort: Effort) -> list[Json]:
         """The values at a path; none in a body that is too deep for it."""
         try:
-            return effort.values(self.paths[path], body or {})
+            return effort.values(path, self.paths[path], body or {})
         except TooManySteps as error:
             raise TooSlow(f"match.json: {printable(path, _SHOWN)} {error}") from None
 

@@ -78,7 +78,7 @@ class Again:
 
         Raises `CassetteError` for a request that cannot be asked again, `UpstreamFailed` where no
         answer came, `RequestRefused` for what cannot be sent, and `SpoolError` where it could not
-        be kept.
+        be kept, or may be the answer to another request.
         """
         call = self._call(file, meta, stored)
         place = self._folder / str(next(self._serial))
@@ -93,6 +93,7 @@ class Again:
                     pass  # the recorder has them
         finally:
             await recorder.close()
+        lost += self._upstream.doubts
         if lost or not filed:
             raise SpoolError("; ".join(lost) or "no answer was kept")
         return filed[0]

@@ -200,6 +200,7 @@ class Receiver(ResponseHandler):
         """The first bytes that wait in the socket to be read; none at its end; else None.
 
         Of TLS, at the beginning of a connection, it is None: that has to say something for itself.
+        Later it is none as at the end: what waits may be its farewell, and is not readable here.
         """
         if self.transport is None or self.transport.is_closing():
             return b""
@@ -210,7 +211,7 @@ class Receiver(ResponseHandler):
         if (is_tls and not self.has_served) or not poll.poll(0):
             return None
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
-            return same.recv(_LOOK, socket.MSG_PEEK)
+            return b"" if is_tls else same.recv(_LOOK, socket.MSG_PEEK)
         return b""
 
     def is_on_this_machine(self) -> bool:
