@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llm_proxy.dialects import Dialect, Response
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Request
 from llm_proxy.turns import (

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from aiohttp import web
 
-from llm_proxy.dialects.asked import Asked
-from llm_proxy.faults.injector import Injector
+from llm_proxy.dialects.decoded_request import Asked
+from llm_proxy.faults.engine import Injector
 from llm_proxy.modes import Answer, Mode
 from llm_proxy.pacing import Pace, Recorded
 from llm_proxy.routing import Call
-from llm_proxy.scenario.directions import Exhausted, Fail, Say
-from llm_proxy.scenario.performing.failures import Limits
-from llm_proxy.scenario.performing.outgoing import actions
+from llm_proxy.scenario.render.actions import actions
+from llm_proxy.scenario.render.failures import Limits
+from llm_proxy.scenario.scripted_response import Exhausted, Fail, Say
 from llm_proxy.shell.server.control import Control
-from llm_proxy.shell.server.injecting import Injecting
+from llm_proxy.shell.server.fault_middleware import Injecting
 from llm_proxy.shell.server.intake import Admission
 from llm_proxy.shell.server.journal import Entry, Journal
 from llm_proxy.shell.server.server import Server

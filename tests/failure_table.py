@@ -25,7 +25,7 @@ import judges_at_hand
 from directing import Directed, directed
 from hasty import HastyAnthropic, HastyOpenAI
 from llm_proxy.routing import SESSION_HEADER, Call
-from llm_proxy.scenario.directions import Exhausted, Fail
+from llm_proxy.scenario.scripted_response import Exhausted, Fail
 from sdks import KEY
 from waiting import until
 

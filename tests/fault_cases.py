@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from llm_proxy.errors import UsageError
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Effect
 from llm_proxy.faults.kind import Kind
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.faults.rule import Rule

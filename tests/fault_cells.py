@@ -15,8 +15,8 @@ from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.dialects.base import Response
 from llm_proxy.exchange import Framing, Head, Request
+from llm_proxy.faults.fault_record import Injected
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Injected
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.faults.rule import Rule
 from llm_proxy.pacing import Instant

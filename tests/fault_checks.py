@@ -10,7 +10,7 @@ from typing import Any, Final
 from fault_cells import SILENCE, Cell
 from llm_proxy.exchange import Framing
 from llm_proxy.faults.kind import STREAMS
-from llm_proxy.faults.place import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime
+from llm_proxy.faults.location import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.turns import Finish, Refusal, ToolCall, Turn
 from wires import framed

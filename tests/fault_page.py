@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import fault_table
-from llm_proxy.faults.grammar.places import PLACES
+from llm_proxy.faults.grammar.locations import PLACES
 from llm_proxy.faults.kind import BODIES, STREAMS, Kind
 from llm_proxy.faults.kinds import KINDS
 

@@ -9,9 +9,9 @@ from llm_proxy.actions import Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import named
 from llm_proxy.dialects.base import Response
 from llm_proxy.exchange import Request
+from llm_proxy.faults.engine import Conditions, Injector
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injection import Injection
-from llm_proxy.faults.injector import Conditions, Injector
+from llm_proxy.faults.request_faults import Injection
 from llm_proxy.routing import Call, route
 from llm_proxy.turns import Finish, Text, Turn, Usage
 from speaking import DELIVERY

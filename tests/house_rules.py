@@ -19,7 +19,7 @@ from typing import Final
 PACKAGE: Final = "llm_proxy"
 
 _WORDS: Final = frozenset(
-    ("", "actions", "conversation", "errors", "exchange", "missed", "turns", "version")
+    ("", "actions", "conversation", "errors", "exchange", "miss_report", "turns", "version")
 )
 _ENTRIES: Final = frozenset(("__main__", "cli", "pytest_plugin"))
 _LAYERS: Final = ("words", "logic", "modes", "shell", "entry points")
@@ -61,8 +61,8 @@ _MAY_CATCH_ALL: Final = frozenset(
         f"{PACKAGE}.modes.simulate:Simulate._called",
         f"{PACKAGE}.shell.recording.recorder:_written",
         f"{PACKAGE}.shell.recording.recorder:Recorder._file",
-        f"{PACKAGE}.shell.running.simulating:_function",
-        f"{PACKAGE}.shell.running.simulating:aside.run",
+        f"{PACKAGE}.shell.running.simulation:_function",
+        f"{PACKAGE}.shell.running.simulation:aside.run",
         f"{PACKAGE}.shell.server.server:Server._handle",
         f"{PACKAGE}.shell.upstream.signing:_found",
     )

@@ -11,7 +11,7 @@ from typing import Final
 from breaking import Case, How, Trial
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from proxying import cassettes
 from trials import IDLE, Field, Moments, Seen
 

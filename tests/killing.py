@@ -22,8 +22,8 @@ from urllib.parse import urlsplit
 from command import serving
 from llm_proxy.errors import CassetteError
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import recovering
-from llm_proxy.shell.recording.recovering import Kept
+from llm_proxy.shell.recording import recovery
+from llm_proxy.shell.recording.recovery import Kept
 from raw import post
 from stub import Connection, upstream
 from waiting import until
@@ -148,7 +148,7 @@ async def _read_one(url: str, content: str, seen: dict[int, Stream]) -> None:
 
 def _judge(folder: Path, seed: int, seen: dict[int, Stream], moment: float) -> KillVerdict:
     torn = [*_torn(folder / "cassettes")]
-    results = list(recovering.recover(Library(folder / "cassettes"), folder / "spool"))
+    results = list(recovery.recover(Library(folder / "cassettes"), folder / "spool"))
     torn += [it.why for it in results if isinstance(it, Kept)]
     torn += _torn(folder / "cassettes")
     stored = _bodies(folder / "cassettes")

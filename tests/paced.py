@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from llm_proxy.modes import Player
 from llm_proxy.pacing import Pace
 from llm_proxy.pacing.distributions import Distribution, Fixed, Lognormal, Normal, Uniform
-from llm_proxy.shell.running.paces import Paces
+from llm_proxy.shell.running.pace_registry import Paces
 
 T = TypeVar("T")
 

@@ -16,14 +16,14 @@ from llm_proxy.conversation import Conversation, Message
 from llm_proxy.dialects import Response, find
 from llm_proxy.exchange import Framing, Head, Request
 from llm_proxy.routing import SESSION_HEADER
-from llm_proxy.scenario.directions import Direction, Say
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
-from llm_proxy.scenario.playing.choosing import Chosen
-from llm_proxy.scenario.playing.counting import Attempts
-from llm_proxy.scenario.playing.cue import Cue
-from llm_proxy.scenario.playing.directing import direct
-from llm_proxy.scenario.playing.script import Scripted
+from llm_proxy.scenario.engine.choosing import Chosen
+from llm_proxy.scenario.engine.failure_counter import Attempts
+from llm_proxy.scenario.engine.match_context import Cue
+from llm_proxy.scenario.engine.scenario_set import Scripted
+from llm_proxy.scenario.engine.scripting import direct
+from llm_proxy.scenario.scripted_response import Direction, Say
 from llm_proxy.shell.running.settings import Simulating
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Entry, Journal, Simulated

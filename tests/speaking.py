@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.dialects import find
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.exchange import Request
 from llm_proxy.turns import (
     Citation,

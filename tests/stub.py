@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from llm_proxy.shell.server.wire import unsent
+from llm_proxy.shell.server.response_writer import unsent
 from waiting import until
 
 Script = Callable[["Connection"], Awaitable[None]]

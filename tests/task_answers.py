@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.dialects import Dialect, Response
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Text, ToolCall, Turn, Usage
 from stub import Script

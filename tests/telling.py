@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from llm_proxy import heads
+from llm_proxy import http_heads
 from llm_proxy.dialects import Response, find
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.providers import provider_of
 from speaking import DELIVERY
@@ -46,7 +46,7 @@ def asked(connection: Connection) -> Request:
 
 async def perform(connection: Connection, response: Response) -> None:
     """Write a response."""
-    lines = heads.lines(response.head)
+    lines = http_heads.lines(response.head)
     length = response.head.length
     lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
     await connection.send("\r\n".join([*lines, "", ""]).encode("latin-1"))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.shell.running.advice import warnings
 from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.shell.running.settings_checks import warnings
 from proxying import settings
 
 _IDLE = "no effect: nothing is simulated in this run; "

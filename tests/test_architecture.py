@@ -202,7 +202,10 @@ KEPT: Final[dict[str, tuple[Rule, dict[str, str]]]] = {
     ),
     "a family's common part": (
         house_rules.imports_between_dialects,
-        {"dialects.groq": "from llm_proxy.dialects.reading import text", "dialects.reading": ""},
+        {
+            "dialects.groq": "from llm_proxy.dialects.lenient_json import text",
+            "dialects.reading": "",
+        },
     ),
     "the list of dialects": (
         house_rules.imports_between_dialects,

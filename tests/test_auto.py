@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from llm_proxy.pacing import Instant
-from llm_proxy.takes import OnMiss
+from llm_proxy.take_numbers import OnMiss
 from proxying import cassettes, proxy
 from raw import ask
 from shelf import DONE, bodies, chat, event, put, says

@@ -13,7 +13,7 @@ from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import Normalised, key, normalised
 from llm_proxy.matching.grammar import rules_of
-from llm_proxy.matching.normalisers.places import texts_at
+from llm_proxy.matching.normalisers.texts_at_path import texts_at
 from llm_proxy.turns import Json
 
 IDS: Final = rules_of(["call-ids"])

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.cassette import refusals
+from llm_proxy.cassette import refusal_messages
 
 KNOWN = {"colour": "red, green"}
 WORDS = {repr("^[0-9]+$"): "digits"}
 
 
 def said(message: str, root: str = "") -> str:
-    return refusals.sentence(message, KNOWN, WORDS, root)
+    return refusal_messages.sentence(message, KNOWN, WORDS, root)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import framing
-from llm_proxy.cassette.spelling import spell, unspell
+from llm_proxy.cassette.message_json import spell, unspell
 from llm_proxy.framing.eventstream import frame
 
 

@@ -19,11 +19,11 @@ import pytest
 from command import Ran, environment, run, started
 from llm_proxy.chaos.plan import plan
 from llm_proxy.chaos.trials import Outcome, Trial
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Effect
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.shell.running import chaos as shell_chaos
-from llm_proxy.shell.running.output import Output
+from llm_proxy.shell.running.command_output import Output
 from llm_proxy.verdict.attempts import read_run
 from waiting import appeared
 from watching import document, entry, fault

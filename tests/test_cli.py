@@ -19,7 +19,7 @@ import pytest
 
 from command import Ran, environment, run, serving, started
 from llm_proxy.exchange import Ending
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.shell.running.environment import BASE_URLS, DUMMY_KEY, KEYS
 from llm_proxy.version import __version__
 from proxying import cassettes

@@ -25,7 +25,7 @@ from llm_proxy.cli.doctor.machine import (
     port_verdict,
     proxy_verdict,
 )
-from llm_proxy.cli.doctor.verdicts import Level, Verdict
+from llm_proxy.cli.doctor.results import Level, Verdict
 
 OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
 

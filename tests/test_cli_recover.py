@@ -18,9 +18,9 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.cli.recover import recover as command
 from llm_proxy.exchange import Ending, Head
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import recovering
-from llm_proxy.shell.recording.filing import Files
-from llm_proxy.shell.recording.recovering import Result
+from llm_proxy.shell.recording import recovery
+from llm_proxy.shell.recording.cassette_filer import Files
+from llm_proxy.shell.recording.recovery import Result
 from llm_proxy.shell.recording.spooling import SpoolFile
 from proxying import cassettes
 from raw import ask
@@ -153,14 +153,14 @@ def test_what_was_recovered_does_not_pile_up_in_memory(
 ) -> None:
     for number in range(6):
         left(tmp_path, opening(tmp_path, chat(str(number))) + body(*PIECES), f"1-{number}")
-    real, alive = recovering.recover, list[int]()
+    real, alive = recovery.recover, list[int]()
 
     def watched(library: Library, folder: Path) -> Iterator[Result]:
         for result in real(library, folder):
             alive.append(sum(isinstance(it, Cassette) for it in gc.get_objects()))
             yield result
 
-    monkeypatch.setattr(recovering, "recover", watched)
+    monkeypatch.setattr(recovery, "recover", watched)
     before = sum(isinstance(it, Cassette) for it in gc.get_objects())
     folders = ["--cassettes", str(tmp_path / "cassettes"), "--spool", str(tmp_path / "spool")]
     ran = CliRunner().invoke(command, folders)

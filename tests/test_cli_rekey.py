@@ -15,7 +15,7 @@ from llm_proxy.matching import Rules
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import filing
+from llm_proxy.shell.recording import cassette_filer
 from llm_proxy.shell.running.settings import Matching
 from proxying import cassettes, proxy
 from raw import ask
@@ -181,7 +181,7 @@ def test_what_a_crash_leaves_over_is_known_to_recover(
     monkeypatch.setattr("os.fsync", synced)
     list(rekeying.carry_out(found.changes))
 
-    assert [filing.TEMPORARY.fullmatch(name) is not None for name in there] == [True]
+    assert [cassette_filer.TEMPORARY.fullmatch(name) is not None for name in there] == [True]
 
 
 def test_takes_keep_their_order_when_a_crash_comes_in_between(

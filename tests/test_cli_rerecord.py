@@ -15,11 +15,11 @@ import pytest
 from command import Ran, run, started
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending
-from llm_proxy.shell.asking import rerecording
-from llm_proxy.shell.asking.again import Asking, asking_again
-from llm_proxy.shell.asking.group import Group
 from llm_proxy.shell.library.library import Library, files_below
 from llm_proxy.shell.library.replacing import replace_takes
+from llm_proxy.shell.reissuing import rerecording
+from llm_proxy.shell.reissuing.reissuer import Asking, asking_again
+from llm_proxy.shell.reissuing.take_group import Group
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 from proxying import proxy
 from raw import post

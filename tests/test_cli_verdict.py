@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from command import run, serving
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from playing import says, script, write
 from raw import ask
 from shelf import chat

@@ -13,7 +13,7 @@ from llm_proxy.faults.grammar import rules_of
 from llm_proxy.shell.running.settings import Matching
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.retries import Retries
-from llm_proxy.takes import Ordinals, Wish
+from llm_proxy.take_numbers import Ordinals, Wish
 from proxying import cassettes, proxy
 from raw import ask
 from sdks import openai_client

@@ -13,7 +13,7 @@ import judges_at_hand
 import understood
 from conformance import CALLING, CASES, Told, question
 from judges_at_hand import Answer, Ask
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.turns import Turn
 from proxying import cassettes, proxy
 from stub import upstream

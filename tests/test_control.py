@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.missed import Missed
+from llm_proxy.miss_report import Missed
 from llm_proxy.pacing import Instant
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server import control

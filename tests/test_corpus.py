@@ -20,7 +20,7 @@ from exchanges import Exchange, ask_all, exchanges, serving
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, header
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.pacing import Instant, Pace, Recorded
 from llm_proxy.shell.library.library import Library
 from proxying import cassettes, proxy

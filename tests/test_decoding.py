@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.exchange import Head
-from llm_proxy.shell import decoding
-from llm_proxy.shell.decoding import CodingError, Decoder, decoded_head, decoder
+from llm_proxy.shell import content_decoders
+from llm_proxy.shell.content_decoders import CodingError, Decoder, decoded_head, decoder
 
 MIB = 1024 * 1024
 Pack = Callable[[bytes], bytes]
@@ -94,7 +94,7 @@ def test_a_body_that_is_something_else_is_told(name: str) -> None:
 
 @each_coding
 def test_a_bomb_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "LARGEST", 1024 * 1024)
+    monkeypatch.setattr(content_decoders, "LARGEST", 1024 * 1024)
     coding, pack = CODINGS[name]
     with pytest.raises(CodingError, match="more than 1048576 bytes"):
         list(_decoder(coding).decode(pack(bytes(3 * 1024 * 1024))))

@@ -18,10 +18,10 @@ from llm_proxy import framing
 from llm_proxy.cli.demo import demo, report
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Read
-from llm_proxy.outcomes import outcome
-from llm_proxy.shell.demo import play as stage
+from llm_proxy.outcome import outcome
 from llm_proxy.shell.demo import provider as demo_provider
-from llm_proxy.shell.demo.play import Audience, Demo, Heard, play
+from llm_proxy.shell.demo import run as stage
+from llm_proxy.shell.demo.run import Audience, Demo, Heard, play
 from llm_proxy.shell.library.library import Library
 from stub import upstream, whole
 

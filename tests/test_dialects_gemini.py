@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import Response
-from llm_proxy.dialects.google.content import KNOWN
+from llm_proxy.dialects.google.content_decoder import KNOWN
 from llm_proxy.dialects.google.gemini import Gemini
 from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.framing.sse import read_event

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.dialects.openai.output_deltas import Items
-from llm_proxy.dialects.reading import Fields
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.openai.output_items_decoder import Items
 
 
 def items(*events: dict[str, Any]) -> list[Fields]:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing, matching
+from llm_proxy.cassette_views import dialect_of, turns_of
 from llm_proxy.dialects import OPAQUE, Response
 from llm_proxy.dialects.openai.endpoints import ENDPOINTS
 from llm_proxy.exchange import Framing, Head, Request
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.turns import Failure, Turn
-from llm_proxy.understanding import dialect_of, turns_of
 from tapes import META, REQUEST, cassette
 
 NAMES = [it.name for it in ENDPOINTS]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.dialects.openai import output_item
+from llm_proxy.dialects.openai import output_item_decoder
 from llm_proxy.turns import (
     Citation,
     Media,
@@ -18,7 +18,7 @@ from llm_proxy.turns import (
 
 
 def parts(**item: Any) -> tuple[Part, ...]:
-    return tuple(output_item.parts(item))
+    return tuple(output_item_decoder.parts(item))
 
 
 def message(*content: dict[str, Any], **fields: Any) -> tuple[Part, ...]:

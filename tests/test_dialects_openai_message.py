@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_proxy.dialects.openai.chat_message import Message
+from llm_proxy.dialects.openai.chat_message_decoder import Message
 from llm_proxy.turns import Citation, Media, Part, Reasoning, Refusal, Text, ToolCall
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import corpus
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import Response
-from llm_proxy.dialects.openai import output_item
+from llm_proxy.dialects.openai import output_item_decoder
 from llm_proxy.dialects.openai.responses import OpenAIResponses
 from llm_proxy.exchange import Head, Request
 from llm_proxy.turns import (
@@ -1028,7 +1028,7 @@ def test_every_real_item_says_something_but_for_messages_of_empty_texts() -> Non
         for it in _heard(200, b"".join(answer.messages), streams=answer.codec == "sse").output:
             seen += 1
             item: Any = it.to_dict(mode="json")
-            if not list(output_item.parts(item)):
+            if not list(output_item_decoder.parts(item)):
                 silent.append((it.type, [block["text"] for block in item["content"]]))
     assert seen == 386
     assert silent == [("message", [""])] * len(silent)

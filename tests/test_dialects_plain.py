@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_proxy.dialects import Response, plain
+from llm_proxy.dialects import Response, json_api
 from llm_proxy.exchange import Head
 from llm_proxy.turns import Failure, Json
 
@@ -15,11 +15,11 @@ def answered(status: int, *pieces: bytes) -> Response:
     ("status", "succeeded"), [(199, False), (200, True), (299, True), (300, False), (404, False)]
 )
 def test_the_statuses_of_success_are_the_two_hundreds(status: int, succeeded: bool) -> None:
-    assert plain.succeeded(answered(status).head) is succeeded
+    assert json_api.succeeded(answered(status).head) is succeeded
 
 
 def test_a_document_in_pieces_is_one_document() -> None:
-    judgement = plain.judge(answered(200, b'{"a":"', b'b"}'))
+    judgement = json_api.judge(answered(200, b'{"a":"', b'b"}'))
     assert (judgement.whole, judgement.reason) == (True, "JSON body")
 
 
@@ -36,16 +36,16 @@ def test_a_document_in_pieces_is_one_document() -> None:
 def test_a_body_is_judged_by_its_status_and_its_syntax(
     answer: Response, whole: bool, reason: str
 ) -> None:
-    judgement = plain.judge(answer)
+    judgement = json_api.judge(answer)
     assert (judgement.whole, judgement.reason) == (whole, reason)
 
 
 def test_an_error_that_fits_is_not_cut() -> None:
-    assert plain.in_band(Failure("x" * 60)).reason == "in-band error: " + "x" * 60
+    assert json_api.in_band(Failure("x" * 60)).reason == "in-band error: " + "x" * 60
 
 
 def test_a_long_error_is_cut_to_fit_a_table() -> None:
-    reason = plain.in_band(Failure("no\n\n  " + "x" * 1000)).reason
+    reason = json_api.in_band(Failure("no\n\n  " + "x" * 1000)).reason
     assert reason == "in-band error: no " + "x" * 56 + "…"
 
 
@@ -57,7 +57,7 @@ def test_a_long_error_is_cut_to_fit_a_table() -> None:
     ],
 )
 def test_an_error_without_a_message_goes_by_its_type_or_code(failure: Failure, reason: str) -> None:
-    assert plain.in_band(failure).reason == reason
+    assert json_api.in_band(failure).reason == reason
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_error_without_a_message_goes_by_its_type_or_code(failure: Failure, r
     ],
 )
 def test_an_error_is_read_in_each_of_its_shapes(error: Json, failure: Failure) -> None:
-    assert plain.failure(error) == failure
+    assert json_api.failure(error) == failure
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_an_error_is_read_in_each_of_its_shapes(error: Json, failure: Failure) -
     ],
 )
 def test_an_http_error_is_read_in_the_shapes_of_gateways(body: bytes, failure: Failure) -> None:
-    assert plain.http_failure(answered(404, body)) == failure
+    assert json_api.http_failure(answered(404, body)) == failure

@@ -16,8 +16,8 @@ from breaking import CASES, Case, Client, Trial
 from judging import dissect, judge
 from llm_proxy.actions import Send
 from llm_proxy.exchange import Ending
-from llm_proxy.outcomes import outcome
-from llm_proxy.shell.server import wire
+from llm_proxy.outcome import outcome
+from llm_proxy.shell.server import response_writer
 from llm_proxy.shell.upstream import live as live_upstream
 from llm_proxy.shell.upstream import pump
 from llm_proxy.shell.upstream.live import LiveUpstream
@@ -181,7 +181,7 @@ async def test_an_upstream_that_is_paused_is_let_go_with_its_client(
 async def test_a_reset_waits_for_a_client_that_reads_slowly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_PATIENCE", 1.0)
+    monkeypatch.setattr(response_writer, "_PATIENCE", 1.0)
     body = b"x" * 800_000
 
     async def break_off(connection: Connection) -> None:
@@ -201,7 +201,7 @@ async def test_a_reset_waits_for_a_client_that_reads_slowly(
 async def test_a_reset_does_not_wait_for_ever_for_a_client_that_does_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_PATIENCE", 0.1)
+    monkeypatch.setattr(response_writer, "_PATIENCE", 0.1)
 
     async def break_off(connection: Connection) -> None:
         await connection.begin()
@@ -223,7 +223,7 @@ async def test_a_reset_does_not_wait_for_ever_for_a_client_that_does_not_read(
 async def test_a_client_that_takes_nothing_is_let_go_and_its_upstream_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_DEAF", 0.4)
+    monkeypatch.setattr(response_writer, "_DEAF", 0.4)
     released = asyncio.Event()
 
     async def flood(connection: Connection) -> None:
@@ -252,7 +252,7 @@ async def test_a_client_that_takes_nothing_is_let_go_and_its_upstream_with_it(
 async def test_a_client_that_takes_little_by_little_is_not_let_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_DEAF", 2.0)
+    monkeypatch.setattr(response_writer, "_DEAF", 2.0)
     loop = asyncio.get_running_loop()
 
     async with (

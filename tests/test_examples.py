@@ -14,7 +14,7 @@ from llm_proxy import dialects, matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.dialects import Response
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.pacing import Instant
 from llm_proxy.shell.library.library import Library
 from llm_proxy.turns import Finish, ToolCall, Turn

@@ -12,7 +12,7 @@ from fault_checks import CHECKS, VARIANTS, check
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.kind import Instead
 from llm_proxy.faults.kinds import KINDS
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 
 APART: Final = frozenset(name for name, it in KINDS.items() if it.scope != "request")
 """Faults that are not of one answer: they have tests of their own."""

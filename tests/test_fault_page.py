@@ -7,11 +7,11 @@ import re
 import pytest
 
 from fault_page import FRAME, PAGE, page
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.grammar.audiences import AUDIENCES
-from llm_proxy.faults.grammar.occasions import OCCASIONS
-from llm_proxy.faults.grammar.places import PLACES
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.grammar.locations import PLACES
+from llm_proxy.faults.grammar.selectors import AUDIENCES
+from llm_proxy.faults.grammar.triggers import OCCASIONS
 from llm_proxy.faults.kinds import KINDS
 
 TEXT = PAGE.read_text("utf-8")

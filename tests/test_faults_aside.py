@@ -10,12 +10,12 @@ import pytest
 
 from faulted import answer_of, asked, burst_of, call_of
 from llm_proxy.actions import Burst, Send
+from llm_proxy.faults.engine import Injector
+from llm_proxy.faults.fault_record import Effect, Injected
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Effect, Injected
-from llm_proxy.faults.injector import Injector
 from llm_proxy.faults.rewriting import Chain, rewritten
-from llm_proxy.shell.server import injecting
-from llm_proxy.shell.server.injecting import Heard, Injecting
+from llm_proxy.shell.server import fault_middleware
+from llm_proxy.shell.server.fault_middleware import Heard, Injecting
 from llm_proxy.shell.server.journal import Entry
 
 
@@ -29,7 +29,7 @@ async def test_a_large_answer_is_rewritten_aside(
         threads.append(threading.current_thread())
         return rewritten(burst, chain)
 
-    monkeypatch.setattr(injecting, "rewritten", spy)
+    monkeypatch.setattr(fault_middleware, "rewritten", spy)
     request = asked()
     call, answer = call_of(request), answer_of(request)
     first, *_, last = answer.messages

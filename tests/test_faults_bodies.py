@@ -12,8 +12,8 @@ from faulted import DIALECTS, answer_of, asked, body, burst_of, cut, live, struc
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Wait
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Head, Request, header
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Effect
 
 FRAMINGS = st.sampled_from(list(DIALECTS))
 CUTS = st.lists(st.integers(0, 4000), max_size=20)

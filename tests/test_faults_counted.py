@@ -11,8 +11,8 @@ import pytest
 from faulted import DIALECTS, answer_of, asked, burst_of, call_of
 from llm_proxy.actions import Begin, Burst
 from llm_proxy.exchange import Request
+from llm_proxy.faults.engine import Conditions, Injector
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injector import Conditions, Injector
 from llm_proxy.faults.rule import ScriptedRule
 from llm_proxy.routing import Call
 

@@ -15,11 +15,11 @@ from llm_proxy.actions import Begin, Send
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Head
 from llm_proxy.faults.grammar import rule_of, rules_of
-from llm_proxy.faults.grammar.audiences import AUDIENCES as WHO
-from llm_proxy.faults.grammar.occasions import OCCASIONS as WHEN
-from llm_proxy.faults.grammar.places import PLACES as WHERE
+from llm_proxy.faults.grammar.locations import PLACES as WHERE
+from llm_proxy.faults.grammar.selectors import AUDIENCES as WHO
+from llm_proxy.faults.grammar.triggers import OCCASIONS as WHEN
 from llm_proxy.faults.kinds import KINDS
-from llm_proxy.faults.place import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime, Place
+from llm_proxy.faults.location import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime, Place
 from llm_proxy.faults.rule import Audience, Occasion, fits
 
 A_SIZE: Final = "a number of bytes such as 7, 16kB or 1MiB"

@@ -12,13 +12,13 @@ from faulted import answer_of, asked, body, burst_of, call_of, struck
 from llm_proxy import dialects
 from llm_proxy.actions import Begin, Burst
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.delivery import Quota, Window
+from llm_proxy.dialects.encode_context import Quota, Window
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Headers, Request, header
+from llm_proxy.faults.engine import Injector
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.injection import Injection
-from llm_proxy.faults.injector import Injector
+from llm_proxy.faults.request_faults import Injection
 from llm_proxy.turns import Failure, Reasoning, Text, Turn, Usage
 from speaking import DELIVERY, asking
 

@@ -16,9 +16,9 @@ from llm_proxy.dialects import find, speakers
 from llm_proxy.dialects.base import Response
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
-from llm_proxy.faults import contents
+from llm_proxy.faults import message_contents
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Effect
 from llm_proxy.framing import eventstream, messages
 from speaking import asking
 
@@ -90,8 +90,8 @@ def test_a_duplicate_is_the_message_again_and_can_be_read(
     rule = f"duplicate,after={after},count={count}"
     before, told, effect = spoilt(framing, rule, cuts, is_live=is_live)
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
-    read = [contents.document(codec, it) for it in told]
-    again = [contents.document(codec, it) for it in before]
+    read = [message_contents.document(codec, it) for it in told]
+    again = [message_contents.document(codec, it) for it in before]
     assert read == [*again[:after], *[again[after]] * count, *again[after:]]
     assert effect is Effect.ALTERED
     if framing == "array":
@@ -108,8 +108,8 @@ def test_two_messages_change_places_and_can_be_read(
     before, told, effect = spoilt(framing, f"reorder,after={after}", cuts, is_live=is_live)
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
     order = [*range(after), after + 1, after, *range(after + 2, len(before))]
-    assert [contents.document(codec, it) for it in told] == [
-        contents.document(codec, before[it]) for it in order
+    assert [message_contents.document(codec, it) for it in told] == [
+        message_contents.document(codec, before[it]) for it in order
     ]
     assert effect is Effect.ALTERED
     if framing == "array":
@@ -149,7 +149,7 @@ def test_one_message_is_no_json_and_all_others_are_as_they_were(
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
     assert effect is Effect.MALFORMED
     assert told[:after] == before[:after]
-    assert contents.document(codec, told[after]) == {}
+    assert message_contents.document(codec, told[after]) == {}
     if framing == "array":  # an array that is broken has no elements any more
         assert b"".join(told).endswith(b"".join(before[after + 1 :]))
     else:
@@ -296,7 +296,7 @@ def test_a_type_is_found_in_what_a_frame_wraps() -> None:
     (injected,) = injection.injected
     assert injected.event is not None
     assert body(gone) == b"".join(answer.messages[: injected.event])
-    closing = contents.document("eventstream", answer.messages[injected.event])
+    closing = message_contents.document("eventstream", answer.messages[injected.event])
     assert closing == {"type": "content_block_stop", "index": 0}
 
 

@@ -16,13 +16,13 @@ from faulted import body, burst_of, call_of, struck
 from llm_proxy.actions import Begin
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.reader import read_cassette
+from llm_proxy.cassette_views import asked, response_of
 from llm_proxy.dialects import speakers
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.plain import succeeded
+from llm_proxy.dialects.json_api import succeeded
 from llm_proxy.exchange import Request
 from llm_proxy.framing import messages
 from llm_proxy.turns import Finish, Refusal, Turn
-from llm_proxy.understanding import asked, response_of
 from reframed import as_sent
 from shipped import CASSETTES
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from faulted import DIALECTS, answer_of, asked, body, burst_of, cut, injection, live, struck
 from llm_proxy.actions import Abort, Begin, Send, Wait
-from llm_proxy.faults.injected import Effect, Injected
+from llm_proxy.faults.fault_record import Effect, Injected
 from llm_proxy.faults.rewriting import TooMuch, rewritten
 
 FRAMINGS = st.sampled_from(list(DIALECTS))

@@ -18,9 +18,9 @@ from llm_proxy.dialects import speakers
 from llm_proxy.dialects.base import Response
 from llm_proxy.errors import CannotSay, UsageError
 from llm_proxy.exchange import Head, Request
-from llm_proxy.faults import contents
+from llm_proxy.faults import message_contents
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Effect
 from llm_proxy.framing import messages
 from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
 from speaking import DELIVERY, MANNERS, Manner, asking
@@ -113,11 +113,14 @@ def check_ending(manner: Manner, answer: Response, rule: str, after: int) -> Tur
 
 def check_closed_once(manner: Manner, told: Response) -> None:
     """Numbers go on by one, and nothing but words is told twice of one part."""
-    documents = [contents.document(told.codec, it) for it in told.messages]
+    documents = [message_contents.document(told.codec, it) for it in told.messages]
     numbers = [it["sequence_number"] for it in documents if "sequence_number" in it]
     assert numbers == list(range(len(numbers)))
     parts = [
-        (contents.names(told.codec, message), *(it for it in document.items() if "ndex" in it[0]))
+        (
+            message_contents.names(told.codec, message),
+            *(it for it in document.items() if "ndex" in it[0]),
+        )
         for message, document in zip(told.messages, documents, strict=True)
         if not manner.dialect.says(told.codec, message)
     ]

@@ -18,7 +18,7 @@ from directing import directed
 from faulted import TURN, answer_of, struck
 from llm_proxy.modes import Answer
 from llm_proxy.routing import Call
-from llm_proxy.scenario.performing.outgoing import at_once
+from llm_proxy.scenario.render.actions import at_once
 from sdks import anthropic_client, openai_client
 
 CITY: Final = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -15,7 +15,7 @@ from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import rules_of
 from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.faulting import read_rules
+from llm_proxy.shell.running.fault_rules import read_rules
 from llm_proxy.shell.running.settings import Simulating
 from playing import playing, says, script
 from proxying import cassettes, proxy

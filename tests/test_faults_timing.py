@@ -12,8 +12,8 @@ from faulted import DIALECTS, SILENCE, answer_of, asked, body, burst_of, cut, li
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import named
 from llm_proxy.errors import UsageError
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Effect
 from llm_proxy.framing import messages
 
 FRAMINGS = st.sampled_from(list(DIALECTS))

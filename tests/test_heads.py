@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.exchange import Framing, Head, Headers
-from llm_proxy.heads import HOP_BY_HOP, lines, passed_on, received
+from llm_proxy.http_heads import HOP_BY_HOP, lines, passed_on, received
 
 OF_A_CONNECTION = (
     "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",

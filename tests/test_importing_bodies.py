@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from llm_proxy import importing
 from llm_proxy.exchange import Headers
 from llm_proxy.importing import How, Refused, codings
-from llm_proxy.importing.opening import opened
+from llm_proxy.importing.documents import opened
 from llm_proxy.importing.source import PARSED_BODY, Unfit
 from llm_proxy.routing import Routing
 from test_importing_formats import netstring

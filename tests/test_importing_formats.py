@@ -13,8 +13,8 @@ import pytest
 from llm_proxy import importing
 from llm_proxy.exchange import Ending, Read
 from llm_proxy.importing import Found, Refused
+from llm_proxy.importing.documents import opened
 from llm_proxy.importing.formats.go_vcr import span
-from llm_proxy.importing.opening import opened
 from llm_proxy.importing.source import (
     FORM_PARAMETERS,
     NO_BYTES,

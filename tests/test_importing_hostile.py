@@ -19,12 +19,12 @@ from llm_proxy.importing import (
     How,
     Refused,
     codings,
+    documents,
     fields,
     http_text,
-    opening,
     yaml_values,
 )
-from llm_proxy.importing.opening import opened
+from llm_proxy.importing.documents import opened
 from llm_proxy.importing.source import SourceExchange, Unfit, Unreadable
 from llm_proxy.routing import Routing
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
@@ -148,7 +148,7 @@ def test_values_of_a_flow_that_stand_too_deep_are_refused() -> None:
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "MAX_FILE", 1000)
+    monkeypatch.setattr(documents, "MAX_FILE", 1000)
     assert why(gzip.compress(bytes(5000))) == "it unpacks to more than 1000 bytes"
     assert why(bytes(1001)) == "it is larger than 1000 bytes"
     assert why(gzip.compress(b"x" * 500)[:-9]) == "its gzip is cut short"
@@ -199,7 +199,7 @@ def test_a_flow_without_headers_is_read_or_refused() -> None:
 
 def test_gzips_that_were_joined_unpack_to_all_of_them() -> None:
     lines = [reel().strip() + b"\n"] * 2
-    assert opening.unpacked(b"".join(map(gzip.compress, lines)) + bytes(9)) == b"".join(lines)
+    assert documents.unpacked(b"".join(map(gzip.compress, lines)) + bytes(9)) == b"".join(lines)
     assert why(gzip.compress(lines[0]) + b"x") == "behind its gzip stands something else"
     assert why(gzip.compress(b"") * 101) == "it is more than 100 gzip files in one"
 

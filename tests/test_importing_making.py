@@ -15,7 +15,7 @@ from llm_proxy.importing import How, codings
 from llm_proxy.importing.hosts import below, provider_of_host
 from llm_proxy.importing.source import DECODED, EDITED, STILL_CODED, SourceExchange
 from llm_proxy.matching.grammar import rules_of
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.pacing import parse_pace
 from llm_proxy.routing import Routing, route
 

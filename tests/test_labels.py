@@ -12,14 +12,14 @@ import pytest
 
 from llm_proxy import framing
 from llm_proxy.cassette import Cassette, StoredRequest, read_cassette
+from llm_proxy.cassette_views import turns_of
 from llm_proxy.dialects.base import Dialect
 from llm_proxy.exchange import Head, Headers, Read, Request
 from llm_proxy.faults.grammar import rules_of
 from llm_proxy.framing.eventstream import frame
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.pacing import Instant
 from llm_proxy.turns import Finish, Text, Turn
-from llm_proxy.understanding import turns_of
 from proxying import cassettes, proxy
 from raw import ask
 from shelf import DONE, chat, event

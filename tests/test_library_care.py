@@ -13,7 +13,7 @@ import pytest
 from command import Ran, run
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.server.usage import Usage
+from llm_proxy.shell.server.library_usage import Usage
 from shelf import chat, put, says
 
 ASKS = """

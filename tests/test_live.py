@@ -23,7 +23,7 @@ import pytest
 
 import sdks
 from llm_proxy.cassette import Cassette
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from proxying import cassettes, proxy
 from raw import ask, post
 from sdks import openai_client

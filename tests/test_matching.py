@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import Difference, differences, document_of, key, keys, leaves
+from llm_proxy.diff.json_leaves import Difference, differences, leaves
+from llm_proxy.matching import document_of, key, keys
 
 ROOT = Path(__file__).parents[1]
 CHAT: dict[str, Any] = {

@@ -12,7 +12,7 @@ from llm_proxy import misses
 from llm_proxy.exchange import Request
 from llm_proxy.matching import EXACT, PLAIN, Rules
 from llm_proxy.matching.grammar import rules_of
-from llm_proxy.missed import Missed
+from llm_proxy.miss_report import Missed
 from llm_proxy.misses import Candidate
 from llm_proxy.routing import Call, Routing, route
 from tapes import META

@@ -15,11 +15,11 @@ from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Head, Read, Request
 from llm_proxy.modes import Answer, Auto, Mode, Record, Replay
 from llm_proxy.pacing import Instant, Recorded
-from llm_proxy.pacing.playing import play
+from llm_proxy.pacing.cassette_player import play
 from llm_proxy.pacing.timing import chance
 from llm_proxy.ports import Alike, Recording
 from llm_proxy.routing import Call, route
-from llm_proxy.takes import AfterLast, OnMiss
+from llm_proxy.take_numbers import AfterLast, OnMiss
 from paced import player
 from tapes import HEAD, cassette
 

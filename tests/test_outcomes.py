@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from llm_proxy.exchange import Ending
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from tapes import META, REQUEST, cassette, head
 
 CHAT, OLLAMA, OPAQUE = "openai-chat", "ollama", "opaque"

@@ -23,15 +23,15 @@ from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.errors import Miss, RequestRefused
 from llm_proxy.exchange import Read
 from llm_proxy.modes import Player, Replay
-from llm_proxy.pacing import Instant, Recorded, parse_pace, telling
-from llm_proxy.pacing.choosing import asked_pace
-from llm_proxy.pacing.playing import play
+from llm_proxy.pacing import Instant, Recorded, paced_response, parse_pace
+from llm_proxy.pacing.cassette_player import play
+from llm_proxy.pacing.requested_pace import asked_pace
 from llm_proxy.pacing.timing import Told, chance
 from llm_proxy.ports import Alike
 from llm_proxy.routing import Call
 from llm_proxy.scenario.documents.loading import load
-from llm_proxy.shell.running.paces import Paces
-from llm_proxy.shell.running.simulating import OneByOne
+from llm_proxy.shell.running.pace_registry import Paces
+from llm_proxy.shell.running.simulation import OneByOne
 from paced import player
 from playing import playing, script
 from playing import says as scripted
@@ -351,9 +351,9 @@ async def test_what_is_read_of_a_recording_is_kept_for_as_long_as_it_is_the_same
 
     def reading(cassette: Cassette, chunks: Any) -> Told:
         read.append(str(chunks))
-        return telling.told(cassette, chunks)
+        return paced_response.told(cassette, chunks)
 
-    monkeypatch.setattr("llm_proxy.modes.player.told", reading)
+    monkeypatch.setattr("llm_proxy.modes.take_player.told", reading)
     it, of = player(Instant()), call(chat())
     for pace in ("50tps", "9tps", "gap=1ms,chunks=recorded", "gap=2ms", "recorded", "instant"):
         take = Always(replace(CASSETTE) if is_new else CASSETTE)
@@ -380,7 +380,7 @@ async def test_a_long_recording_is_read_aside_and_a_short_one_is_not() -> None:
 
 async def test_no_more_is_kept_than_of_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     size = CASSETTE.end.size + len(CASSETTE.request.body)
-    monkeypatch.setattr("llm_proxy.modes.player._KEPT", 3 * size)
+    monkeypatch.setattr("llm_proxy.modes.take_player._KEPT", 3 * size)
     it, of = player(parse_pace("gap=1ms")), call(chat())
     for number in (1, 2, 3, 1, 4, 5):
         take = Always(replace(CASSETTE, file=f"{number}.jsonl"))
@@ -429,7 +429,7 @@ async def test_the_seed_is_told_where_chance_has_a_part_in_the_pace(
 def test_sessions_with_a_pace_of_their_own_are_kept_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("llm_proxy.shell.running.paces._MOST", 2)
+    monkeypatch.setattr("llm_proxy.shell.running.pace_registry._MOST", 2)
     paces = Paces(Recorded())
     for session in ("a", "b", "a", "c"):
         paces.set(Instant(), session)

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.exchange import Ending, Read, header
-from llm_proxy.pacing import Instant, Pace, Recorded, ending_action, playing, timing
-from llm_proxy.pacing.playing import due
+from llm_proxy.pacing import Instant, Pace, Recorded, cassette_player, ending_action, timing
+from llm_proxy.pacing.cassette_player import due
 from tapes import FILE, HEAD, READS, arrivals, cassette, head, written
 
 CHANCE: Final = timing.chance(0, "s", "k", 1)
 
 
 def play(it: Cassette, pace: Pace) -> Burst:
-    return playing.play(it, pace, CHANCE)
+    return cassette_player.play(it, pace, CHANCE)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from llm_proxy.dialects.bedrock import frames
 from llm_proxy.exchange import Ending, Head, Read, header
 from llm_proxy.framing.sse import event
 from llm_proxy.pacing import parse_pace
-from llm_proxy.pacing.playing import is_slow, play
+from llm_proxy.pacing.cassette_player import is_slow, play
+from llm_proxy.pacing.paced_response import told
 from llm_proxy.pacing.rechunking import rechunked
-from llm_proxy.pacing.telling import told
 from llm_proxy.pacing.timing import chance
 from tapes import FILE, HEAD, META, READS, REQUEST, arrivals, cuts, head, written
 

@@ -11,7 +11,7 @@ from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import Document, document_of, key
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.matching.presets import PRESETS
-from llm_proxy.matching.presets.announcing import today
+from llm_proxy.matching.presets.announced_values import today
 
 each_preset = pytest.mark.parametrize("preset", PRESETS)
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import differences, document_of, leaves
-from llm_proxy.outcomes import outcome
+from llm_proxy.diff.json_leaves import differences, leaves
+from llm_proxy.matching import document_of
+from llm_proxy.outcome import outcome
 from proxying import cassettes
 from real_programs import CLAUDE_CODE, CODEX, Place, Program, work
 from stub import Upstream, upstream

@@ -21,17 +21,17 @@ import pytest
 from command import Ran, run, serving
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import (
     backlog,
     recorder,
-    recovering,
+    recovery,
     spool_writer,
     spooled_recording,
     spooling,
 )
-from llm_proxy.shell.recording.recovering import Recovered, recover
+from llm_proxy.shell.recording.recovery import Recovered, recover
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import chat, event, put, says
@@ -259,7 +259,7 @@ async def test_a_recording_that_could_not_be_filed_is_kept_whole_for_later(tmp_p
     assert "llm-proxy recover" in failure
     assert old.read_bytes() == before
 
-    [result] = recovering.recover(Library(tmp_path / "cassettes"), tmp_path / "spool")
+    [result] = recovery.recover(Library(tmp_path / "cassettes"), tmp_path / "spool")
     assert isinstance(result, Recovered)
     assert result.filed.cassette.body == b"".join(WHOLE)
     assert list((tmp_path / "spool").iterdir()) == []

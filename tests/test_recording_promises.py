@@ -16,12 +16,12 @@ import pytest
 from leftovers import PIECES, body, left, opening
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, Outcome, Read
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import backlog, spooled_recording, spooling
-from llm_proxy.shell.recording.filing import Files
+from llm_proxy.shell.recording.cassette_filer import Files
 from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
-from llm_proxy.takes import Ordinals, Wish
+from llm_proxy.take_numbers import Ordinals, Wish
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import DONE, STREAM, call, chat, event

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llm_proxy import redaction
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.delivery import Quota, Window
+from llm_proxy.dialects.encode_context import Quota, Window
 from llm_proxy.exchange import Headers, Read
 from llm_proxy.redaction import PLACEHOLDER, REQUEST_IDS, Piece, Redactor
 from llm_proxy.turns import Failure, Finish, Text, Turn, Usage

@@ -23,7 +23,7 @@ import pytest
 from command import environment
 from llm_proxy.exchange import Ending, Head
 from llm_proxy.pacing import Instant, Pace, Recorded
-from llm_proxy.takes import AfterLast
+from llm_proxy.take_numbers import AfterLast
 from proxying import proxy
 from raw import Raw, ask, line, post
 from shelf import DONE, STREAM, Answer, bodies, chat, event, key_of, put, says

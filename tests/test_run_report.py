@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.run_report import Lateness, Report, Struck, Times, report
 from llm_proxy.verdict.attempts import read_run
 from watching import Entry, document, entry, fault, refused

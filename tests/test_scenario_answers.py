@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.playing.answers import stringified
+from llm_proxy.scenario.engine.turns import stringified
 from llm_proxy.turns import Finish, ToolCall, Usage
 from playing import (
     DIALECTS,

@@ -12,9 +12,9 @@ import pytest
 
 from command import run
 from llm_proxy.pacing import Instant
-from llm_proxy.scenario.directions import SIMULATED, Fail
 from llm_proxy.scenario.documents import loading
-from llm_proxy.scenario.playing.counting import Attempts
+from llm_proxy.scenario.engine.failure_counter import Attempts
+from llm_proxy.scenario.scripted_response import SIMULATED, Fail
 from playing import (
     DIALECTS,
     cue,

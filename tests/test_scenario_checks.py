@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.conversation import Conversation, Tool
-from llm_proxy.scenario.playing import checks
+from llm_proxy.scenario.engine import checks
 from playing import (
     cue,
     directed,

@@ -14,8 +14,8 @@ from msgspec.structs import replace as msgspec_replace
 from command import run
 from llm_proxy.conversation import Message
 from llm_proxy.scenario.documents.document import Match
-from llm_proxy.scenario.playing.choosing import Chosen, Unknown, choose, complaint
-from llm_proxy.scenario.playing.script import Script
+from llm_proxy.scenario.engine.choosing import Chosen, Unknown, choose, complaint
+from llm_proxy.scenario.engine.scenario_set import Script
 from llm_proxy.turns import Media, Text
 from playing import (
     cue,

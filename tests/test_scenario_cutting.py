@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.rolls import roll
-from llm_proxy.scenario.directions import whole
+from llm_proxy.chance import roll
 from llm_proxy.scenario.documents.document import Chunks
-from llm_proxy.scenario.performing.cutting import cutter
-from llm_proxy.scenario.performing.spans import drawn, gap
+from llm_proxy.scenario.render.durations import drawn, gap
+from llm_proxy.scenario.render.text_splitting import cutter
+from llm_proxy.scenario.scripted_response import whole
 
 TEXT = "Refunds take  3 business days.\n"
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.conversation import Conversation, Tool
-from llm_proxy.scenario.directions import Fail
-from llm_proxy.scenario.playing.counting import Attempts
+from llm_proxy.scenario.engine.failure_counter import Attempts
+from llm_proxy.scenario.scripted_response import Fail
 from playing import (
     DIALECTS,
     PROVIDERS,

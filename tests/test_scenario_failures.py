@@ -12,15 +12,15 @@ import pytest
 from directing import Directed, directed
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
-from llm_proxy.dialects import Response, reading
-from llm_proxy.dialects.asked import Asked
+from llm_proxy.dialects import Response, lenient_json
+from llm_proxy.dialects.decoded_request import Asked
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Head, header
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.pacing import Instant, Recorded
-from llm_proxy.scenario.directions import Fail
-from llm_proxy.scenario.performing.failures import Limits
-from llm_proxy.scenario.performing.outgoing import actions
+from llm_proxy.scenario.render.actions import actions
+from llm_proxy.scenario.render.failures import Limits
+from llm_proxy.scenario.scripted_response import Fail
 from raw import ask, line
 from shelf import chat
 from speaking import MANNERS, Manner, asking
@@ -185,7 +185,7 @@ class TestErrorsOfTheAuthors:
         assert (head.status, header(head.headers, "content-type")) == (504, "application/json")
         about = document.get("error")
         assert field not in document
-        assert reading.fields(about).get(field) in (None, "DEADLINE_EXCEEDED")
+        assert lenient_json.fields(about).get(field) in (None, "DEADLINE_EXCEEDED")
 
     @pytest.mark.parametrize("value", ["UNAVAILABLE", 200, 700, True, 503.5, None])
     def test_what_is_no_status_of_an_error_is_a_field_as_any_other(self, value: Any) -> None:
@@ -256,7 +256,7 @@ class TestBrokenAnswers:
         assert begin.head.length in (None, len(send.data))
         assert framing.messages(codec, send.data) == [send.data]
         with pytest.raises(ValueError, match=r"JSON|char"):
-            reading.parse(content(codec, send.data))
+            lenient_json.parse(content(codec, send.data))
 
     @pytest.mark.shows("000-61")
     @each_manner
@@ -273,7 +273,7 @@ class TestBrokenAnswers:
             assert b"gone" in send.data
         else:
             assert (begin.head.status, rest) == (200, [Abort("rst")])
-            reading.parse(content(codec, send.data))
+            lenient_json.parse(content(codec, send.data))
             assert b"gone" not in send.data
 
     def test_where_no_answer_could_begin_none_is_broken(self) -> None:

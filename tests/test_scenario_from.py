@@ -19,14 +19,15 @@ from corpus import rows
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import End, Meta, StoredRequest, sha256
+from llm_proxy.cassette_views import asked, turns_of
 from llm_proxy.dialects import Response
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Ending, Head, Read, Request
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
-from llm_proxy.scenario.playing import answers
-from llm_proxy.scenario.playing.cue import Cue
+from llm_proxy.scenario.engine import turns
+from llm_proxy.scenario.engine.match_context import Cue
 from llm_proxy.scenario.recorded.from_cassettes import Told, Wishes, scenario
 from llm_proxy.scenario.recorded.yaml_writing import block
 from llm_proxy.turns import (
@@ -42,7 +43,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from llm_proxy.understanding import asked, turns_of
 from shelf import chat, put, says
 from speaking import asking
 
@@ -118,7 +118,7 @@ def played(told: Told, cassette: Cassette) -> Turn:
     conversation = dialects.named(cassette.meta.dialect).conversation(asked(cassette))
     assert conversation is not None
     cue = Cue(conversation, None, "m", "/", "openai", cassette.meta.dialect, "default", "seed")
-    return answers.turn(loaded(told).turns[0].response, cue)
+    return turns.turn(loaded(told).turns[0].response, cue)
 
 
 def said(turn: Turn) -> list[tuple[object, ...]]:

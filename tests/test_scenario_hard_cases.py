@@ -22,16 +22,16 @@ from hard_cases import CALLS, HARD, MEGABYTE, TURNS, WORDS, questions, same_head
 from llm_proxy.actions import Send, Wait
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import find
-from llm_proxy.dialects.asked import Asked
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.decoded_request import Asked
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.pacing import Instant, Recorded, parse_pace
-from llm_proxy.scenario.performing.failures import Limits
-from llm_proxy.scenario.performing.outgoing import actions
-from llm_proxy.scenario.playing.given import Given, Memory
+from llm_proxy.scenario.engine.response_store import Given, Memory
+from llm_proxy.scenario.render.actions import actions
+from llm_proxy.scenario.render.failures import Limits
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import Simulating
 from llm_proxy.synthesis import lorem
-from llm_proxy.synthesis.answer import synthesise
+from llm_proxy.synthesis.response import synthesise
 from llm_proxy.turns import ToolCall, Turn
 from proxying import proxy
 from raw import Raw, ask, line, post

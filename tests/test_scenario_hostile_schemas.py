@@ -16,10 +16,10 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from llm_proxy.errors import CannotMake
-from llm_proxy.scenario.making.json_schema.budget import Budget, TooMuch
-from llm_proxy.scenario.making.json_schema.expressions import read
-from llm_proxy.scenario.making.json_schema.patterns import found, matching
-from llm_proxy.scenario.making.made_values import value
+from llm_proxy.scenario.generation.generated_values import value
+from llm_proxy.scenario.generation.json_schema.budget import Budget, TooMuch
+from llm_proxy.scenario.generation.json_schema.expressions import read
+from llm_proxy.scenario.generation.json_schema.patterns import found, matching
 from llm_proxy.turns import Json
 
 SOON: Final = 3.0

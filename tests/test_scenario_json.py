@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.scenario.documents.loading import load
-from llm_proxy.scenario.documents.reading import json_text
-from llm_proxy.scenario.documents.reading.composing import Composer
-from llm_proxy.scenario.documents.reading.nodes import (
+from llm_proxy.scenario.documents.parsing import json_text
+from llm_proxy.scenario.documents.parsing.composing import Composer
+from llm_proxy.scenario.documents.parsing.nodes import (
     Entry,
     Fields,
     Items,

@@ -13,9 +13,9 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from llm_proxy.errors import CannotMake
-from llm_proxy.scenario.making.json_schema.budget import Budget
-from llm_proxy.scenario.making.json_schema.patterns import matching
-from llm_proxy.scenario.making.made_values import value
+from llm_proxy.scenario.generation.generated_values import value
+from llm_proxy.scenario.generation.json_schema.budget import Budget
+from llm_proxy.scenario.generation.json_schema.patterns import matching
 from llm_proxy.turns import Json
 
 Schema = dict[str, Any]

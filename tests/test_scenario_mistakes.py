@@ -8,9 +8,9 @@ import yaml
 from broken_scenarios import MISTAKES, SYNTAX, WARNINGS
 from llm_proxy.scenario.documents.loading import load
 from llm_proxy.scenario.documents.mistakes import Mistake, child, one_of
-from llm_proxy.scenario.documents.reading import yaml_text
-from llm_proxy.scenario.documents.reading.composing import Composer
-from llm_proxy.scenario.documents.reading.nodes import Unreadable
+from llm_proxy.scenario.documents.parsing import yaml_text
+from llm_proxy.scenario.documents.parsing.composing import Composer
+from llm_proxy.scenario.documents.parsing.nodes import Unreadable
 
 
 def said(mistakes: tuple[Mistake, ...]) -> tuple[str, ...]:

@@ -12,11 +12,11 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.pacing import Instant
-from llm_proxy.scenario.directions import Direction, Exhausted
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Mock, Reply
-from llm_proxy.scenario.playing import mock
-from llm_proxy.scenario.playing.mock import MockCalled
+from llm_proxy.scenario.engine import mock
+from llm_proxy.scenario.engine.mock import MockCalled
+from llm_proxy.scenario.scripted_response import Direction, Exhausted
 from llm_proxy.turns import Finish, Text, ToolCall, Turn, Usage
 from playing import (
     DIALECTS,

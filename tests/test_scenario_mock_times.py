@@ -13,11 +13,11 @@ import pytest
 from command import run
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import Instant, Recorded
-from llm_proxy.scenario.directions import Say
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Mock
-from llm_proxy.scenario.playing import mock
-from llm_proxy.scenario.playing.mock import MockCalled
+from llm_proxy.scenario.engine import mock
+from llm_proxy.scenario.engine.mock import MockCalled
+from llm_proxy.scenario.scripted_response import Say
 from playing import Heard, cue, in_every_form, playing
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from directing import Directed, directed
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
-from llm_proxy.dialects.asked import Asked
-from llm_proxy.dialects.delivery import pieces
+from llm_proxy.dialects.decoded_request import Asked
+from llm_proxy.dialects.encode_context import pieces
 from llm_proxy.errors import CannotSay, ScriptExhausted
 from llm_proxy.framing import sse
 from llm_proxy.pacing import Instant, Pace, Recorded
-from llm_proxy.scenario.directions import Exhausted, Fail, Say, Timing
-from llm_proxy.scenario.performing.failures import Limits
-from llm_proxy.scenario.performing.outgoing import Says, actions
+from llm_proxy.scenario.render.actions import Says, actions
+from llm_proxy.scenario.render.failures import Limits
+from llm_proxy.scenario.scripted_response import Exhausted, Fail, Say, Timing
 from llm_proxy.shell.server.journal import Unsuccessful
 from llm_proxy.turns import Media, Text, ToolCall, Turn
 from raw import ask

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.scenario.documents.document import ReAct
-from llm_proxy.scenario.making import react
+from llm_proxy.scenario.generation import react
 
 OWNERS: Final = re.compile(
     r"Thought:\s*(.+?)\n(?:Action:\s*(.+?)\n)?"

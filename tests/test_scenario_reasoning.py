@@ -13,9 +13,9 @@ import pytest
 from llm_proxy.conversation import Conversation, Message
 from llm_proxy.dialects import find
 from llm_proxy.exchange import Request
-from llm_proxy.scenario.playing import history
-from llm_proxy.scenario.playing.choosing import Chosen, choose
-from llm_proxy.scenario.playing.script import Script
+from llm_proxy.scenario.engine import history
+from llm_proxy.scenario.engine.choosing import Chosen, choose
+from llm_proxy.scenario.engine.scenario_set import Script
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall
 from playing import (
     DIALECTS,

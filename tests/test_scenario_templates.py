@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.scenario.documents.document import Call, Response, ToolCalls
-from llm_proxy.scenario.making import templates
-from llm_proxy.scenario.making.templates import Filled
+from llm_proxy.scenario.generation import templates
+from llm_proxy.scenario.generation.templates import Filled
 from llm_proxy.turns import Json
 
 BODY: Final[dict[str, Json]] = {

@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario.documents.reading import json_text, yaml_text
-from llm_proxy.scenario.documents.reading.composing import MAX_DEPTH, Composer
-from llm_proxy.scenario.documents.reading.nodes import (
+from llm_proxy.scenario.documents.parsing import json_text, yaml_text
+from llm_proxy.scenario.documents.parsing.composing import MAX_DEPTH, Composer
+from llm_proxy.scenario.documents.parsing.nodes import (
     Fields,
     Items,
     Mark,
@@ -22,7 +22,7 @@ from llm_proxy.scenario.documents.reading.nodes import (
     Unreadable,
     plain,
 )
-from llm_proxy.scenario.documents.reading.yaml_text import Loader
+from llm_proxy.scenario.documents.parsing.yaml_text import Loader
 from llm_proxy.turns import Json
 
 PARSERS: tuple[Loader, ...] = (yaml.CBaseLoader, yaml.BaseLoader)

@@ -13,7 +13,7 @@ import openai
 import pytest
 
 import sdks
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from proxying import cassettes, proxy
 from sdks import Ask
 from streams import (

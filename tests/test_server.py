@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import BadStatusLine
 from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
 from llm_proxy.exchange import Head
-from llm_proxy.missed import Missed
+from llm_proxy.miss_report import Missed
 from llm_proxy.pacing import Instant
 from llm_proxy.shell.running import proxy as run
 from llm_proxy.shell.running.proxy import RunningProxy

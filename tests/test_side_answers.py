@@ -9,9 +9,9 @@ from typing import Literal
 import openai
 import pytest
 
-from llm_proxy.dialects import Response, made
+from llm_proxy.dialects import Response, fakes
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.exchange import Request
 from stub import upstream
 from telling import provider
@@ -54,7 +54,7 @@ async def test_the_sdk_reads_a_vector_for_each_text(
     one, two, again = (it.embedding for it in got.data)
     assert one == again != two
     if encoding != "base64":  # what is asked for by name is not unpacked
-        assert one == pytest.approx(made.vector("one", 8), abs=1e-6)
+        assert one == pytest.approx(fakes.vector("one", 8), abs=1e-6)
         assert sum(value * value for value in one) == pytest.approx(1)
     assert got.usage.prompt_tokens == 3
 

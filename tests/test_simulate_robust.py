@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.shell.running.simulating import aside
+from llm_proxy.shell.running.simulation import aside
 from playing import REPORT, playing, reported, says, script
 from raw import ask, post
 

@@ -17,8 +17,8 @@ from llm_proxy.errors import TooSlow, printable
 from llm_proxy.matching import document_of
 from llm_proxy.matching.grammar import rule_of
 from llm_proxy.scenario.documents.loading import load
-from llm_proxy.scenario.playing.choosing import choose
-from llm_proxy.scenario.playing.script import Script
+from llm_proxy.scenario.engine.choosing import choose
+from llm_proxy.scenario.engine.scenario_set import Script
 from llm_proxy.turns import Json
 from playing import cue, playing, reported, says, script, scripted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from llm_proxy.exchange import Ending
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from proxying import cassettes, proxy
 from raw import ask, post
 from stub import chunked, upstream

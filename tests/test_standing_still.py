@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from llm_proxy.exchange import Ending
-from llm_proxy.shell.server import wire
+from llm_proxy.shell.server import response_writer
 from llm_proxy.shell.upstream import pump
 from proxying import cassettes, proxy
 from raw import ask
@@ -209,10 +209,10 @@ async def test_a_client_is_not_called_deaf_for_what_we_stood_still(
     jump: Jump, stuck: Stuck
 ) -> None:
     draining: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    taking = asyncio.ensure_future(wire._taking(stuck, draining))
-    for _ in range(wire._LOOKS - 1):
+    taking = asyncio.ensure_future(response_writer._taking(stuck, draining))
+    for _ in range(response_writer._LOOKS - 1):
         await _turns()
-        jump(10 * wire._DEAF)
+        jump(10 * response_writer._DEAF)
     await _turns()
     assert not taking.done()
     draining.set_result(None)
@@ -221,10 +221,10 @@ async def test_a_client_is_not_called_deaf_for_what_we_stood_still(
 
 async def test_a_client_that_takes_nothing_while_we_look_is_deaf(jump: Jump, stuck: Stuck) -> None:
     draining: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    taking = asyncio.ensure_future(wire._taking(stuck, draining))
-    for _ in range(wire._LOOKS):
+    taking = asyncio.ensure_future(response_writer._taking(stuck, draining))
+    for _ in range(response_writer._LOOKS):
         await _turns()
-        jump(wire._DEAF / wire._LOOKS)
+        jump(response_writer._DEAF / response_writer._LOOKS)
     await _turns()
     assert taking.done()
     assert not await taking
@@ -233,10 +233,12 @@ async def test_a_client_that_takes_nothing_while_we_look_is_deaf(jump: Jump, stu
 async def test_a_reset_waits_for_a_client_for_as_long_as_we_can_look(
     jump: Jump, stuck: Stuck
 ) -> None:
-    delivered = asyncio.ensure_future(wire._delivered(stuck, stuck.get_extra_info("socket")))
+    delivered = asyncio.ensure_future(
+        response_writer._delivered(stuck, stuck.get_extra_info("socket"))
+    )
     for _ in range(10):
         await _turns()
-        jump(10 * wire._PATIENCE)
+        jump(10 * response_writer._PATIENCE)
     await _turns()
     assert not delivered.done()
     stuck.left = 0

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from llm_proxy.conversation import Conversation, Message
 from llm_proxy.dialects import Response, find
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Request
-from llm_proxy.scenario.directions import Say
+from llm_proxy.scenario.scripted_response import Say
 from llm_proxy.synthesis import lorem
-from llm_proxy.synthesis.answer import Synthesis, synthesise
-from llm_proxy.synthesis.telling import Telling, telling
+from llm_proxy.synthesis.message_layout import Telling, telling
+from llm_proxy.synthesis.response import Synthesis, synthesise
 from llm_proxy.turns import Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
 from speaking import MANNERS, Manner, asking
 

@@ -14,8 +14,8 @@ from leftovers import PIECES, aged, body, left, opening
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import filing, recovering
-from llm_proxy.shell.recording.filing import TEMPORARY, Filed, Files
+from llm_proxy.shell.recording import cassette_filer, recovery
+from llm_proxy.shell.recording.cassette_filer import TEMPORARY, Filed, Files
 from proxying import cassettes
 from shelf import event
 
@@ -40,7 +40,7 @@ def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
 ) -> None:
     machines = [f"machine {number}" for number in range(8)]
     spools = [spooled(tmp_path, it, it) for it in machines]
-    read_back, all_written = filing._read_back, Barrier(len(machines))
+    read_back, all_written = cassette_filer._read_back, Barrier(len(machines))
     names: list[list[str]] = []
 
     def written(*arguments: Any) -> Cassette:
@@ -49,7 +49,7 @@ def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
         all_written.wait(20)
         return read_back(*arguments)
 
-    monkeypatch.setattr(filing, "_read_back", written)
+    monkeypatch.setattr(cassette_filer, "_read_back", written)
     with ThreadPoolExecutor(len(machines)) as pool:
         found = list(pool.map(lambda spool: filed(tmp_path, spool), spools))
 
@@ -65,7 +65,7 @@ def test_a_file_that_has_the_name_already_is_neither_written_nor_deleted(
 ) -> None:
     first = filed(tmp_path, spooled(tmp_path, "first", "first"))
     assert first is not None
-    monkeypatch.setattr(filing, "token_hex", lambda size: "0" * 2 * size)
+    monkeypatch.setattr(cassette_filer, "token_hex", lambda size: "0" * 2 * size)
     foreign = first.path.parent / ".1-1.00000000.tmp"
     foreign.write_bytes(b"theirs")
     spool = spooled(tmp_path, "second", "second")
@@ -93,7 +93,7 @@ def test_a_file_of_somebody_else_is_never_swept(tmp_path: Path, name: str) -> No
         path.write_bytes(b"half")
         aged(path, 9999)
 
-    swept = list(recovering.recover(Library(tmp_path / "cassettes"), tmp_path / "spool"))
+    swept = list(recovery.recover(Library(tmp_path / "cassettes"), tmp_path / "spool"))
 
-    assert [it.path for it in swept if isinstance(it, recovering.Deleted)] == [ours]
+    assert [it.path for it in swept if isinstance(it, recovery.Deleted)] == [ours]
     assert theirs.read_bytes() == b"half"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from proxying import cassettes, proxy
 from raw import ask
 from shelf import bodies, chat, event, put, says

@@ -13,7 +13,7 @@ import pytest
 from backports import zstd
 
 from llm_proxy.exchange import Request
-from llm_proxy.shell.server.uncoding import uncoded
+from llm_proxy.shell.server.request_decompression import uncoded
 from proxying import cassettes, proxy
 from raw import ask, post
 from streams import CHAT_WHOLE, document

@@ -20,7 +20,7 @@ import brotli  # type: ignore[import-untyped] # it comes without types
 import pytest
 
 from llm_proxy.exchange import Ending, Head, Read
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.shell.recording.spooled_recording import SpooledRecording
 from llm_proxy.shell.upstream import live
 from llm_proxy.shell.upstream.connection import UpstreamResponse

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.errors import UsageError
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.run_report import report
 from llm_proxy.verdict.attempts import GONE, Run, read_run
 from llm_proxy.verdict.document import document

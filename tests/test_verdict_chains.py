@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from llm_proxy.faults.injected import Effect
-from llm_proxy.verdict.chains import chains
+from llm_proxy.faults.fault_record import Effect
+from llm_proxy.verdict.retry_chains import chains
 from watching import Entry, attempts, entry, fault, refused
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.verdict.rules import RULES
 from watching import Entry, entry, fault, found, judged, refused
 

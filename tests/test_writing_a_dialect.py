@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation, Message
 from llm_proxy.dialects import Dialect
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, Finish, Reasoning, Text, ToolCall, Turn, Usage

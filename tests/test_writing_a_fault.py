@@ -12,7 +12,7 @@ import pytest
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.faults.kind import Kind
 from llm_proxy.faults.kinds import KINDS
-from llm_proxy.faults.place import AfterBytes, AfterEvents
+from llm_proxy.faults.location import AfterBytes, AfterEvents
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "writing-a-fault.md"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.verdict.attempts import Attempt, read_run
 from llm_proxy.verdict.judging import Verdict, verdict
 

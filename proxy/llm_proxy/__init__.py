@@ -10,7 +10,7 @@ words       frozen values, no behaviour beyond their own
     `exchange`   requests, heads, reads, endings, outcomes: what crossed the wire
     `actions`    what a response does next
     `turns`      what was said, free of any wire format
-    `missed`     a request that no cassette answered, as it is told
+    `miss_report`     a request that no cassette answered, as it is told
     `conversation`  what a request asks, free of any wire format
     `errors`     everything that we raise, drawn as a tree
 
@@ -18,7 +18,7 @@ logic       bytes and values in, bytes and values out
     `framing`    bytes <-> messages; knows no provider
     `dialects`   messages <-> turns; knows no socket
     `providers`  which provider a path belongs to, and where that provider lives
-    `heads`      what is passed on of a head, how it delimits its body, what may be written
+    `http_heads`      what is passed on of a head, how it delimits its body, what may be written
     `routing`    a request's session, provider, dialect and key: a `Call`
     `redaction`  what never reaches the disk
     `credentials`  what a request carries that must not, in all its spellings
@@ -27,24 +27,24 @@ logic       bytes and values in, bytes and values out
     `matching`   documents, rules and keys: which cassette answers; how two requests differ
     `renaming`   a recording with the values of the client that it is played to
     `misses`     why none does: the nearest, what differs, which rules would help
-    `word_diff`  how one text became another, word by word
+    `diff.words`  how one text became another, word by word
     `ages`       how old a cassette may be
     `json_paths` JSONPaths in a limited number of steps
     `exact_json` JSON that loses nothing when it is parsed
     `cassette`   the file format, its spool, and its migrations
-    `understanding`  the dialect of a recording, and its response as that one sees it
-    `outcomes`   what an ending means
-    `comparing`  how two exchanges differ, and what of it counts
-    `asking_again` a stored request as it can be asked once more
+    `cassette_views`  the dialect of a recording, and its response as that one sees it
+    `outcome`   what an ending means
+    `diff.exchanges`  how two exchanges differ, and what of it counts
+    `reissue` a stored request as it can be asked once more
     `integrity`  whether a cassette lies where its key and session say
-    `rolls`      chance that repeats
+    `chance`      chance that repeats
     `timeline`   when each message of a recording came
     `pacing`     when the bytes of an answer go out, and in which pieces
     `faults`     what can go wrong on the way to a client
     `verdict`    what a journal says of the clients, after each fault
     `run_report` a run in figures
-    `questions`  what a request asks, for people to know it by
-    `retelling`  a recorded answer in another dialect
+    `last_message`  what a request asks, for people to know it by
+    `transcoding`  a recorded answer in another dialect
     `exporting`  recorded exchanges in the formats of other tools
     `scenario`   scripted conversations: documents read, chosen, checked, directed, performed
     `synthesis`  answers that are made up

@@ -23,7 +23,7 @@ command line into one sentence and an exit code.
 
 from __future__ import annotations
 
-from llm_proxy.missed import Missed
+from llm_proxy.miss_report import Missed
 
 
 def spelled_out(character: str) -> str:

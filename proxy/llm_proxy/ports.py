@@ -12,7 +12,7 @@ from llm_proxy.errors import Miss
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.pacing import Pace
 from llm_proxy.routing import Call
-from llm_proxy.scenario.playing.script import Script
+from llm_proxy.scenario.engine.scenario_set import Script
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
 
-from llm_proxy.dialects import reading
+from llm_proxy.dialects import lenient_json
 from llm_proxy.exchange import Request
 
 ANY: Final = "default"
@@ -151,7 +151,7 @@ def _says(request: Request, what: str) -> bool:
     """Whether anything of the request that may tell is what this expression asks for."""
     headers = [f"{name}: {value}" for name, value in request.headers]
     of_method = (f"{request.method} {it}" for it in headers)
-    model = reading.words(reading.document(request.body).get("model"))
+    model = lenient_json.words(lenient_json.document(request.body).get("model"))
     parameters = (f"?{pair}" for pair in request.query.split("&"))
     said = re.compile(what, re.IGNORECASE)
     return any(said.fullmatch(it) for it in (*headers, *of_method, *parameters, f"$.model={model}"))

@@ -16,12 +16,12 @@ from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.conversation import Conversation
 from llm_proxy.credentials import credentials
-from llm_proxy.dialects import Dialect, reading
+from llm_proxy.dialects import Dialect, lenient_json
 from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.exchange import Request, header
 from llm_proxy.matching import PLAIN, Normalised, Rules
 from llm_proxy.providers import provider_of
-from llm_proxy.takes import Wish
+from llm_proxy.take_numbers import Wish
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ def _body_without_secrets(body: bytes, redactor: redaction.Redactor) -> bytes:
     if b"\\u" not in plain or not redactor.has_secrets:
         return plain
     try:
-        written = reading.compact(reading.parse(plain)).encode()
+        written = lenient_json.compact(lenient_json.parse(plain)).encode()
     except ValueError:
         return plain
     before = redactor.count

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from llm_proxy.misses.summing_up import Group, grouped
+from llm_proxy.misses.grouping import Group, grouped
 from llm_proxy.verdict.attempts import Attempt, Run
 
 _FRACTIONS: Final = (0.5, 0.95)

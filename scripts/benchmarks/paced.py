@@ -20,7 +20,7 @@ from llm_proxy.cassette import Cassette, CassetteWriter, Meta, StoredRequest, re
 from llm_proxy.exchange import Ending, Head, Read
 from llm_proxy.matching import KEY_RULES, key
 from llm_proxy.pacing import parse_pace
-from llm_proxy.pacing.playing import play
+from llm_proxy.pacing.cassette_player import play
 from llm_proxy.pacing.timing import chance
 from llm_proxy.routing import PACE_HEADER
 from llm_proxy.shell.library.library import Library

@@ -20,6 +20,7 @@ import msgspec
 import orjson
 
 from llm_proxy import framing
+from llm_proxy.cassette.message_json import unspell
 from llm_proxy.cassette.migrations import migrate
 from llm_proxy.cassette.model import FORMAT, Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.schema import (
@@ -31,7 +32,6 @@ from llm_proxy.cassette.schema import (
     RequestLine,
     refusal,
 )
-from llm_proxy.cassette.spelling import unspell
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Head, Read
 from llm_proxy.framing import CODECS

@@ -15,9 +15,9 @@ import orjson
 from msgspec import UNSET, UnsetType
 from msgspec import Meta as Is
 
-from llm_proxy.cassette import refusals
+from llm_proxy.cassette import refusal_messages
+from llm_proxy.cassette.message_json import spell, unspell
 from llm_proxy.cassette.model import End, Meta, StoredRequest
-from llm_proxy.cassette.spelling import spell, unspell
 from llm_proxy.errors import printable
 from llm_proxy.exact_json import exact
 from llm_proxy.exchange import Ending, Framing, Head
@@ -71,7 +71,7 @@ _KNOWN: Final = MappingProxyType(
 
 def refusal(error: msgspec.ValidationError, root: str = "") -> str:
     """Why a line is refused, in one sentence; `root` is what the checked value is called."""
-    return refusals.sentence(str(error), _KNOWN, _WORDS, root)
+    return refusal_messages.sentence(str(error), _KNOWN, _WORDS, root)
 
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

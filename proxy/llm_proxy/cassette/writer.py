@@ -19,9 +19,9 @@ from collections import deque
 from typing import Any
 
 from llm_proxy import framing
+from llm_proxy.cassette.message_json import spell
 from llm_proxy.cassette.model import End, Meta, StoredRequest
 from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine, dump, stamp
-from llm_proxy.cassette.spelling import spell
 from llm_proxy.exchange import Ending, Head, Read
 
 

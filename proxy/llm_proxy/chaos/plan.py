@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.injected import Effect
 from llm_proxy.faults.kind import Instead, Kind
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.faults.rule import Rule

@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from llm_proxy.cli.commands import Command, Commands
-from llm_proxy.cli.mistakes import sentence
+from llm_proxy.cli.usage_errors import sentence
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.version import __version__
 

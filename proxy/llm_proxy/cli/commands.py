@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from llm_proxy.cli.mistakes import no_such_command
+from llm_proxy.cli.usage_errors import no_such_command
 from llm_proxy.errors import UsageError
 
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})

@@ -11,16 +11,16 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli.asking import asking_of, until_done
 from llm_proxy.cli.options import CONFIG, asking_options, cassettes, normalise
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
-from llm_proxy.cli.show.finding import find
-from llm_proxy.comparing import Comparison, Difference, Kind, Manner, compare
+from llm_proxy.cli.reissuing import asking_of, until_done
+from llm_proxy.cli.show.lookup import find
+from llm_proxy.diff.exchanges import Comparison, Difference, Kind, Manner, compare
+from llm_proxy.diff.words import word_diff
 from llm_proxy.display import counted
 from llm_proxy.errors import UsageError
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.shell.library.library import Library
-from llm_proxy.word_diff import word_diff
 
 _LIVE: Final = "the live answer"
 _WIDTH: Final = 10
@@ -82,7 +82,7 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
 
 def _live(it: Cassette, values: dict[str, Any], rules: tuple[str, ...]) -> Cassette:
     """What the provider of a cassette answers now."""
-    from llm_proxy.shell.asking.again import check_keys, live_answer  # noqa: PLC0415 # only to ask
+    from llm_proxy.shell.reissuing.reissuer import check_keys, live_answer  # noqa: PLC0415 # only to ask
 
     asking = asking_of(values, rules)
     check_keys(asking, {it.meta.provider})

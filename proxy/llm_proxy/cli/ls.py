@@ -15,7 +15,8 @@ import click
 from llm_proxy import ages, display
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.library import groups
-from llm_proxy.cli.library.choosing import Filters, filters
+from llm_proxy.cli.library.cassettes import there
+from llm_proxy.cli.library.filters import Filters, filters
 from llm_proxy.cli.library.rows import Row, read_rows
 from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.json_documents import refusal_document
@@ -28,7 +29,6 @@ from llm_proxy.cli.output.printing import (
     print_note,
 )
 from llm_proxy.cli.output.tables import Column, print_table
-from llm_proxy.cli.reading import there
 from llm_proxy.errors import CassetteError
 from llm_proxy.shell.library.library import Library, files_below
 

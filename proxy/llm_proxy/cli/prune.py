@@ -15,16 +15,16 @@ import click
 
 from llm_proxy import ages, display
 from llm_proxy.cli.journals import library_of
-from llm_proxy.cli.library.choosing import Filters, filters
+from llm_proxy.cli.library.filters import Filters, filters
 from llm_proxy.cli.library.groups import takes_together
 from llm_proxy.cli.library.rows import Row, read_rows
 from llm_proxy.cli.option_types import Checked
 from llm_proxy.cli.options import CONFIG, cassettes
-from llm_proxy.cli.options.declaring import FOLDER
+from llm_proxy.cli.options.declaration import FOLDER
 from llm_proxy.cli.output.printing import line, print_json, print_lines, print_note
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.alone import alone
+from llm_proxy.shell.library.exclusive_access import alone
 from llm_proxy.shell.library.library import Library, files_below, named_take
 from llm_proxy.shell.running.settings import state_folder
 

@@ -12,8 +12,8 @@ from llm_proxy import display
 from llm_proxy.cli.options import CONFIG, cassettes, spool
 from llm_proxy.cli.output.printing import Line, Span, line, outcome_span, print_lines, print_note
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording import recovering
-from llm_proxy.shell.recording.recovering import Deleted, Foreign, Kept, Recovered, Result
+from llm_proxy.shell.recording import recovery
+from llm_proxy.shell.recording.recovery import Deleted, Foreign, Kept, Recovered, Result
 from llm_proxy.shell.running.settings import default_spool
 
 
@@ -42,7 +42,7 @@ def recover(cassettes: Path, spool: Path | None) -> None:
     counts: Counter[type[Result]] = Counter()
     partial = 0
     others: Counter[Path] = Counter()
-    for result in recovering.recover(Library(cassettes), folder):
+    for result in recovery.recover(Library(cassettes), folder):
         counts[type(result)] += 1  # the results themselves hold whole cassettes
         match result:
             case Recovered() | Deleted():

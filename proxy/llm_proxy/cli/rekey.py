@@ -11,16 +11,16 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
+from llm_proxy.cli.library.cassettes import name_within, with_progress
 from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import Line, line, print_json, print_lines, print_note
-from llm_proxy.cli.reading import name_within, with_progress
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.matching.grammar import rules_of
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.alone import alone
-from llm_proxy.shell.library.keying import collision
+from llm_proxy.shell.library.exclusive_access import alone
 from llm_proxy.shell.library.library import Library
+from llm_proxy.shell.library.library_keys import collision
 from llm_proxy.shell.library.rekeying import Change, Plan, carry_out, plan
 from llm_proxy.shell.running.settings import state_folder
 

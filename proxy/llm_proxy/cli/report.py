@@ -11,10 +11,10 @@ import click
 from llm_proxy.cli.journals import SOURCE, run_of
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines
 from llm_proxy.display import counted, duration, one_line
-from llm_proxy.misses import summing_up
+from llm_proxy.misses import grouping
 from llm_proxy.run_report import Lateness, Report, Struck, Times
 from llm_proxy.run_report import report as report_of
-from llm_proxy.verdict.wording import times
+from llm_proxy.verdict.sentences import times
 
 _NAME: Final = 10
 """Columns."""
@@ -69,7 +69,7 @@ def _misses(it: Report) -> Iterator[Line]:
     if it.nearest:
         alike = counted(it.nearest, "answer")
         yield _row("nearest", f"{alike} of a cassette that is only alike")
-    for text in summing_up.lines(it.misses):
+    for text in grouping.lines(it.misses):
         yield (
             _row("", text) if text.startswith(" ") else _row("miss", text.removeprefix("missed: "))
         )

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llm_proxy import display, matching
-from llm_proxy.cli.asking import asking_of, until_done
-from llm_proxy.cli.library.choosing import Filters, filters
+from llm_proxy.cli.library.cassettes import name_within
+from llm_proxy.cli.library.filters import Filters, filters
 from llm_proxy.cli.library.rows import Row, read_rows
 from llm_proxy.cli.option_types import Count
 from llm_proxy.cli.options import CONFIG, asking_options, cassettes, normalise
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
 from llm_proxy.cli.output.progress import progress
-from llm_proxy.cli.reading import name_within
-from llm_proxy.cli.show.finding import find
+from llm_proxy.cli.reissuing import asking_of, until_done
+from llm_proxy.cli.show.lookup import find
 from llm_proxy.display import counted
 from llm_proxy.errors import UsageError
 from llm_proxy.matching import KEY_RULES, Rules
 from llm_proxy.matching.grammar import rules_of
-from llm_proxy.shell.asking.group import Group
 from llm_proxy.shell.library.library import Library, files_below, named_take
+from llm_proxy.shell.reissuing.take_group import Group
 
 if TYPE_CHECKING:
-    from llm_proxy.shell.asking.again import Asking
-    from llm_proxy.shell.asking.rerecording import Done
+    from llm_proxy.shell.reissuing.reissuer import Asking
+    from llm_proxy.shell.reissuing.rerecording import Done
 
 
 @click.command
@@ -88,8 +88,8 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
 
 
 def _rerecorded(asking: Asking, library: Library, groups: Sequence[Group], jobs: int) -> list[Done]:
-    from llm_proxy.shell.asking.again import check_keys  # noqa: PLC0415 # only to ask
-    from llm_proxy.shell.asking.rerecording import rerecorded  # noqa: PLC0415 # only to ask
+    from llm_proxy.shell.reissuing.reissuer import check_keys  # noqa: PLC0415 # only to ask
+    from llm_proxy.shell.reissuing.rerecording import rerecorded  # noqa: PLC0415 # only to ask
 
     check_keys(asking, {it.provider for it in groups})
 

@@ -12,18 +12,18 @@ from typing import Any
 import click
 
 from llm_proxy import ages, display
-from llm_proxy.cli.library.choosing import Filters, filters
+from llm_proxy.cli.library.cassettes import other_rules, there
+from llm_proxy.cli.library.filters import Filters, filters
 from llm_proxy.cli.library.groups import duplicates, takes_together
 from llm_proxy.cli.library.rows import Row, read_rows
 from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
 from llm_proxy.cli.output.tables import Column, print_table
-from llm_proxy.cli.reading import other_rules, there
 from llm_proxy.errors import CassetteError
 from llm_proxy.matching.grammar import rules_of
-from llm_proxy.shell.library.keying import is_keyed_by
 from llm_proxy.shell.library.library import Library, files_below
+from llm_proxy.shell.library.library_keys import is_keyed_by
 
 _BY: tuple[tuple[str, Callable[[Row], str]], ...] = (
     ("dialect", lambda row: row.meta.dialect),

@@ -13,7 +13,7 @@ from llm_proxy.cli.journals import SOURCE, run_of
 from llm_proxy.cli.option_types import OneOf
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
 from llm_proxy.errors import UsageError
-from llm_proxy.verdict import wording
+from llm_proxy.verdict import sentences
 from llm_proxy.verdict.document import DEFAULT_LEVEL, document
 from llm_proxy.verdict.finding import Case, Finding, Level
 from llm_proxy.verdict.judging import Verdict
@@ -84,7 +84,7 @@ def finding_lines(case: Case, finding: Finding, shown: int = _SHOWN) -> Iterator
     model = f", {first.model}" if first.model else ""
     yield line("  ", display.one_line(where + model))
     for each in finding.evidence[:shown]:
-        yield line("  ", display.one_line(wording.line(each)))
+        yield line("  ", display.one_line(sentences.line(each)))
     if (more := len(finding.evidence) - shown) > 0:
         yield line(f"  and {more:,} more: see --json")
     yield line(Span(f"  What to do: {case.rule.advice}.", "dim"))

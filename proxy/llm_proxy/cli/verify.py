@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 from llm_proxy import display
+from llm_proxy.cli.library.cassettes import count_otherwise_keyed, other_rules, read_all, there
 from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import line, print_json, print_lines, print_note
-from llm_proxy.cli.reading import count_otherwise_keyed, other_rules, read_all, there
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.integrity import Place, complaints
 from llm_proxy.matching.grammar import rules_of

@@ -16,7 +16,7 @@ from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.dialects.openai.completions import OpenAICompletions
 from llm_proxy.dialects.openai.endpoints import ENDPOINTS
 from llm_proxy.dialects.openai.responses import OpenAIResponses
-from llm_proxy.dialects.unspoken import Unspoken
+from llm_proxy.dialects.record_only import Unspoken
 from llm_proxy.exchange import Request
 
 __all__ = [

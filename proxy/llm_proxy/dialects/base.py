@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.turns import Counting, Failure, Turn
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Hashable, Iterable
 
-from llm_proxy.dialects.reading import joined
+from llm_proxy.dialects.lenient_json import joined
 from llm_proxy.turns import (
     Json,
     Media,

@@ -7,10 +7,10 @@ from math import ceil
 import orjson
 
 from llm_proxy import framing
-from llm_proxy.dialects import plain, speech
+from llm_proxy.dialects import json_api, response_encoding
 from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.unspoken import Unspoken
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.record_only import Unspoken
 from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.turns import Failure, Turn
 
@@ -41,7 +41,7 @@ class Opaque(Unspoken):
 
     def judge(self, response: Response) -> Judgement:
         """Whole as far as HTTP can say, which for a body delimited by close is nothing."""
-        return plain.by_framing(response)
+        return json_api.by_framing(response)
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """None that we can read."""
@@ -58,7 +58,7 @@ class Opaque(Unspoken):
         """In the shape of our own errors."""
         headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
         body = self.error(status, failure.type or failure.code, failure.message)
-        return speech.document(body, headers, status)
+        return response_encoding.document(body, headers, status)
 
     def countdown(self, delivery: Delivery) -> Headers:
         """None: nobody knows how they are told."""

@@ -10,10 +10,10 @@ from textwrap import wrap
 from typing import Final
 
 from llm_proxy import providers
-from llm_proxy.asking_again import open_query
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import header
 from llm_proxy.exporting.format import Exported, Format
+from llm_proxy.reissue import open_query
 
 _LARGEST: Final = 100_000
 """Bytes of a body that can be an argument: Linux allows some more."""

@@ -12,7 +12,7 @@ import orjson
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Headers, header
 from llm_proxy.exporting.format import Exported, Format
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.version import __version__
 
 _UNKNOWN: Final = -1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from llm_proxy import providers
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.understanding import asked
+from llm_proxy.cassette_views import asked
 
 
 def url_of(it: Cassette, upstreams: Mapping[str, str]) -> str | None:

@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, Protocol
 
 from llm_proxy.actions import Action, Burst
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.asked import Asked
+from llm_proxy.dialects.decoded_request import Asked
 from llm_proxy.exchange import Framing, Head
-from llm_proxy.faults.injected import Effect
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.fault_record import Effect
+from llm_proxy.faults.location import Place
 
 EVERYTHING: Final = 2**62
 """As many messages as there are."""

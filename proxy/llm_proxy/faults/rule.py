@@ -8,7 +8,7 @@ from fnmatch import translate
 from typing import Literal
 
 from llm_proxy.faults.kind import Fault, Kind
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 Per = Literal["run", "session", "request"]
 """What requests are counted by: all of them, those of a session, or those that are the same in a

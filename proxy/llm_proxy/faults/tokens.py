@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from llm_proxy.dialects import made
-from llm_proxy.dialects.asked import Asked
+from llm_proxy.dialects import fakes
 from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.decoded_request import Asked
 from llm_proxy.exchange import Head
 from llm_proxy.faults.kind import Met
 from llm_proxy.framing import by_bytes, messages
@@ -16,8 +16,8 @@ def asked_for(met: Met) -> int:
     """Of what is asked: a quarter of the characters that a model would read."""
     conversation = met.conversation()
     if conversation is None:
-        return made.tokens(met.asked.request.body.decode("utf-8", "replace"))
-    return made.tokens(conversation.prompt)
+        return fakes.tokens(met.asked.request.body.decode("utf-8", "replace"))
+    return fakes.tokens(conversation.prompt)
 
 
 def answered(asked: Asked, head: Head, body: bytes) -> int:
@@ -27,7 +27,7 @@ def answered(asked: Asked, head: Head, body: bytes) -> int:
     for turn in turns:
         if turn.usage is not None and turn.usage.output is not None:
             return _told(turn.usage, asked.dialect.counting)
-    return made.tokens_of(characters(turns))
+    return fakes.tokens_of(characters(turns))
 
 
 def _told(usage: Usage, counting: Counting) -> int:

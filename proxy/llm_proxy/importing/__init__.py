@@ -12,8 +12,8 @@ making      an exchange, routed, redacted, keyed and timed as if it had been rec
 Files come from anywhere: one can do nothing but be refused, with the place and the reason.
 """
 
-from llm_proxy.importing.making import How, Made, made
-from llm_proxy.importing.reading import Found, Recording, read
+from llm_proxy.importing.conversion import How, Made, made
+from llm_proxy.importing.recordings import Found, Recording, read
 from llm_proxy.importing.source import Refused
 
 __all__ = ["Found", "How", "Made", "Recording", "Refused", "made", "read"]

@@ -11,7 +11,7 @@ from llm_proxy.cassette.schema import LONGEST_MS
 from llm_proxy.exchange import Read
 from llm_proxy.importing.source import SourceExchange
 from llm_proxy.pacing import Pace
-from llm_proxy.pacing.playing import play
+from llm_proxy.pacing.cassette_player import play
 from llm_proxy.pacing.timing import chance
 
 

@@ -10,22 +10,18 @@ The key is a hash of what is left; the leaves are what two requests are compared
 
 from llm_proxy.matching.document import Document, document_of
 from llm_proxy.matching.keys import KEY_RULES, key, key_of, normalised
-from llm_proxy.matching.leaves import Difference, differences, leaves
 from llm_proxy.matching.rules import EXACT, PLAIN, Normalised, Rule, Rules
 
 __all__ = [
     "EXACT",
     "KEY_RULES",
     "PLAIN",
-    "Difference",
     "Document",
     "Normalised",
     "Rule",
     "Rules",
-    "differences",
     "document_of",
     "key",
     "key_of",
-    "leaves",
     "normalised",
 ]

@@ -8,8 +8,8 @@ by which it would answer.  `telling` makes values of that, for pages and journal
 sentences, for exceptions and logs; `summing_up` tells those of a run.
 """
 
-from llm_proxy.misses.finding import Candidate, Near, Nearest, nearest
-from llm_proxy.misses.wording import asked_for, no_cassette, unusable, used_up
+from llm_proxy.misses.messages import asked_for, no_cassette, unusable, used_up
+from llm_proxy.misses.nearest import Candidate, Near, Nearest, nearest
 
 __all__ = [
     "Candidate",

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from llm_proxy.matching import Difference, Document, Normalised, Rule, Rules, key_of
+from llm_proxy.diff.json_leaves import Difference
+from llm_proxy.matching import Document, Normalised, Rule, Rules, key_of
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.normalisers.ignore import Gone, mark, without
 from llm_proxy.matching.rules import Apply
-from llm_proxy.misses.asked import CONVERSATION
-from llm_proxy.misses.differing import differences
+from llm_proxy.misses.document_diff import differences
+from llm_proxy.misses.question import CONVERSATION
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTABLE: Final = re.compile(r"""[^"'\\]+""")

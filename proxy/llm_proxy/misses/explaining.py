@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from llm_proxy.matching import Difference, Document, document_of
-from llm_proxy.misses.differing import found
+from llm_proxy.diff.json_leaves import Difference
+from llm_proxy.matching import Document, document_of
+from llm_proxy.misses.document_diff import found
 from llm_proxy.routing import Call
 
 

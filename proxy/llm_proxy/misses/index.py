@@ -18,9 +18,9 @@ from typing import Final
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.cassette.schema import RequestLine, dump
-from llm_proxy.dialects import reading
-from llm_proxy.questions import question_in
-from llm_proxy.word_diff import words
+from llm_proxy.dialects import lenient_json
+from llm_proxy.diff.words import words
+from llm_proxy.last_message import question_in
 
 FEW: Final = 16
 """Cassettes of the same path that are compared value by value."""
@@ -54,8 +54,8 @@ def last_words_of(line: bytes) -> array[int]:
     """The words of the last message of line 2, each once; none where nothing is asked in words."""
     if len(line) > _LARGEST:
         return array("q")
-    request = reading.fields(reading.document(line).get("request"))
-    asked = question_in(reading.fields(request.get("json")))
+    request = lenient_json.fields(lenient_json.document(line).get("request"))
+    asked = question_in(lenient_json.fields(request.get("json")))
     if asked is None:
         return array("q")
     text = asked.text.casefold()

@@ -15,9 +15,9 @@ from typing import Final
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.display import counted
 from llm_proxy.errors import printable
-from llm_proxy.missed import Differing
-from llm_proxy.misses.summing_up import Group
-from llm_proxy.misses.wording import difference, nearest_words, options
+from llm_proxy.miss_report import Differing
+from llm_proxy.misses.grouping import Group
+from llm_proxy.misses.messages import difference, nearest_words, options
 
 _SHOWN: Final = 50
 """Rows of a table."""

@@ -11,10 +11,10 @@ from contextlib import suppress
 from llm_proxy.errors import NotSimulated
 from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode, answer_to_probe
 from llm_proxy.modes.nearest import nearest
-from llm_proxy.modes.player import Player
+from llm_proxy.modes.take_player import Player
 from llm_proxy.ports import Recorder, Takes, Upstream
 from llm_proxy.routing import Call
-from llm_proxy.takes import OnMiss, Ordinals
+from llm_proxy.take_numbers import OnMiss, Ordinals
 
 
 class Auto:

@@ -9,7 +9,7 @@ from llm_proxy.actions import Begin, Source
 from llm_proxy.exchange import Head
 from llm_proxy.providers import is_probe
 from llm_proxy.routing import Call
-from llm_proxy.scenario.directions import Direction
+from llm_proxy.scenario.scripted_response import Direction
 
 LIVE: Final = "live"
 UNRECORDED: Final = "live, not recorded"

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from llm_proxy.actions import Action, Begin
 from llm_proxy.modes.base import Answer
-from llm_proxy.modes.player import Player
+from llm_proxy.modes.take_player import Player
 from llm_proxy.ports import Takes
 from llm_proxy.routing import Call
-from llm_proxy.takes import AfterLast, pick
+from llm_proxy.take_numbers import AfterLast, pick
 
 NEAREST_HEADER: Final = "x-llm-proxy-nearest"
 """On such an answer: how alike its request is, and the cassette's file."""

@@ -7,10 +7,10 @@ from contextlib import suppress
 from llm_proxy.errors import NotSimulated
 from llm_proxy.modes.base import Answer, Mode, answer_to_probe
 from llm_proxy.modes.nearest import nearest
-from llm_proxy.modes.player import Player
+from llm_proxy.modes.take_player import Player
 from llm_proxy.ports import Takes
 from llm_proxy.routing import Call
-from llm_proxy.takes import AfterLast, Ordinals, pick
+from llm_proxy.take_numbers import AfterLast, Ordinals, pick
 
 
 class Replay:

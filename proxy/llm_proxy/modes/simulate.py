@@ -16,30 +16,30 @@ from urllib.parse import unquote
 import orjson
 
 from llm_proxy import dialects
-from llm_proxy.dialects.asked import Asked
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.decoded_request import Asked
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.dialects.openai.family import FAMILY
 from llm_proxy.errors import NotSimulated, RespondFailed, TooSlow, printable
 from llm_proxy.modes.base import Answer, answer_to_probe
-from llm_proxy.pacing.choosing import asked_pace
+from llm_proxy.pacing.requested_pace import asked_pace
 from llm_proxy.ports import Aside, Paces, Scripts
 from llm_proxy.routing import Call
-from llm_proxy.scenario.directions import Direction, Say
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Mock, Reply
-from llm_proxy.scenario.performing import outgoing
-from llm_proxy.scenario.performing.failures import Limits
-from llm_proxy.scenario.playing import choosing, directing, mock
-from llm_proxy.scenario.playing.choosing import Chosen, Unknown
-from llm_proxy.scenario.playing.counting import Attempts
-from llm_proxy.scenario.playing.cue import Cue, cue_of
-from llm_proxy.scenario.playing.directing import Checked
-from llm_proxy.scenario.playing.given import Given, Memory
-from llm_proxy.scenario.playing.mock import MockCalled
-from llm_proxy.scenario.playing.script import Script
-from llm_proxy.synthesis.answer import synthesise
-from llm_proxy.synthesis.telling import telling
-from llm_proxy.takes import Ordinals
+from llm_proxy.scenario.engine import choosing, mock, scripting
+from llm_proxy.scenario.engine.choosing import Chosen, Unknown
+from llm_proxy.scenario.engine.failure_counter import Attempts
+from llm_proxy.scenario.engine.match_context import Cue, cue_of
+from llm_proxy.scenario.engine.mock import MockCalled
+from llm_proxy.scenario.engine.response_store import Given, Memory
+from llm_proxy.scenario.engine.scenario_set import Script
+from llm_proxy.scenario.engine.scripting import Checked
+from llm_proxy.scenario.render import actions
+from llm_proxy.scenario.render.failures import Limits
+from llm_proxy.scenario.scripted_response import Direction, Say
+from llm_proxy.synthesis.message_layout import telling
+from llm_proxy.synthesis.response import synthesise
+from llm_proxy.take_numbers import Ordinals
 
 T = TypeVar("T")
 
@@ -131,7 +131,7 @@ class Simulate:
         if isinstance(stage.chosen, Mock):
             turn = await self._called(stage.chosen, stage.cue)
         elif isinstance(stage.chosen, Checked):  # what is counted or kept is so in one thread
-            turn = directing.take_failure(stage.chosen, self._attempts)
+            turn = scripting.take_failure(stage.chosen, self._attempts)
         answer, given = await run(partial(self._played, call, script, stage, turn))
         if given is not None:
             self._memory.keep(call.session, given)
@@ -147,7 +147,7 @@ class Simulate:
         conversation = self._memory.continued(call.session, conversation)
         chosen = self._chosen.get(call.session, "")
         cue = cue_of(call, conversation, delivery.seed, chosen)
-        wrong = directing.error_turn(lost, cue) if is_lost else None
+        wrong = scripting.error_turn(lost, cue) if is_lost else None
         return _Stage(cue, delivery, self._chooses(script, cue, wrong))
 
     def _chooses(self, script: Script, cue: Cue, wrong: Direction | None) -> _Choice:
@@ -158,9 +158,9 @@ class Simulate:
         try:
             chosen = choosing.choose(script, cue, self._simulation.cpu_time)
         except TooSlow as error:
-            return wrong or directing.error_turn(str(error), cue)
+            return wrong or scripting.error_turn(str(error), cue)
         if isinstance(chosen, Chosen):
-            return wrong or directing.check(chosen, cue)
+            return wrong or scripting.check(chosen, cue)
         if chosen.is_meant:
             return chosen
         if script.mock is not None or self._simulation.respond is not None:
@@ -177,14 +177,14 @@ class Simulate:
             delivery = replace(delivery, provider=_SPEAKER)
         given: Given | None = None
         if isinstance(what, Say) and stage.cue.conversation.is_kept:
-            told = outgoing.delivered(what, delivery)
+            told = actions.delivered(what, delivery)
             turns = call.dialect.fit(call.plain, what.turns, told).turns
             body, dialect = call.plain.body, call.dialect.name
             given = Given(stage.cue.conversation, turns, told, body, dialect)
         asked = Asked(call.dialect, call.plain, delivery)
         said = what.pace if isinstance(what, Say) else None
         pace = asked_pace(call) or said or self._simulation.paces.of(call.session)
-        burst = outgoing.actions(what, asked, call.dialect.says, pace, self._simulation.limits)
+        burst = actions.actions(what, asked, call.dialect.says, pace, self._simulation.limits)
         spelled = str(pace) if isinstance(what, Say) else ""
         return Answer(burst, direction.source, direction, simulated=True, pace=spelled), given
 
@@ -197,12 +197,12 @@ class Simulate:
             case Direction() as decided:
                 return decided
             case Checked() as checked:
-                return directing.answer(checked, turn if isinstance(turn, int) else None)
+                return scripting.answer(checked, turn if isinstance(turn, int) else None)
             case Unknown() as unknown:
                 why = choosing.complaint(script, unknown)
                 if self._simulation.is_second and not unknown.is_meant:
                     raise NotSimulated(why)
-                return directing.error_turn(why, cue)
+                return scripting.error_turn(why, cue)
             case None:
                 how = telling(call.dialect, call.plain, stage.delivery)
                 made = synthesise(cue.conversation, stage.delivery, how, cue.model)
@@ -269,7 +269,7 @@ class Simulate:
                 return to_probe
             side = call.dialect.side_answer(request, delivery)
             response = side if side is not None else _unknown(call)
-        return Answer(outgoing.at_once(response), f"{_SPEAKER}: beside turns", simulated=True)
+        return Answer(actions.at_once(response), f"{_SPEAKER}: beside turns", simulated=True)
 
 
 def _reply(said: object) -> Reply:

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, get_args
 
 from llm_proxy.errors import UsageError, printable
-from llm_proxy.pacing import spans
+from llm_proxy.pacing import durations
 from llm_proxy.pacing.distributions import Distribution
+from llm_proxy.pacing.durations import NUMBER
 from llm_proxy.pacing.pace import Chunks, Instant, Modelled, Pace, Rate, Recorded
 from llm_proxy.pacing.profiles import PROFILES
-from llm_proxy.pacing.spans import NUMBER
 
 _SHOWN: Final = 100
 """Characters of a pace in a message."""
@@ -100,7 +100,7 @@ def _take(term: str, terms: _Terms) -> None:
         _refuse(f"it says {name} twice")
     try:
         known[key] = _value(name, value)
-    except spans.WrongSpan as wrong:
+    except durations.WrongSpan as wrong:
         _refuse(f"{name}={_shown(value)}: {wrong}")
 
 
@@ -126,12 +126,12 @@ def _value(name: str, value: str) -> Any:
         case "chunks":
             return _chunks(value)
         case "max-gap":
-            longest = spans.time(value)
+            longest = durations.time(value)
             if longest == 0:
-                raise spans.WrongSpan("no silence at all is instant; write a time, such as 2s")
+                raise durations.WrongSpan("no silence at all is instant; write a time, such as 2s")
             return longest
         case _:
-            return spans.distribution(value)
+            return durations.distribution(value)
 
 
 def _chunks(value: str) -> Chunks:
@@ -141,7 +141,7 @@ def _chunks(value: str) -> Chunks:
             return known
     if re.fullmatch("[0-9]{1,10}", value) and 0 < int(value) <= _LARGEST:
         return int(value)
-    raise spans.WrongSpan(f"use {', '.join(_WORDS)}, or a number of bytes above 0")
+    raise durations.WrongSpan(f"use {', '.join(_WORDS)}, or a number of bytes above 0")
 
 
 def _made(terms: _Terms) -> Pace:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from llm_proxy.chance import roll
 from llm_proxy.pacing.distributions import NONE, Distribution, drawn
 from llm_proxy.pacing.pace import Modelled, Rate
-from llm_proxy.rolls import roll
 
 Chance = Callable[[str, int], float]
 """The roll for a purpose, and of several for one purpose the number: the same whenever asked."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import made, saying
+from llm_proxy.dialects import fakes, output_chars
 from llm_proxy.turns import Counting, Reasoning, Turn, Usage
 
 
 def characters(turns: Sequence[Turn]) -> int:
     """How many characters were said."""
-    return sum(saying.says(part) for turn in turns for part in turn.parts)
+    return sum(output_chars.says(part) for turn in turns for part in turn.parts)
 
 
 def answered(turns: Sequence[Turn], counting: Counting, said: int) -> int:
@@ -23,7 +23,7 @@ def answered(turns: Sequence[Turn], counting: Counting, said: int) -> int:
     finished = (it.usage for it in turns if it.finish is not None and it.usage is not None)
     usage = next(finished, Usage())
     if not usage.output:
-        return made.tokens_of(said)
+        return fakes.tokens_of(said)
     thought = usage.reasoning or 0
     spoken = usage.output - thought if counting.reasoning_is_output else usage.output
     return max(spoken + (thought if _shows_reasoning(turns) else 0), 1)
@@ -35,7 +35,7 @@ def asked(turns: Sequence[Turn], conversation: Conversation | None) -> int:
     count = next((it for it in counted if it), None)
     if count is not None:
         return max(count, 0)
-    return 0 if conversation is None else made.tokens(conversation.prompt)
+    return 0 if conversation is None else fakes.tokens(conversation.prompt)
 
 
 def _shows_reasoning(turns: Sequence[Turn]) -> bool:

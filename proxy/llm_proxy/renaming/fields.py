@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
-from llm_proxy.matching import values as standing
+from llm_proxy.matching import value_finder as standing
 from llm_proxy.renaming.change import Change
 from llm_proxy.renaming.values import Values
 

@@ -14,8 +14,8 @@ from llm_proxy.framing import frame_edits
 from llm_proxy.framing.frame_edits import Edit
 from llm_proxy.renaming import fields, json_text
 from llm_proxy.renaming.change import Change
+from llm_proxy.renaming.editable_text import Spelled, spelled
 from llm_proxy.renaming.fields import Key, Piece
-from llm_proxy.renaming.spelling import Spelled, spelled
 from llm_proxy.renaming.values import Values
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from llm_proxy.matching import values as standing
+from llm_proxy.matching import value_finder as standing
 from llm_proxy.redaction import AFTER_KEY, PLACEHOLDER
 from llm_proxy.renaming import json_text
 from llm_proxy.renaming.change import Change

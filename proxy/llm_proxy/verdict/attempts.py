@@ -12,8 +12,8 @@ from typing import Annotated, Final
 import msgspec
 
 from llm_proxy.errors import UsageError, printable
-from llm_proxy.faults.injected import Effect
-from llm_proxy.missed import Missed
+from llm_proxy.faults.fault_record import Effect
+from llm_proxy.miss_report import Missed
 
 Ms = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 """Milliseconds, within limits that sums and differences keep finite."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from llm_proxy.verdict.chains import Chain
+from llm_proxy.verdict.retry_chains import Chain
 
 
 class Level(StrEnum):

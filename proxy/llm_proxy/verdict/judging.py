@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from llm_proxy.verdict.attempts import Attempt
-from llm_proxy.verdict.chains import chains
 from llm_proxy.verdict.finding import Case, Level
+from llm_proxy.verdict.retry_chains import chains
 from llm_proxy.verdict.rules import RULES
 
 

@@ -15,7 +15,7 @@ from llm_proxy.display import block, counted
 from llm_proxy.errors import spelled_out
 from llm_proxy.verdict.finding import Case, Finding, Level
 from llm_proxy.verdict.judging import Verdict
-from llm_proxy.verdict.wording import line
+from llm_proxy.verdict.sentences import line
 
 _SUITE: Final = "llm-proxy verdict"
 _NO_XML: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

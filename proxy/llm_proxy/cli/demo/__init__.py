@@ -20,7 +20,7 @@ from llm_proxy.errors import UsageError
 
 if TYPE_CHECKING:
     from llm_proxy.cli.demo.report import Row
-    from llm_proxy.shell.demo.play import Demo
+    from llm_proxy.shell.demo.run import Demo
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 """What stops us beside Ctrl-C, and must leave nothing behind either."""
@@ -61,7 +61,7 @@ def demo(keep: Path | None) -> None:
 
 def _play(screen: Screen, keep: Path | None) -> Demo:
     """The demo, in a temporary folder that is gone however it ends."""
-    from llm_proxy.shell.demo import play as stage  # noqa: PLC0415 # it serves, which is slow to load
+    from llm_proxy.shell.demo import run as stage  # noqa: PLC0415 # it serves, which is slow to load
 
     audience = stage.Audience(screen.step, lambda read: screen.heard(read.data))
     stopped_by: list[int] = []

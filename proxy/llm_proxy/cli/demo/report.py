@@ -14,10 +14,10 @@ import orjson
 from llm_proxy import display, framing, timeline
 from llm_proxy.exchange import Read
 from llm_proxy.framing.sse import read_event
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 
 if TYPE_CHECKING:
-    from llm_proxy.shell.demo.play import Demo
+    from llm_proxy.shell.demo.run import Demo
 
 TITLE: Final = "llm-proxy demo: a stream recorded, its provider stopped, the recording played back"
 INDENT: Final = 11

@@ -11,7 +11,7 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cli.doctor import library, machine
-from llm_proxy.cli.doctor.verdicts import Level, Verdict
+from llm_proxy.cli.doctor.results import Level, Verdict
 from llm_proxy.cli.options import CONFIG, PORT, cassettes, normalise, spool
 from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
 from llm_proxy.matching.grammar import rules_of

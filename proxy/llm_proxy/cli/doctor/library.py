@@ -9,11 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy import display
-from llm_proxy.cli.doctor.verdicts import Level, Verdict
-from llm_proxy.cli.reading import count_otherwise_keyed, name_within, other_rules, read_all
+from llm_proxy.cli.doctor.results import Level, Verdict
+from llm_proxy.cli.library.cassettes import (
+    count_otherwise_keyed,
+    name_within,
+    other_rules,
+    read_all,
+)
 from llm_proxy.errors import CassetteError, SpoolError, UsageError
 from llm_proxy.matching import PLAIN, Rules
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.spooling import abandoned, belongs, opened
 

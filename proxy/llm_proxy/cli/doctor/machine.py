@@ -12,9 +12,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from llm_proxy.cli.doctor.listeners import Occupant, listener
-from llm_proxy.cli.doctor.verdicts import Level, Verdict
+from llm_proxy.cli.doctor.results import Level, Verdict
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.decoding import decoder
+from llm_proxy.shell.content_decoders import decoder
 from llm_proxy.shell.running.environment import ADOPTED, BASE_URLS, base_url, counting
 from llm_proxy.shell.running.settings import checked_url
 from llm_proxy.version import __version__

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cli.explain.asking import Given, asking, headers_of
-from llm_proxy.cli.explain.page import Explained, document, page
+from llm_proxy.cli.explain.output import Explained, document, page
+from llm_proxy.cli.explain.requests import Given, asking, headers_of
 from llm_proxy.cli.option_types import Checked
 from llm_proxy.cli.options import CONFIG, cassettes, match, normalise
 from llm_proxy.cli.options.server import session_name
@@ -19,10 +19,10 @@ from llm_proxy.exchange import Request
 from llm_proxy.matching import EXACT
 from llm_proxy.matching.grammar import match_of, rules_of
 from llm_proxy.misses.explaining import explanation
-from llm_proxy.misses.telling import FULL
+from llm_proxy.misses.report import FULL
 from llm_proxy.routing import Call, Routing, route
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
+from llm_proxy.shell.library.library_takes import TakesOnDisk
 
 
 @click.command

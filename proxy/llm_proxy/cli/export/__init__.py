@@ -8,18 +8,18 @@ from typing import Any, Final
 import click
 
 from llm_proxy import dialects
-from llm_proxy.cli.export.retold import check, left_out, told_bytes
-from llm_proxy.cli.export.written import Selection, written
+from llm_proxy.cli.export.foreign_formats import Selection, written
+from llm_proxy.cli.export.transcoded import check, left_out, told_bytes
 from llm_proxy.cli.option_types import OneOf
 from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.files import write_new
 from llm_proxy.cli.output.printing import print_note
-from llm_proxy.cli.show.finding import find
+from llm_proxy.cli.show.lookup import find
 from llm_proxy.dialects.openai.family import FAMILY
 from llm_proxy.errors import UsageError
 from llm_proxy.exporting import FORMATS
-from llm_proxy.retelling import Manner, retell
 from llm_proxy.shell.library.library import Library
+from llm_proxy.transcoding import Manner, retell
 
 _OF_DIALECTS: Final = ("whole", "model", "provider", "head")
 _OF_FORMATS: Final = ("all_of_them", "upstream", "through")

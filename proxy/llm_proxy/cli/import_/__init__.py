@@ -10,12 +10,12 @@ import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.import_.report import Row, document, print_report
+from llm_proxy.cli.library.cassettes import with_progress
 from llm_proxy.cli.option_types import Checked, Count
 from llm_proxy.cli.options import CONFIG, cassettes, normalise
-from llm_proxy.cli.options.declaring import FOLDER, option
+from llm_proxy.cli.options.declaration import FOLDER, option
 from llm_proxy.cli.options.server import session_name
 from llm_proxy.cli.output.printing import print_json
-from llm_proxy.cli.reading import with_progress
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.importing import How
 from llm_proxy.matching.grammar import rules_of

@@ -10,11 +10,11 @@ from typing import Any
 
 from llm_proxy import ages, display
 from llm_proxy.cassette import Cassette, End, Meta
+from llm_proxy.cli.library.cassettes import name_within, read_all
 from llm_proxy.cli.output.json_documents import meta_document, outcome_document
-from llm_proxy.cli.reading import name_within, read_all
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.shell.library.library import Library
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from llm_proxy.cli.options.config import CONFIG
-from llm_proxy.cli.options.declaring import cassettes, match, normalise, scenarios, spool
+from llm_proxy.cli.options.declaration import cassettes, match, normalise, scenarios, spool
 from llm_proxy.cli.options.server import (
     AFTER_LAST,
     ASKING,
@@ -19,7 +19,7 @@ from llm_proxy.cli.options.server import (
     SERVER,
     SIMULATION,
 )
-from llm_proxy.cli.options.values import settings_of
+from llm_proxy.cli.options.settings import settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from llm_proxy.cli.options.declaring import FOLDER
+from llm_proxy.cli.options.declaration import FOLDER
 from llm_proxy.cli.options.server import SERVER_NAMES
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.running.settings import find_config, read_config

@@ -8,7 +8,7 @@ from typing import Any, Final
 from llm_proxy.ages import max_age_of
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.option_types import Checked, Count, OneOf, Seconds
-from llm_proxy.cli.options.declaring import FOLDER, cassettes, match, normalise, option, spool
+from llm_proxy.cli.options.declaration import FOLDER, cassettes, match, normalise, option, spool
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.faults.grammar import rule_of
 from llm_proxy.pacing import parse_pace

@@ -10,16 +10,16 @@ import msgspec
 import orjson
 
 from llm_proxy.cassette import Cassette, Meta
+from llm_proxy.cassette.message_json import spell
 from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine
-from llm_proxy.cassette.spelling import spell
+from llm_proxy.cassette_views import turns_of
 from llm_proxy.display import path_text
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.scenario.documents.mistakes import Mistake
 from llm_proxy.timeline import arrivals
 from llm_proxy.turns import Turn
-from llm_proxy.understanding import turns_of
 
 _WORDS: Final = re.compile(r"(?<!^)(?=[A-Z])")
 

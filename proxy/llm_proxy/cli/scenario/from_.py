@@ -9,7 +9,7 @@ import click
 from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.files import write_new
 from llm_proxy.cli.output.printing import print_note
-from llm_proxy.cli.show.finding import find
+from llm_proxy.cli.show.lookup import find
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.recorded.from_cassettes import Wishes, scenario
 from llm_proxy.shell.library.library import Library

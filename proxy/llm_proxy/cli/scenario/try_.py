@@ -15,19 +15,19 @@ from llm_proxy import dialects
 from llm_proxy.cli.option_types import OneOf
 from llm_proxy.cli.output.printing import Line, Span, print_lines
 from llm_proxy.cli.show.turn_text import turn_text
-from llm_proxy.dialects import reading, speech
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects import lenient_json, response_encoding
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.errors import TooSlow, UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, Call, route
-from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
-from llm_proxy.scenario.playing import choosing, directing, mock
-from llm_proxy.scenario.playing.choosing import Chosen, Unknown
-from llm_proxy.scenario.playing.counting import Attempts
-from llm_proxy.scenario.playing.cue import Cue, cue_of
-from llm_proxy.scenario.playing.mock import MockCalled
-from llm_proxy.scenario.playing.script import Script, Scripted
-from llm_proxy.scenario.playing.trying import Trial, trials
+from llm_proxy.scenario.engine import choosing, mock, scripting
+from llm_proxy.scenario.engine.choosing import Chosen, Unknown
+from llm_proxy.scenario.engine.failure_counter import Attempts
+from llm_proxy.scenario.engine.match_context import Cue, cue_of
+from llm_proxy.scenario.engine.mock import MockCalled
+from llm_proxy.scenario.engine.scenario_set import Script, Scripted
+from llm_proxy.scenario.engine.trials import Trial, trials
+from llm_proxy.scenario.scripted_response import Direction, Exhausted, Fail, Say
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.scenarios.files import loaded
 
@@ -77,7 +77,7 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
         chosen = choosing.choose(script, cue, time.thread_time)
         direction = _direction(script, cue, chosen)
     except TooSlow as error:  # answered with an error turn, as while serving
-        chosen, direction = Unknown("", is_meant=False), directing.error_turn(str(error), cue)
+        chosen, direction = Unknown("", is_meant=False), scripting.error_turn(str(error), cue)
     print_lines(_trial(it) for it in trials(script, cue, chosen, time.thread_time))
     print_lines(_said(direction, call))
     failed = direction.unsuccessful or isinstance(direction.what, Exhausted)
@@ -94,16 +94,16 @@ def _request(file: Path, dialect: str, path: str) -> Request:
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     try:
-        document = reading.parse(body)
+        document = lenient_json.parse(body)
     except ValueError as error:
         raise UsageError(f"{file} is no JSON: {error}") from None
     if not isinstance(document, dict):
         raise UsageError(f"{file} holds no JSON object: give the body of a request")
     streams = document.get("stream") is True
     typical = dialects.speakers()[dialect].typical(
-        reading.text(document.get("model")) or "model", stream=streams
+        lenient_json.text(document.get("model")) or "model", stream=streams
     )
-    return speech.post(path or typical.path, dict(document))
+    return response_encoding.post(path or typical.path, dict(document))
 
 
 def _call(request: Request, session: str, scenario: str) -> Call:
@@ -115,9 +115,9 @@ def _call(request: Request, session: str, scenario: str) -> Call:
 
 def _direction(script: Script, cue: Cue, chosen: Chosen | Unknown) -> Direction:
     if not isinstance(chosen, Unknown):
-        return directing.direct(chosen, cue, Attempts())
+        return scripting.direct(chosen, cue, Attempts())
     if script.mock is None or chosen.is_meant:
-        return directing.error_turn(choosing.complaint(script, chosen), cue)
+        return scripting.error_turn(choosing.complaint(script, chosen), cue)
     first = mock.direct(MockCalled(script.mock, 1), cue)
     return replace(first, source=f"{first.source}, call 1")
 

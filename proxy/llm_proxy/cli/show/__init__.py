@@ -17,10 +17,10 @@ from llm_proxy.cli.output.printing import (
     print_lines,
     write_harmless,
 )
-from llm_proxy.cli.show.finding import find
+from llm_proxy.cli.show.lookup import find
 from llm_proxy.cli.show.message_table import Layout
-from llm_proxy.cli.show.page import page, raw_messages
 from llm_proxy.cli.show.review import review, unreadable
+from llm_proxy.cli.show.summary import page, raw_messages
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.shell.library.library import Library
 

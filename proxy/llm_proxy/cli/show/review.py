@@ -13,12 +13,12 @@ import orjson
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
+from llm_proxy.cassette_views import turns_of
 from llm_proxy.cli.output.printing import Line, line
 from llm_proxy.cli.show.message_table import Layout
-from llm_proxy.cli.show.page import Row, about, labelled, raw_messages, said
+from llm_proxy.cli.show.summary import Row, about, labelled, raw_messages, said
 from llm_proxy.errors import CassetteError
-from llm_proxy.outcomes import outcome
-from llm_proxy.understanding import turns_of
+from llm_proxy.outcome import outcome
 
 _UNCUT: Final = Layout(width=0, full=True)
 

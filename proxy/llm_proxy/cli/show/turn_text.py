@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
+from llm_proxy.cassette_views import dialect_of
 from llm_proxy.dialects import Response
 from llm_proxy.turns import (
     Citation,
@@ -20,7 +21,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from llm_proxy.understanding import dialect_of
 
 Named = tuple[str, str]
 """What it is, and the text, which may have several lines."""

@@ -19,16 +19,16 @@ from urllib.parse import unquote
 import orjson
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import fitting, plain, reading, speech
-from llm_proxy.dialects.anthropic import conversation, errors, side_answers
-from llm_proxy.dialects.anthropic import speech as spoken
+from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
+from llm_proxy.dialects.anthropic import auxiliary_responses, errors, request_decoder
+from llm_proxy.dialects.anthropic import response_encoder as spoken
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
-from llm_proxy.dialects.anthropic.message import Messages, failure, kind, says, stop_reason
-from llm_proxy.dialects.anthropic.speech import Asked
+from llm_proxy.dialects.anthropic.message_decoder import Messages, failure, kind, says, stop_reason
+from llm_proxy.dialects.anthropic.response_encoder import Asked
 from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.reading import Fields
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.framing.sse import read_event
 from llm_proxy.turns import Counting, Failure, Turn
@@ -95,37 +95,37 @@ class Anthropic:
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the one that the path names (Vertex, the list of models)."""
-        if asked := reading.words(reading.document(request.body).get("model")):
+        if asked := lenient_json.words(lenient_json.document(request.body).get("model")):
             return asked
         named = _NAMED.search(request.path)
         return unquote(named[1]) if named else ""
 
     def streams(self, request: Request) -> bool:
         """Where the body says `"stream": true`, or Vertex's path says so."""
-        asked = reading.document(request.body).get("stream") is True
+        asked = lenient_json.document(request.body).get("stream") is True
         return asked or request.path.endswith(_STREAMED)
 
     def conversation(self, request: Request) -> Conversation | None:
         """A message, or on the legacy path a prompt."""
-        body = reading.document(request.body)
+        body = lenient_json.document(request.body)
         if not body or request.method != "POST" or _COUNTS.search(request.path):
             return None
         is_legacy = request.path.endswith(_LEGACY)
-        return conversation.completion(body) if is_legacy else conversation.messages(body)
+        return request_decoder.completion(body) if is_legacy else request_decoder.messages(body)
 
     def codec(self, request: Request, head: Head) -> str:
         """Events by content type; where a streamed response has none, by what was asked for."""
-        return plain.events_or_whole(head, streams=self.streams(request))
+        return json_api.events_or_whole(head, streams=self.streams(request))
 
     def judge(self, response: Response) -> Judgement:
         """Whole by `message_stop`, by its stop reason, or by an error in the stream."""
-        if response.codec != "sse" or not plain.succeeded(response.head):
-            return plain.judge(response)
+        if response.codec != "sse" or not json_api.succeeded(response.head):
+            return json_api.judge(response)
         return _judge_stream(response)
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn; none where nothing is said (token counts, models)."""
-        if not plain.succeeded(response.head):
+        if not json_api.succeeded(response.head):
             return (_http_error(response),)
         messages = Messages()
         for document in _documents(response):
@@ -147,12 +147,12 @@ class Anthropic:
     def typical(self, model: str, *, stream: bool) -> Request:
         """A message, in the version that every client knows."""
         body = {"model": model, "max_tokens": _MOST, "messages": [], "stream": stream}
-        return speech.post("/v1/messages", body, ((_VERSION, "2023-06-01"),))
+        return response_encoding.post("/v1/messages", body, ((_VERSION, "2023-06-01"),))
 
     def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
         """As a message, or on the legacy path as text."""
         words = spoken.vocabulary(self._asked(request), delivery)
-        return fitting.fit(turns, words, self.model(request), delivery)
+        return conversion.fit(turns, words, self.model(request), delivery)
 
     def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
         """Events up to `message_stop`, or one document."""
@@ -174,10 +174,10 @@ class Anthropic:
         if request.method == "GET":
             name = self.model(request)
             if name:
-                return side_answers.model(name, delivery)
-            return side_answers.models(request.query, delivery)
+                return auxiliary_responses.model(name, delivery)
+            return auxiliary_responses.models(request.query, delivery)
         if _COUNTS.search(request.path):
-            return side_answers.count(reading.document(request.body), delivery)
+            return auxiliary_responses.count(lenient_json.document(request.body), delivery)
         return None
 
     def _asked(self, request: Request) -> Asked:
@@ -197,7 +197,7 @@ def _judge_stream(response: Response) -> Judgement:
     for said in map(_document, reversed(response.messages)):
         what = kind(said)
         if what == "error":
-            return plain.in_band(failure(said))
+            return json_api.in_band(failure(said))
         if what == "message_stop":
             return Judgement(whole=True, reason="message_stop")
         if what in _ENDS and (reason := stop_reason(said)):
@@ -206,7 +206,7 @@ def _judge_stream(response: Response) -> Judgement:
             return Judgement(whole=False, reason="no stop_reason")
         if what in _OF_MESSAGE:
             return Judgement(whole=False, reason=f"no message_stop after {what}")
-    is_empty = not plain.body(response).strip()
+    is_empty = not json_api.body(response).strip()
     return Judgement(whole=False, reason="empty stream" if is_empty else "no message_stop")
 
 
@@ -214,15 +214,15 @@ def _documents(response: Response) -> Iterable[Fields]:
     """The documents of the events, or the one document of a body."""
     if response.codec == "sse":
         return map(_document, response.messages)
-    return [reading.document(plain.body(response))]
+    return [lenient_json.document(json_api.body(response))]
 
 
 def _document(message: bytes) -> Fields:
     """The document of one event, which has the event's name for a type where it has none."""
     event = read_event(message)
     if event.data is None:
-        return reading.document(message)  # a bare document labelled as a stream
-    said = reading.document(event.data)
+        return lenient_json.document(message)  # a bare document labelled as a stream
+    said = lenient_json.document(event.data)
     if not said and _is_torn(event.data):
         return said
     if event.event == "error" and not said.get("error"):
@@ -238,10 +238,10 @@ def _is_torn(data: bytes) -> bool:
 
 def _http_error(response: Response) -> Turn:
     """What an HTTP error says, with the request id that Anthropic's support asks for."""
-    said = reading.document(plain.body(response))
-    found = plain.http_failure(response)
+    said = lenient_json.document(json_api.body(response))
+    found = json_api.http_failure(response)
     return Turn(
         (),
         failure=replace(found, code=found.code or failure(said).code),
-        metadata=reading.metadata(said, (REQUEST_ID,)),
+        metadata=lenient_json.metadata(said, (REQUEST_ID,)),
     )

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from math import ceil
 from typing import Final
 
-from llm_proxy.dialects import speech
+from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.delivery import Delivery, Quota
-from llm_proxy.dialects.speech import Document
+from llm_proxy.dialects.encode_context import Delivery, Quota
+from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure, Turn
 
@@ -50,7 +50,7 @@ def refuse(
     named = request_id or made_id(delivery)
     retry = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
     body = {**shape(fields(filled(status, failure))), REQUEST_ID: named}
-    return speech.document(body, (*headers(delivery, named), *retry), status)
+    return response_encoding.document(body, (*headers(delivery, named), *retry), status)
 
 
 def in_place(turn: Turn, delivery: Delivery) -> Response:

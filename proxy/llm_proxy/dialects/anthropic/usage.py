@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import reading
-from llm_proxy.dialects.reading import Fields
-from llm_proxy.dialects.speech import Document
+from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Json, Usage
 
 _NAMES: Final = {
@@ -31,10 +31,10 @@ def read(counts: Fields) -> Usage | None:
     """The input does not count what was read from a cache or written to it."""
     if not counts:
         return None
-    details = reading.fields(counts.get(_DETAILS))
+    details = lenient_json.fields(counts.get(_DETAILS))
     return Usage(
-        **{field: reading.count(counts.get(name)) for field, name in _NAMES.items()},
-        reasoning=reading.count(details.get(_THOUGHT)),
+        **{field: lenient_json.count(counts.get(name)) for field, name in _NAMES.items()},
+        reasoning=lenient_json.count(details.get(_THOUGHT)),
     )
 
 

@@ -18,27 +18,27 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Judgement, Response
 from llm_proxy.dialects.bedrock import (
-    converse,
-    converse_conversation,
-    converse_speech,
-    converse_words,
+    auxiliary_responses,
+    converse_capabilities,
+    converse_decoder,
+    converse_encoder,
+    converse_request_decoder,
     errors,
     frames,
-    makers,
-    native,
-    native_speech,
-    side_answers,
+    invoke_decoder,
+    invoke_encoder,
+    model_formats,
     usage,
 )
-from llm_proxy.dialects.bedrock.maker import Maker
-from llm_proxy.dialects.bedrock.native import Answer
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.reading import Fields
-from llm_proxy.dialects.vocabulary import Vocabulary
+from llm_proxy.dialects.bedrock.invoke_decoder import Answer
+from llm_proxy.dialects.bedrock.model_format import Maker
+from llm_proxy.dialects.capabilities import Vocabulary
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.framing.eventstream import EventStreamCodec, Frame, read_frame
@@ -87,19 +87,19 @@ class Bedrock:
     def conversation(self, request: Request) -> Conversation | None:
         """As Converse asks it, or as the model's maker does; none where nobody knows the maker."""
         model, operation = _asked(request)
-        body = reading.document(request.body)
+        body = lenient_json.document(request.body)
         if not body or operation not in (*_WHOLE, *_STREAMED):
             return None
         if operation.startswith(_WHOLE[0]):
-            return replace(converse_conversation.read(body), signs=makers.signs(model))
+            return replace(converse_request_decoder.read(body), signs=model_formats.signs(model))
         try:
-            return makers.maker(model, body).conversation(body)
+            return model_formats.maker(model, body).conversation(body)
         except CannotSay:
             return None
 
     def codec(self, request: Request, head: Head) -> str:
         """Frames by content type; where a streamed response has none, by what was asked for."""
-        if not plain.succeeded(head):
+        if not json_api.succeeded(head):
             return "whole"
         content_type = header(head.headers, "content-type")
         framed = framing.by_content_type(content_type) == frames.CODEC
@@ -108,27 +108,27 @@ class Bedrock:
 
     def judge(self, response: Response) -> Judgement:
         """Whole by the event that ends the message, or by an error in the stream."""
-        if response.codec != frames.CODEC or not plain.succeeded(response.head):
-            return plain.judge(response)
+        if response.codec != frames.CODEC or not json_api.succeeded(response.head):
+            return json_api.judge(response)
         answer = Answer()
         for frame in _frames(response):
             if frame is None:
                 return Judgement(whole=False, reason="bytes that are no frame")
             failed = _failure(frame) or _taken(answer, frame).failure
             if failed:
-                return plain.in_band(failed)
+                return json_api.in_band(failed)
         if answer.end:
             return Judgement(whole=True, reason=answer.end)
-        is_empty = not plain.body(response)
+        is_empty = not json_api.body(response)
         return Judgement(whole=False, reason="empty stream" if is_empty else "no event ends it")
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn; one a choice where the model's maker gives several."""
-        if not plain.succeeded(response.head):
+        if not json_api.succeeded(response.head):
             return (Turn((), failure=_http_failure(response)),)
         answer = Answer()
         if response.codec != frames.CODEC:
-            answer.take(reading.document(plain.body(response)), streamed=False)
+            answer.take(lenient_json.document(json_api.body(response)), streamed=False)
             counted = usage.of_headers(response.head.headers)
             return tuple(replace(it, usage=it.usage or counted) for it in answer.turns())
         failed: Failure | None = None
@@ -146,9 +146,9 @@ class Bedrock:
         frame = read_frame(message) if codec == frames.CODEC else None
         if frame is None:
             return 0
-        event, said = frame.header(frames.EVENT_TYPE), reading.document(frame.payload)
+        event, said = frame.header(frames.EVENT_TYPE), lenient_json.document(frame.payload)
         own = event == frames.CHUNK
-        return native.says(_unwrapped(said)) if own else converse.says(event, said)
+        return invoke_decoder.says(_unwrapped(said)) if own else converse_decoder.says(event, said)
 
     def keep_alive(self, codec: str) -> bytes:
         """None: frames have no comments."""
@@ -161,13 +161,15 @@ class Bedrock:
     def typical(self, model: str, *, stream: bool) -> Request:
         """Converse, which fits any model."""
         operation = _STREAMED[0] if stream else _WHOLE[0]
-        return speech.post(f"{_MODEL}{quote(model, safe='')}/{operation}", {"messages": []})
+        return response_encoding.post(
+            f"{_MODEL}{quote(model, safe='')}/{operation}", {"messages": []}
+        )
 
     def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
         """As Converse tells them, or the model itself."""
         has_failed = any(it.failure for it in turns)
         words = _words(request, delivery, streams=self.streams(request), has_failed=has_failed)
-        return fitting.fit(turns, words, self.model(request), delivery)
+        return conversion.fit(turns, words, self.model(request), delivery)
 
     def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
         """Frames up to the metadata or the service's metrics, or one document."""
@@ -176,8 +178,8 @@ class Bedrock:
         if told.failure and not streams:
             return errors.in_place(told.failure, delivery)
         if maker := _maker(request):
-            return native_speech.response(maker, told, delivery, streams=streams)
-        return converse_speech.response(told, delivery, streams=streams)
+            return invoke_encoder.response(maker, told, delivery, streams=streams)
+        return converse_encoder.response(told, delivery, streams=streams)
 
     def refuse(
         self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
@@ -192,7 +194,7 @@ class Bedrock:
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """Counts of tokens."""
         if _asked(request)[1] == _COUNT:
-            return side_answers.count(reading.document(request.body), delivery)
+            return auxiliary_responses.count(lenient_json.document(request.body), delivery)
         return None
 
 
@@ -207,8 +209,8 @@ def _words(request: Request, delivery: Delivery, *, streams: bool, has_failed: b
     is_http_error = has_failed and not streams
     maker = None if is_http_error else _maker(request)
     if maker is None:
-        return converse_words.vocabulary(streams=streams)
-    return native_speech.vocabulary(maker, streams=streams, delivery=delivery)
+        return converse_capabilities.vocabulary(streams=streams)
+    return invoke_encoder.vocabulary(maker, streams=streams, delivery=delivery)
 
 
 def _maker(request: Request) -> Maker | None:
@@ -216,7 +218,7 @@ def _maker(request: Request) -> Maker | None:
     model, operation = _asked(request)
     if operation.startswith(_WHOLE[0]):
         return None
-    return makers.maker(model, reading.document(request.body))
+    return model_formats.maker(model, lenient_json.document(request.body))
 
 
 def _frames(response: Response) -> Iterator[Frame | None]:
@@ -229,7 +231,7 @@ def _frames(response: Response) -> Iterator[Frame | None]:
 
 def _taken(answer: Answer, frame: Frame) -> Answer:
     """The answer, with what the frame says; a `chunk` holds an event of the model's own."""
-    said = reading.document(frame.payload)
+    said = lenient_json.document(frame.payload)
     event = frame.header(frames.EVENT_TYPE)
     if event == frames.CHUNK:
         answer.take(_unwrapped(said), streamed=True)
@@ -240,20 +242,22 @@ def _taken(answer: Answer, frame: Frame) -> Answer:
 
 def _unwrapped(said: Fields) -> Fields:
     try:
-        return reading.document(base64.b64decode(reading.text(said.get("bytes")), validate=True))
+        return lenient_json.document(
+            base64.b64decode(lenient_json.text(said.get("bytes")), validate=True)
+        )
     except ValueError:
         return {}
 
 
 def _failure(frame: Frame) -> Failure | None:
     """What an exception that the service names says, or an error that it does not."""
-    said = reading.document(frame.payload)
+    said = lenient_json.document(frame.payload)
     match frame.header(frames.MESSAGE_TYPE):
         case frames.EXCEPTION:
             return Failure(
                 message=_message(said),
                 type=frame.header(frames.EXCEPTION_TYPE),
-                code=reading.words(said.get(frames.STATUS)),
+                code=lenient_json.words(said.get(frames.STATUS)),
             )
         case "error":
             return Failure(frame.header(":error-message"), type=frame.header(":error-code"))
@@ -263,16 +267,16 @@ def _failure(frame: Frame) -> Failure | None:
 
 def _message(said: Fields) -> str:
     """The message, and the model's own where it adds to it; some services write it in capitals."""
-    message = reading.words(said.get("message")) or reading.words(said.get("Message"))
-    original = reading.words(said.get("originalMessage"))
+    message = lenient_json.words(said.get("message")) or lenient_json.words(said.get("Message"))
+    original = lenient_json.words(said.get("originalMessage"))
     return message if original in message else f"{message} ({original})".strip()
 
 
 def _http_failure(response: Response) -> Failure:
     """An HTTP error: its kind stands in a header, `ValidationException:http://...`, or beside."""
-    said = reading.document(plain.body(response))
-    found = plain.http_failure(response)
-    named = header(response.head.headers, errors.TYPE) or reading.words(said.get("__type"))
+    said = lenient_json.document(json_api.body(response))
+    found = json_api.http_failure(response)
+    named = header(response.head.headers, errors.TYPE) or lenient_json.words(said.get("__type"))
     return replace(
         found,
         message=_message(said) or found.message,

@@ -8,10 +8,10 @@ from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from llm_proxy.dialects import speech
+from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.vocabulary import worded
+from llm_proxy.dialects.capabilities import worded
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
 
@@ -69,7 +69,7 @@ def refuse(
     """An HTTP error; `retry_after` is in s."""
     said = _filled(status, failure)
     fields = (*headers(delivery), (TYPE, said.type), *_retry(retry_after))
-    return speech.document({"message": said.message}, fields, status)
+    return response_encoding.document({"message": said.message}, fields, status)
 
 
 def in_place(failure: Failure, delivery: Delivery) -> Response:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Final
 
-from llm_proxy.dialects import speech
-from llm_proxy.dialects.speech import Document
+from llm_proxy.dialects import response_encoding
+from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import eventstream
 from llm_proxy.turns import Failure
 
@@ -34,12 +34,12 @@ _JSON: Final = (":content-type", "application/json")
 def event(name: str, payload: Document) -> bytes:
     """An event of this type."""
     headers = ((EVENT_TYPE, name), _JSON, (MESSAGE_TYPE, EVENT))
-    return eventstream.frame(headers, speech.written(payload))
+    return eventstream.frame(headers, response_encoding.written(payload))
 
 
 def chunk(native: Document) -> bytes:
     """An event of a model's own, wrapped."""
-    return event(CHUNK, {"bytes": b64encode(speech.written(native)).decode()})
+    return event(CHUNK, {"bytes": b64encode(response_encoding.written(native)).decode()})
 
 
 def exception(failure: Failure) -> bytes:
@@ -48,4 +48,4 @@ def exception(failure: Failure) -> bytes:
     said: Document = {"message": failure.message}
     if failure.code:
         said[STATUS] = int(failure.code)
-    return eventstream.frame(headers, speech.written(said))
+    return eventstream.frame(headers, response_encoding.written(said))

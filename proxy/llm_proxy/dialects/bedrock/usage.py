@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from llm_proxy.dialects import reading
-from llm_proxy.dialects.reading import Fields
-from llm_proxy.dialects.speech import Document
+from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers, header
 from llm_proxy.turns import Json, Usage
 
@@ -76,7 +76,7 @@ def of_headers(headers: Headers) -> Usage | None:
 
 def beside(counts: Fields) -> dict[str, Json]:
     """What is told of the cost that `Usage` has no word for."""
-    return dict(reading.metadata(counts, (name for name in counts if name not in _KNOWN)))
+    return dict(lenient_json.metadata(counts, (name for name in counts if name not in _KNOWN)))
 
 
 def told(usage: Usage | None) -> Document:
@@ -105,7 +105,7 @@ def headers(usage: Usage | None) -> Headers:
 
 
 def _read(counts: Fields, names: _Names) -> Usage:
-    found = {field: reading.count(*map(counts.get, known)) for field, known in names.items()}
+    found = {field: lenient_json.count(*map(counts.get, known)) for field, known in names.items()}
     return Usage(**found)
 
 

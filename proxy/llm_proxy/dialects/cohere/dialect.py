@@ -18,24 +18,30 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversing, fitting, plain, reading, speech
-from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.cohere import (
-    conversation,
-    errors,
-    events,
-    events_words,
-    message,
-    message_words,
-    side_answers,
-    terms,
+from llm_proxy.dialects import (
+    conversion,
+    json_api,
+    lenient_json,
+    request_decoding,
+    response_encoding,
 )
-from llm_proxy.dialects.cohere.events_speech import EventsSpeech
-from llm_proxy.dialects.cohere.message_speech import MessageSpeech
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.reading import Fields
-from llm_proxy.dialects.vocabulary import Vocabulary
+from llm_proxy.dialects.base import Judgement, Response
+from llm_proxy.dialects.capabilities import Vocabulary
+from llm_proxy.dialects.cohere import (
+    auxiliary_responses,
+    errors,
+    request_decoder,
+    shared_fields,
+    v1_capabilities,
+    v1_decoder,
+    v2_capabilities,
+    v2_decoder,
+)
+from llm_proxy.dialects.cohere.v1_encoder import EventsSpeech
+from llm_proxy.dialects.cohere.v2_encoder import MessageSpeech
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import CannotSay
 from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.framing import sse
@@ -61,7 +67,7 @@ _TELLING: Final = {
 }
 """The fields that tell each operation from others' of its path; none where nothing in it does."""
 
-_ENDS: Final = (None, events.END, "stream-error")
+_ENDS: Final = (None, v1_decoder.END, "stream-error")
 """Events that finish a stream of version 1; old servers have no types, others finish less."""
 
 _STREAMED: Final = ("sse", "ndjson")
@@ -98,36 +104,36 @@ class Cohere:
             return True
         if operation not in _TELLING or (before and "cohere" not in before):
             return False
-        asked = reading.document(request.body)
+        asked = lenient_json.document(request.body)
         return bool(before) or _is_from_a_client(request) or _tells(operation, asked)
 
     def model(self, request: Request) -> str:
         """The body's `model`; version 1 has a default."""
-        return reading.words(reading.document(request.body).get("model"))
+        return lenient_json.words(lenient_json.document(request.body).get("model"))
 
     def streams(self, request: Request) -> bool:
         """Only where the body says `"stream": true`."""
-        return reading.document(request.body).get("stream") is True
+        return lenient_json.document(request.body).get("stream") is True
 
     def conversation(self, request: Request) -> Conversation | None:
         """A chat of either version, or a prompt."""
-        body = reading.document(request.body)
+        body = lenient_json.document(request.body)
         if not body or request.method != "POST":
             return None
         match _operation(request):
             case operation if operation == _CHAT:
-                return conversation.read(body)
+                return request_decoder.read(body)
             case operation if operation == _OLD_CHAT:
-                return conversation.read_version_1(body)
+                return request_decoder.read_version_1(body)
             case operation if operation == _COMPLETION:
                 settings = body.get("temperature"), body.get("p")
-                return conversing.prompted(body.get("prompt"), *settings)
+                return request_decoding.prompted(body.get("prompt"), *settings)
             case _:
                 return None
 
     def codec(self, request: Request, head: Head) -> str:
         """By content type; where a streamed response has none, by the version asked for."""
-        if not plain.succeeded(head):
+        if not json_api.succeeded(head):
             return "whole"
         content_type = header(head.headers, "content-type")
         if content_type or not self.streams(request):
@@ -136,8 +142,8 @@ class Cohere:
 
     def judge(self, response: Response) -> Judgement:
         """Whole by the last event, which may hold an error, or by `[DONE]`."""
-        if response.codec not in _STREAMED or not plain.succeeded(response.head):
-            return plain.judge(response)
+        if response.codec not in _STREAMED or not json_api.succeeded(response.head):
+            return json_api.judge(response)
         done = False
         for last in reversed(response.messages):
             done = done or sse.is_done(last)
@@ -145,20 +151,20 @@ class Cohere:
                 return judgement
         if done:
             return Judgement(whole=True, reason=sse.DONE.decode())
-        empty = not plain.body(response).strip()
+        empty = not json_api.body(response).strip()
         return Judgement(whole=False, reason="empty stream" if empty else "no last event")
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn, of completions one a generation; none for numbers and tokens."""
-        if not plain.succeeded(response.head):
-            said = reading.document(plain.body(response))
-            failure = terms.failure(said) or plain.http_failure(response)
+        if not json_api.succeeded(response.head):
+            said = lenient_json.document(json_api.body(response))
+            failure = shared_fields.failure(said) or json_api.http_failure(response)
             return (Turn((), failure=failure),)
         documents = [*_documents(response)]
         if any(not _OF_VERSION_1.isdisjoint(document) for document in documents):
-            return events.turns(documents)
+            return v1_decoder.turns(documents)
         if any(not _OF_VERSION_2.isdisjoint(document) for document in documents):
-            return (message.turn(documents),)
+            return (v2_decoder.turn(documents),)
         return ()
 
     def says(self, codec: str, message: bytes) -> int:
@@ -175,12 +181,14 @@ class Cohere:
 
     def typical(self, model: str, *, stream: bool) -> Request:
         """A chat of version 2."""
-        return speech.post(f"/{_CHAT}", {"model": model, "stream": stream, "messages": []})
+        return response_encoding.post(
+            f"/{_CHAT}", {"model": model, "stream": stream, "messages": []}
+        )
 
     def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
         """In the words of either version's chats."""
         words = self._vocabulary(request, delivery)
-        return fitting.fit(turns, words, self.model(request), delivery)
+        return conversion.fit(turns, words, self.model(request), delivery)
 
     def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
         """Events up to the last one, or one document."""
@@ -206,19 +214,19 @@ class Cohere:
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """Embeddings, ranks, tokens, and models."""
         if request.method == "GET":
-            return side_answers.models(request.path, delivery)
+            return auxiliary_responses.models(request.path, delivery)
         operation = _operation(request)
         if operation in (_CHAT, _OLD_CHAT, _COMPLETION):
             return None
-        return side_answers.answer(operation, request, delivery)
+        return auxiliary_responses.answer(operation, request, delivery)
 
     def _vocabulary(self, request: Request, delivery: Delivery) -> Vocabulary:
         stream = self.streams(request)
         operation = _operation(request)
         if operation == _CHAT:
-            return message_words.vocabulary(stream=stream)
+            return v2_capabilities.vocabulary(stream=stream)
         if operation == _OLD_CHAT:
-            return events_words.vocabulary(delivery.uuid("response"), stream=stream)
+            return v1_capabilities.vocabulary(delivery.uuid("response"), stream=stream)
         raise CannotSay(f"cohere tells no turn on /{operation}")
 
 
@@ -241,24 +249,24 @@ def _is_from_a_client(request: Request) -> bool:
 
 def _judge_event(event: Fields) -> Judgement | None:
     """What an event says of the stream as a whole, if anything."""
-    said = reading.fields(event.get("delta")) or event
-    if failure := terms.failure(said):
-        return plain.in_band(failure)
-    if event.get("type") == message.END:
-        return Judgement(whole=True, reason=message.END)
+    said = lenient_json.fields(event.get("delta")) or event
+    if failure := shared_fields.failure(said):
+        return json_api.in_band(failure)
+    if event.get("type") == v2_decoder.END:
+        return Judgement(whole=True, reason=v2_decoder.END)
     if event.get("is_finished") is True and event.get("event_type") in _ENDS:
         return Judgement(whole=True, reason="is_finished: true")
     return None
 
 
 def _says(event: Fields) -> int:
-    return message.says(event) or events.says(event)
+    return v2_decoder.says(event) or v1_decoder.says(event)
 
 
 def _documents(response: Response) -> Iterator[Fields]:
     """The events of a stream, or the one document of a body."""
     if response.codec not in _STREAMED:
-        return iter([reading.document(plain.body(response))])
+        return iter([lenient_json.document(json_api.body(response))])
     return map(_event, response.messages)
 
 
@@ -266,9 +274,9 @@ def _event(message: bytes) -> Fields:
     """The document of a line or an SSE event; the event's name stands in for a missing type."""
     event = sse.read_event(message)
     if event.data is None:
-        return reading.document(message)  # a line
-    document = reading.document(event.data)
-    if event.event == "error" and not terms.failure(document):
+        return lenient_json.document(message)  # a line
+    document = lenient_json.document(event.data)
+    if event.event == "error" and not shared_fields.failure(document):
         return {"error": dict(document) or event.data.decode("utf-8", "replace")}
     if event.event and document and "type" not in document:
         return {**document, "type": event.event}

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from struct import pack
 from typing import Any, Final
 
-from llm_proxy.dialects import made, reading
-from llm_proxy.dialects.reading import Fields
-from llm_proxy.dialects.speech import Document
+from llm_proxy.dialects import fakes, lenient_json
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.response_encoding import Document
 
 _DIMENSIONS: Final = (("light", 384), ("v4", 1536))
 """How long the vectors of models are whose names have this in them."""
@@ -20,9 +20,11 @@ _FLOAT: Final = "float"
 
 def embedded(asked: Fields, version: str) -> Document:
     """A vector for each thing that was sent, in its order; version 1 tells floats alone."""
-    vectors = [made.vector(it, _dimensions(asked)) for it in _inputs(asked)]
-    texts = [reading.words(it) for it in reading.array(asked.get("texts"))]
-    wanted = [it for it in map(reading.text, reading.array(asked.get("embedding_types"))) if it]
+    vectors = [fakes.vector(it, _dimensions(asked)) for it in _inputs(asked)]
+    texts = [lenient_json.words(it) for it in lenient_json.array(asked.get("texts"))]
+    wanted = [
+        it for it in map(lenient_json.text, lenient_json.array(asked.get("embedding_types"))) if it
+    ]
     if version == "v1" and not wanted:
         return {"embeddings": vectors, "texts": texts, "response_type": "embeddings_floats"}
     by_type = {
@@ -34,13 +36,13 @@ def embedded(asked: Fields, version: str) -> Document:
 def _inputs(asked: Fields) -> Iterator[str]:
     """What is to be embedded, each as one text."""
     for name in ("texts", "images", "inputs"):
-        yield from map(reading.words, reading.array(asked.get(name)))
+        yield from map(lenient_json.words, lenient_json.array(asked.get(name)))
 
 
 def _dimensions(asked: Fields) -> int:
-    if wanted := reading.count(asked.get("output_dimension")):
+    if wanted := lenient_json.count(asked.get("output_dimension")):
         return wanted
-    model = reading.words(asked.get("model"))
+    model = lenient_json.words(asked.get("model"))
     return next((size for name, size in _DIMENSIONS if name in model), _OF_OTHERS)
 
 

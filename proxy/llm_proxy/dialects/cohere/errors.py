@@ -6,11 +6,11 @@ import re
 from math import ceil
 from typing import Final
 
-from llm_proxy.dialects import speech
+from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.speech import Document
-from llm_proxy.dialects.vocabulary import worded
+from llm_proxy.dialects.capabilities import worded
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
 
@@ -47,7 +47,7 @@ def refuse(
     said = _worded(failure, status)
     kind = {_KIND: said.type} if said.type else {}
     body: Document = {**kind, "id": delivery.uuid("error"), "message": said.message}
-    return speech.document(body, (*headers(delivery), *_retry(retry_after)), status)
+    return response_encoding.document(body, (*headers(delivery), *_retry(retry_after)), status)
 
 
 def no_model(name: str, delivery: Delivery) -> Response:

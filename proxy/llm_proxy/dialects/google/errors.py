@@ -9,11 +9,11 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.dialects import speech
+from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.delivery import Delivery
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.dialects.google import api
-from llm_proxy.dialects.speech import Document
+from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Failure
 
 _STATUS: Final = {
@@ -64,7 +64,7 @@ def refuse(
     body = api.error_document(status, said.type, said.message)
     if details := [*_quota(status, delivery), *_retry(retry_after)]:
         body["error"]["details"] = details
-    return speech.document(body, status=status)
+    return response_encoding.document(body, status=status)
 
 
 def no_model(name: str, delivery: Delivery) -> Response:

@@ -16,12 +16,13 @@ from urllib.parse import parse_qs, quote, unquote
 
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.google import api, conversation, errors, side_answers
-from llm_proxy.dialects.google.candidates import (
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.google import api, auxiliary_responses, errors, gemini_request_decoder
+from llm_proxy.dialects.google.gemini_capabilities import Asked, Form, vocabulary
+from llm_proxy.dialects.google.gemini_decoder import (
     Answer,
     block_reason,
     candidates,
@@ -30,8 +31,7 @@ from llm_proxy.dialects.google.candidates import (
     is_readable,
     says,
 )
-from llm_proxy.dialects.google.gemini_speech import GeminiSpeech
-from llm_proxy.dialects.google.gemini_words import Asked, Form, vocabulary
+from llm_proxy.dialects.google.gemini_encoder import GeminiSpeech
 from llm_proxy.errors import CannotSay, printable
 from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.turns import Counting, Failure, Turn
@@ -84,7 +84,7 @@ class Gemini:
         asked = _asked(request)
         named = (asked["model"] if asked else "") or ""
         if not named and request.method == "POST":
-            named = reading.words(reading.document(request.body).get("model"))
+            named = lenient_json.words(lenient_json.document(request.body).get("model"))
         return named.removeprefix("models/")
 
     def streams(self, request: Request) -> bool:
@@ -93,9 +93,9 @@ class Gemini:
 
     def conversation(self, request: Request) -> Conversation | None:
         """The contents, where content is to be generated."""
-        body = reading.document(request.body)
+        body = lenient_json.document(request.body)
         asks = _path(request).endswith((f":{_WHOLE}", f":{_STREAM}"))
-        return conversation.read(body) if body and asks else None
+        return gemini_request_decoder.read(body) if body and asks else None
 
     def codec(self, request: Request, head: Head) -> str:
         """Events by content type, else as asked; an array also where one document takes its place.
@@ -103,7 +103,7 @@ class Gemini:
         Errors are documents, and come labelled as the stream that they are not.
         """
         content_type = header(head.headers, "content-type") or ""
-        if not plain.succeeded(head):
+        if not json_api.succeeded(head):
             return "whole"
         if framing.by_content_type(content_type) == "sse":
             return "sse"
@@ -113,13 +113,13 @@ class Gemini:
 
     def judge(self, response: Response) -> Judgement:
         """Whole by the array's end, or when every candidate finished; by a block; by an error."""
-        if response.codec not in ("sse", "json-array") or not plain.succeeded(response.head):
-            return plain.judge(response)
+        if response.codec not in ("sse", "json-array") or not json_api.succeeded(response.head):
+            return json_api.judge(response)
         return _judge_stream(response)
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn a candidate; a blocked prompt, or an error alone, is a turn of its own."""
-        if not plain.succeeded(response.head):
+        if not json_api.succeeded(response.head):
             return (Turn((), failure=api.http_failure(response)),)
         answer = Answer()
         for document in documents(response):
@@ -141,13 +141,13 @@ class Gemini:
     def typical(self, model: str, *, stream: bool) -> Request:
         """In events where it streams."""
         path = f"/v1beta/models/{quote(model)}:{_STREAM if stream else _WHOLE}"
-        asked = speech.post(path, {"contents": []})
+        asked = response_encoding.post(path, {"contents": []})
         return replace(asked, query="alt=sse") if stream else asked
 
     def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
         """As candidates; a blocked prompt where one turn is that."""
         words = vocabulary(self._manner(request), alone=len(turns) == 1)
-        return fitting.fit(turns, words, self.model(request), delivery)
+        return conversion.fit(turns, words, self.model(request), delivery)
 
     def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
         """Events, an array of the same documents, or one document."""
@@ -172,11 +172,13 @@ class Gemini:
         if asked is None:
             return None
         if asked.re is not _GET:
-            return side_answers.posted(asked["operation"], reading.document(request.body))
+            return auxiliary_responses.posted(
+                asked["operation"], lenient_json.document(request.body)
+            )
         vertex = "publishers" in asked["front"]
         if asked["model"] is None:
-            return side_answers.models(delivery, vertex=vertex)
-        return side_answers.model(asked["model"], delivery, vertex=vertex)
+            return auxiliary_responses.models(delivery, vertex=vertex)
+        return auxiliary_responses.model(asked["model"], delivery, vertex=vertex)
 
     def _manner(self, request: Request) -> Asked:
         asked = _asked(request)
@@ -224,18 +226,18 @@ def _asks_for_events(request: Request) -> bool:
 
 
 def _judge_stream(response: Response) -> Judgement:
-    if not plain.body(response).strip():
+    if not json_api.body(response).strip():
         return Judgement(whole=False, reason="empty stream")
     finished: dict[int, bool] = {}
     blocked = ""
     for document in documents(response):
         if error := document.get("error"):
-            return plain.in_band(api.failure(error))
+            return json_api.in_band(api.failure(error))
         blocked = blocked or block_reason(document)
         for index, candidate in candidates(document):
             finished[index] = finished.get(index, False) or is_finished(candidate)
     if response.codec == "json-array":
-        judgement = plain.judge(response)
+        judgement = json_api.judge(response)
         return judgement if judgement.whole else replace(judgement, reason="array not closed")
     if missing := _missing(response, finished, blocked):
         return Judgement(whole=False, reason=missing)

@@ -14,15 +14,15 @@ from typing import Final
 from urllib.parse import parse_qs, unquote
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.google import api, errors, interaction, interaction_conversation
-from llm_proxy.dialects.google.interaction import Interaction
-from llm_proxy.dialects.google.interaction_speech import InteractionSpeech
-from llm_proxy.dialects.google.interaction_words import vocabulary
-from llm_proxy.dialects.reading import Fields
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.google import api, errors, interaction_decoder, interaction_request_decoder
+from llm_proxy.dialects.google.interaction_capabilities import vocabulary
+from llm_proxy.dialects.google.interaction_decoder import Interaction
+from llm_proxy.dialects.google.interaction_encoder import InteractionSpeech
+from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Turn
@@ -58,44 +58,44 @@ class GeminiInteractions:
 
     def model(self, request: Request) -> str:
         """The model that is asked, or the agent."""
-        asked = reading.document(request.body)
-        return reading.words(asked.get("model") or asked.get("agent")).removeprefix("models/")
+        asked = lenient_json.document(request.body)
+        return lenient_json.words(asked.get("model") or asked.get("agent")).removeprefix("models/")
 
     def streams(self, request: Request) -> bool:
         """Where the body says so, or the query of one that is taken up again."""
         if request.method == "GET":
             return parse_qs(request.query).get("stream") == ["true"]
-        return reading.document(request.body).get("stream") is True
+        return lenient_json.document(request.body).get("stream") is True
 
     def conversation(self, request: Request) -> Conversation | None:
         """The input of a new interaction."""
-        body = reading.document(request.body)
+        body = lenient_json.document(request.body)
         is_new = request.method == "POST" and not _identity(request)
-        return interaction_conversation.read(body) if body and is_new else None
+        return interaction_request_decoder.read(body) if body and is_new else None
 
     def codec(self, request: Request, head: Head) -> str:
         """Events by content type; where there is none, by what was asked for."""
-        return plain.events_or_whole(head, streams=self.streams(request))
+        return json_api.events_or_whole(head, streams=self.streams(request))
 
     def judge(self, response: Response) -> Judgement:
         """Whole by `[DONE]`, by the event that completes it, or by an error."""
-        if response.codec != "sse" or not plain.succeeded(response.head):
-            return plain.judge(response)
+        if response.codec != "sse" or not json_api.succeeded(response.head):
+            return json_api.judge(response)
         for message in reversed(api.messages(response)):
             if sse.is_done(message):
                 return Judgement(whole=True, reason=sse.DONE.decode())
             event = api.event(message)
-            if event.get("event_type") in interaction.COMPLETED:
+            if event.get("event_type") in interaction_decoder.COMPLETED:
                 return Judgement(whole=True, reason="interaction completed")
             if error := event.get("error"):
-                return plain.in_band(api.failure(error))
-        empty = not plain.body(response).strip()
+                return json_api.in_band(api.failure(error))
+        empty = not json_api.body(response).strip()
         reason = "empty stream" if empty else "no [DONE], interaction not completed"
         return Judgement(whole=False, reason=reason)
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn, or none where nothing of an interaction can be read."""
-        if not plain.succeeded(response.head):
+        if not json_api.succeeded(response.head):
             return (Turn((), failure=api.http_failure(response)),)
         said = Interaction()
         for event in _events(response):
@@ -104,7 +104,7 @@ class GeminiInteractions:
 
     def says(self, codec: str, message: bytes) -> int:
         """What a delta says."""
-        return interaction.says(api.event(message)) if codec == "sse" else 0
+        return interaction_decoder.says(api.event(message)) if codec == "sse" else 0
 
     def keep_alive(self, codec: str) -> bytes:
         """A comment, as gateways send it."""
@@ -117,16 +117,18 @@ class GeminiInteractions:
     def typical(self, model: str, *, stream: bool) -> Request:
         """A question without any words."""
         asked = {"stream": True} if stream else {}
-        return speech.post("/v1beta/interactions", {"model": model, "input": "", **asked})
+        return response_encoding.post(
+            "/v1beta/interactions", {"model": model, "input": "", **asked}
+        )
 
     def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
         """As steps; an interaction that is asked for by its id has it."""
-        body = reading.document(request.body)
-        agent = "" if body.get("model") else reading.words(body.get("agent"))
+        body = lenient_json.document(request.body)
+        agent = "" if body.get("model") else lenient_json.words(body.get("agent"))
         words = vocabulary(streams=self.streams(request), agent=agent)
         known = _identity(request)
         told = [replace(turn, id=known) if known else turn for turn in turns]
-        return fitting.fit(told, words, self.model(request), delivery)
+        return conversion.fit(told, words, self.model(request), delivery)
 
     def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
         """Events up to `[DONE]`, or one document."""
@@ -151,7 +153,7 @@ class GeminiInteractions:
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """What is cancelled or deleted says nothing more."""
         if request.method == "DELETE":
-            return speech.document({})
+            return response_encoding.document({})
         if request.method == "POST" and (identity := _identity(request)):
             return InteractionSpeech(delivery).cancelled(identity)
         return None
@@ -168,5 +170,5 @@ def _events(response: Response) -> Iterator[Fields]:
     if response.codec == "sse":
         yield from map(api.event, api.messages(response))
         return
-    for document in api.documents(plain.body(response)):
-        yield {"event_type": interaction.COMPLETED[0], "interaction": dict(document)}
+    for document in api.documents(json_api.body(response)):
+        yield {"event_type": interaction_decoder.COMPLETED[0], "interaction": dict(document)}

@@ -15,13 +15,19 @@ from typing import Final
 import orjson
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.ollama import conversation, errors, lines, paths, side_answers
-from llm_proxy.dialects.ollama.chat_speech import ChatSpeech
-from llm_proxy.dialects.ollama.chat_words import vocabulary
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.ollama import (
+    auxiliary_responses,
+    errors,
+    line_decoder,
+    paths,
+    request_decoder,
+)
+from llm_proxy.dialects.ollama.chat_capabilities import vocabulary
+from llm_proxy.dialects.ollama.chat_encoder import ChatSpeech
 from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.turns import Counting, Failure, Turn
 
@@ -56,22 +62,22 @@ class Ollama:
 
     def model(self, request: Request) -> str:
         """The body's `model`; `name`, as old clients call it; the `source` of a copy."""
-        asked = reading.document(request.body)
-        names = (reading.words(asked.get(name)) for name in ("model", "name", "source"))
+        asked = lenient_json.document(request.body)
+        names = (lenient_json.words(asked.get(name)) for name in ("model", "name", "source"))
         return next(filter(None, names), "")
 
     def streams(self, request: Request) -> bool:
         """On paths that stream, yes, unless the body says `"stream": false`."""
         if request.path not in _STREAMED:
             return False
-        return reading.document(request.body).get("stream") is not False
+        return lenient_json.document(request.body).get("stream") is not False
 
     def conversation(self, request: Request) -> Conversation | None:
         """A chat or a prompt; none where a model is only to be loaded."""
-        body = reading.document(request.body)
-        if not side_answers.asks_for_words(request.path, body):
+        body = lenient_json.document(request.body)
+        if not auxiliary_responses.asks_for_words(request.path, body):
             return None
-        read = conversation.chat if request.path == paths.CHAT else conversation.generate
+        read = request_decoder.chat if request.path == paths.CHAT else request_decoder.generate
         return read(body)
 
     def codec(self, request: Request, head: Head) -> str:
@@ -80,14 +86,14 @@ class Ollama:
 
     def judge(self, response: Response) -> Judgement:
         """Whole by its last line; one document, and an HTTP error, as any JSON API."""
-        if response.codec != "ndjson" or not plain.succeeded(response.head):
-            if plain.succeeded(response.head) and _is_declared_empty(response.head):
+        if response.codec != "ndjson" or not json_api.succeeded(response.head):
+            if json_api.succeeded(response.head) and _is_declared_empty(response.head):
                 return Judgement(whole=True, reason="empty, as declared")
-            return plain.judge(response)
+            return json_api.judge(response)
         for line in reversed(response.messages):
-            said = reading.document(line)
+            said = lenient_json.document(line)
             if error := said.get("error"):
-                return plain.in_band(plain.failure(error))
+                return json_api.in_band(json_api.failure(error))
             if said.get("done") is True:
                 return Judgement(whole=True, reason="done: true")
             if said.get("status") == "success":
@@ -96,15 +102,17 @@ class Ollama:
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn, or none where nothing was said: embeddings, models, what is not Ollama's."""
-        if not plain.succeeded(response.head):
-            return (Turn((), failure=plain.http_failure(response)),)
-        spelled = response.messages if response.codec == "ndjson" else [plain.body(response)]
-        said = [line for line in map(reading.document, spelled) if not _TELLING.isdisjoint(line)]
-        return (lines.turn(said),) if said else ()
+        if not json_api.succeeded(response.head):
+            return (Turn((), failure=json_api.http_failure(response)),)
+        spelled = response.messages if response.codec == "ndjson" else [json_api.body(response)]
+        said = [
+            line for line in map(lenient_json.document, spelled) if not _TELLING.isdisjoint(line)
+        ]
+        return (line_decoder.turn(said),) if said else ()
 
     def says(self, codec: str, message: bytes) -> int:
         """What a line says."""
-        return lines.says(reading.document(message)) if codec == "ndjson" else 0
+        return line_decoder.says(lenient_json.document(message)) if codec == "ndjson" else 0
 
     def keep_alive(self, codec: str) -> bytes:
         """None: a blank line crashes Ollama's own client."""
@@ -117,12 +125,14 @@ class Ollama:
     def typical(self, model: str, *, stream: bool) -> Request:
         """A chat; it says so where it is not to stream."""
         said = {"role": "user", "content": "Hello"}
-        return speech.post(paths.CHAT, {"model": model, "messages": [said], "stream": stream})
+        return response_encoding.post(
+            paths.CHAT, {"model": model, "messages": [said], "stream": stream}
+        )
 
     def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
         """In the words of a chat, or of a completion."""
         words = vocabulary(request.path, stream=self.streams(request))
-        return fitting.fit(turns, words, self.model(request), delivery)
+        return conversion.fit(turns, words, self.model(request), delivery)
 
     def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
         """Lines up to the one that is done, or one document."""
@@ -145,7 +155,7 @@ class Ollama:
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """Models, their transfers, embeddings, and the loading of a model."""
-        return side_answers.answer(
+        return auxiliary_responses.answer(
             self.model(request), request, delivery, stream=self.streams(request)
         )
 
@@ -157,7 +167,7 @@ def _is_declared_empty(head: Head) -> bool:
 
 def _missing(response: Response) -> str:
     """What a stream that does not say its end lacks."""
-    if not plain.body(response).strip():
+    if not json_api.body(response).strip():
         return "empty body"
-    status = reading.words(reading.document(response.messages[-1]).get("status"))
+    status = lenient_json.words(lenient_json.document(response.messages[-1]).get("status"))
     return f"no success after status: {status}" if status else "no line with done: true"

@@ -6,10 +6,10 @@ import re
 from math import ceil
 from typing import Final
 
-from llm_proxy.dialects import speech
+from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.speech import Document
-from llm_proxy.dialects.vocabulary import worded
+from llm_proxy.dialects.capabilities import worded
+from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Failure
 
 _WORDS: Final = {
@@ -30,7 +30,7 @@ _STATUS: Final = re.compile("[45][0-9][0-9]")
 def refuse(status: int, failure: Failure, retry_after: float | None = None) -> Response:
     """An HTTP error; no header tells limits or ids.  `retry_after` is in s."""
     headers = () if retry_after is None else (("Retry-After", str(ceil(retry_after))),)
-    return speech.document(shape(_worded(failure, status).message), headers, status)
+    return response_encoding.document(shape(_worded(failure, status).message), headers, status)
 
 
 def shape(message: str) -> Document:

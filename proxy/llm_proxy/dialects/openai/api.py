@@ -13,8 +13,8 @@ from urllib.parse import unquote
 
 import orjson
 
-from llm_proxy.dialects import reading
-from llm_proxy.dialects.reading import Fields
+from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.exchange import Request
 from llm_proxy.framing import sse
 from llm_proxy.framing.sse import read_event
@@ -36,7 +36,7 @@ _STRAY_ERROR: Final = re.compile(rb"(?:\A|[\r\n])error: *([^\r\n]+)")
 
 def model(request: Request) -> str:
     """The body's `model`, else the Azure deployment that the path names."""
-    if asked := reading.words(reading.document(request.body).get("model")):
+    if asked := lenient_json.words(lenient_json.document(request.body).get("model")):
         return asked
     deployment = _DEPLOYMENT.search(request.path)
     return unquote(deployment[1]) if deployment else ""
@@ -44,7 +44,7 @@ def model(request: Request) -> str:
 
 def streams(request: Request) -> bool:
     """Only where the body says `"stream": true`."""
-    return reading.document(request.body).get("stream") is True
+    return lenient_json.document(request.body).get("stream") is True
 
 
 def error(kind: str, message: str) -> bytes:
@@ -62,14 +62,14 @@ def said(message: bytes) -> Fields:
     """The document of one event, or what stands in an event's place; errors are in `error`."""
     event = read_event(message)
     if event.data is not None:
-        document = reading.document(event.data)
+        document = lenient_json.document(event.data)
         if event.event == "error" and "error" not in document:
             return {"error": dict(document) or event.data.decode("utf-8", "replace")}
         return lifted(document)
     if stray := _STRAY_ERROR.search(message):
-        document = reading.document(stray[1])
+        document = lenient_json.document(stray[1])
         return document if "error" in document else {"error": stray[1].decode("utf-8", "replace")}
-    return lifted(reading.document(message))  # a bare document labelled as a stream
+    return lifted(lenient_json.document(message))  # a bare document labelled as a stream
 
 
 def lifted(document: Fields) -> Fields:

@@ -13,16 +13,27 @@ from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
-from llm_proxy.dialects.openai import api, chat_conversation, chat_message, choices, errors
-from llm_proxy.dialects.openai.chat_message import Message
-from llm_proxy.dialects.openai.chat_speech import ChatSpeech
-from llm_proxy.dialects.openai.chat_words import OF_MESSAGE, ChatAsked, chat_asked, vocabulary
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.openai import (
+    api,
+    chat_message_decoder,
+    chat_request_decoder,
+    choices_decoder,
+    errors,
+)
+from llm_proxy.dialects.openai.chat_capabilities import (
+    OF_MESSAGE,
+    ChatAsked,
+    chat_asked,
+    vocabulary,
+)
+from llm_proxy.dialects.openai.chat_encoder import ChatSpeech
+from llm_proxy.dialects.openai.chat_message_decoder import Message
 from llm_proxy.dialects.openai.family import member
-from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Metadata, Part, Turn
@@ -58,27 +69,27 @@ class OpenAIChat:
 
     def conversation(self, request: Request) -> Conversation | None:
         """The messages of the body."""
-        body = reading.document(request.body)
-        return chat_conversation.read(body) if body else None
+        body = lenient_json.document(request.body)
+        return chat_request_decoder.read(body) if body else None
 
     def codec(self, request: Request, head: Head) -> str:
         """By status and content type; where there is none, by what was asked for."""
-        return plain.events_or_whole(head, streams=self.streams(request))
+        return json_api.events_or_whole(head, streams=self.streams(request))
 
     def judge(self, response: Response) -> Judgement:
         """Whole by `[DONE]`, by every choice finished, or by an error in the stream."""
-        return choices.judge(response)
+        return choices_decoder.judge(response)
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn a choice; an error without choices is a turn of its own."""
-        return choices.turns(response, _Content)
+        return choices_decoder.turns(response, _Content)
 
     def says(self, codec: str, message: bytes) -> int:
         """What the deltas of its choices say."""
         if codec != "sse":
             return 0
-        choices = reading.objects(api.said(message).get("choices"))
-        return sum(chat_message.says(_message(choice, streamed=True)) for choice in choices)
+        choices = lenient_json.objects(api.said(message).get("choices"))
+        return sum(chat_message_decoder.says(_message(choice, streamed=True)) for choice in choices)
 
     def keep_alive(self, codec: str) -> bytes:
         """A comment, as gateways send it."""
@@ -91,12 +102,12 @@ class OpenAIChat:
     def typical(self, model: str, *, stream: bool) -> Request:
         """With usage asked for."""
         options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-        return speech.post("/v1" + _PATH, {"model": model, **options, "messages": []})
+        return response_encoding.post("/v1" + _PATH, {"model": model, **options, "messages": []})
 
     def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
         """In the words of the member of the family that speaks."""
         words = vocabulary(self._asked(request), member(delivery.provider), turns)
-        return fitting.fit(turns, words, self.model(request), delivery)
+        return conversion.fit(turns, words, self.model(request), delivery)
 
     def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
         """Chunks up to `[DONE]`, or one document."""
@@ -121,7 +132,7 @@ class OpenAIChat:
         return None
 
     def _asked(self, request: Request) -> ChatAsked:
-        return chat_asked(reading.document(request.body))
+        return chat_asked(lenient_json.document(request.body))
 
 
 class _Content:
@@ -134,7 +145,7 @@ class _Content:
         """Read one delta, or one whole message."""
         message = _message(choice, streamed=streamed)
         self._message.take(message, streamed=streamed)
-        return reading.metadata(message, OF_MESSAGE)
+        return lenient_json.metadata(message, OF_MESSAGE)
 
     def parts(self) -> tuple[Part, ...]:
         """What it says."""
@@ -144,4 +155,4 @@ class _Content:
 def _message(choice: Fields, *, streamed: bool) -> Fields:
     """The delta, or the whole message; Perplexity always sends both, side by side."""
     first, second = ("delta", "message") if streamed else ("message", "delta")
-    return reading.fields(choice.get(first if first in choice else second))
+    return lenient_json.fields(choice.get(first if first in choice else second))

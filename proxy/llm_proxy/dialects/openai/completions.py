@@ -11,16 +11,22 @@ from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import conversing, fitting, plain, reading, speech
+from llm_proxy.dialects import (
+    conversion,
+    json_api,
+    lenient_json,
+    request_decoding,
+    response_encoding,
+)
 from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.dialects.fragments import Fragments
-from llm_proxy.dialects.openai import api, choices, errors
-from llm_proxy.dialects.openai.choices_speech import Asked, asked
-from llm_proxy.dialects.openai.completions_speech import CompletionSpeech, vocabulary
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.openai import api, choices_decoder, errors
+from llm_proxy.dialects.openai.choices_encoder import Asked, asked
+from llm_proxy.dialects.openai.completions_encoder import CompletionSpeech, vocabulary
 from llm_proxy.dialects.openai.family import member
-from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Metadata, Part, Text, Turn
@@ -57,29 +63,29 @@ class OpenAICompletions:
 
     def conversation(self, request: Request) -> Conversation | None:
         """The prompt, as what a user says; several prompts are said at once."""
-        body = reading.document(request.body)
+        body = lenient_json.document(request.body)
         settings = body.get("temperature"), body.get("top_p")
-        return conversing.prompted(body.get("prompt"), *settings) if body else None
+        return request_decoding.prompted(body.get("prompt"), *settings) if body else None
 
     def codec(self, request: Request, head: Head) -> str:
         """By status and content type; where there is none, by what was asked for."""
-        return plain.events_or_whole(head, streams=self.streams(request))
+        return json_api.events_or_whole(head, streams=self.streams(request))
 
     def judge(self, response: Response) -> Judgement:
         """Whole by `[DONE]`, by every choice finished, or by an error in the stream."""
-        return choices.judge(response)
+        return choices_decoder.judge(response)
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn a choice: of several prompts, n choices each, in the order of their index."""
-        return choices.turns(response, _Content) or _of_values(response)
+        return choices_decoder.turns(response, _Content) or _of_values(response)
 
     def says(self, codec: str, message: bytes) -> int:
         """What its choices say."""
         if codec != "sse":
             return 0
         said = api.said(message)
-        texts = [it.get("text") for it in reading.objects(said.get("choices"))]
-        return sum(len(reading.text(it)) for it in (*texts, said.get("value")))
+        texts = [it.get("text") for it in lenient_json.objects(said.get("choices"))]
+        return sum(len(lenient_json.text(it)) for it in (*texts, said.get("value")))
 
     def keep_alive(self, codec: str) -> bytes:
         """A comment, as gateways send it."""
@@ -92,12 +98,12 @@ class OpenAICompletions:
     def typical(self, model: str, *, stream: bool) -> Request:
         """With usage asked for."""
         options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-        return speech.post("/v1" + _PATH, {"model": model, **options, "prompt": ""})
+        return response_encoding.post("/v1" + _PATH, {"model": model, **options, "prompt": ""})
 
     def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
         """In words alone."""
         words = vocabulary(self._asked(request), member(delivery.provider))
-        return fitting.fit(turns, words, self.model(request), delivery)
+        return conversion.fit(turns, words, self.model(request), delivery)
 
     def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
         """Chunks up to `[DONE]`, or one document."""
@@ -122,7 +128,7 @@ class OpenAICompletions:
         return None
 
     def _asked(self, request: Request) -> Asked:
-        return asked(reading.document(request.body))
+        return asked(lenient_json.document(request.body))
 
 
 class _Content:
@@ -133,7 +139,7 @@ class _Content:
 
     def take(self, choice: Fields, *, streamed: bool) -> Metadata:
         """Read one piece, or the whole text."""
-        if said := reading.text(choice.get("text")):
+        if said := lenient_json.text(choice.get("text")):
             self._fragments.add(Text(said))
         return ()
 
@@ -148,7 +154,7 @@ def _of_values(response: Response) -> tuple[Turn, ...]:
         return ()
     fragments = Fragments()
     for document in map(api.said, response.messages):
-        if said := reading.text(document.get("value")):
+        if said := lenient_json.text(document.get("value")):
             fragments.add(Text(said))
     parts = fragments.parts()
     return (Turn(parts),) if parts else ()

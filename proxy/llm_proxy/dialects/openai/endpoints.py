@@ -15,12 +15,12 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from llm_proxy import framing
-from llm_proxy.dialects import forms, plain, reading
+from llm_proxy.dialects import forms, json_api, lenient_json
 from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.openai import api, errors, side_answers, transcripts
-from llm_proxy.dialects.reading import Fields
-from llm_proxy.dialects.unspoken import Unspoken
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.openai import api, auxiliary_responses, errors, transcripts
+from llm_proxy.dialects.record_only import Unspoken
 from llm_proxy.exchange import Head, Headers, Request, header
 from llm_proxy.framing.sse import read_event
 from llm_proxy.turns import Failure, Turn
@@ -57,7 +57,7 @@ def _unanswered(_request: Request, _delivery: Delivery) -> None:
 def _failures(response: Response) -> tuple[Turn, ...]:
     """The error that ended a stream; what is not a stream has its own field of that name."""
     said = map(api.said, response.messages) if response.codec == "sse" else ()
-    errors = (plain.failure(it["error"]) for it in said if it.get("error"))
+    errors = (json_api.failure(it["error"]) for it in said if it.get("error"))
     return tuple(Turn((), failure=failure) for failure in errors)[:1]
 
 
@@ -69,7 +69,7 @@ class OpenAIEndpoint(Unspoken):
     path: re.Pattern[str]
     """All of a request's path; a group `model` in it names the model."""
     methods: tuple[str, ...]
-    judge_whole: Callable[[Response], Judgement] = plain.judge
+    judge_whole: Callable[[Response], Judgement] = json_api.judge
     """How a success is judged that is no stream of events."""
     read: Callable[[Response], tuple[Turn, ...]] = _failures
     """How a success is read."""
@@ -96,7 +96,7 @@ class OpenAIEndpoint(Unspoken):
 
     def streams(self, request: Request) -> bool:
         """Where the body or the form says `stream`; speech has a `stream_format` instead."""
-        asked = reading.document(request.body)
+        asked = lenient_json.document(request.body)
         return (
             asked.get("stream") is True
             or asked.get("stream_format") == "sse"
@@ -105,7 +105,7 @@ class OpenAIEndpoint(Unspoken):
 
     def codec(self, request: Request, head: Head) -> str:
         """By status and content type; where there is none, by what was asked for."""
-        if not plain.succeeded(head):
+        if not json_api.succeeded(head):
             return "whole"
         if content_type := header(head.headers, "content-type"):
             return framing.by_content_type(content_type)
@@ -113,14 +113,14 @@ class OpenAIEndpoint(Unspoken):
 
     def judge(self, response: Response) -> Judgement:
         """A stream by its last event; a body as its endpoint gives it."""
-        if not plain.succeeded(response.head):
-            return plain.judge(response)
+        if not json_api.succeeded(response.head):
+            return json_api.judge(response)
         return _judge_stream(response) if response.codec == "sse" else self.judge_whole(response)
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """What was heard, and what went wrong; else none."""
-        if not plain.succeeded(response.head):
-            return (Turn((), failure=plain.http_failure(response)),)
+        if not json_api.succeeded(response.head):
+            return (Turn((), failure=json_api.http_failure(response)),)
         return self.read(response)
 
     def says(self, codec: str, message: bytes) -> int:
@@ -155,34 +155,34 @@ def _judge_stream(response: Response) -> Judgement:
             return Judgement(whole=True, reason="[DONE]")
         said = api.said(message)
         if error := said.get("error"):
-            return plain.in_band(plain.failure(error))
+            return json_api.in_band(json_api.failure(error))
         kind = _kind(message)
         if kind in _ENDS:
             return Judgement(whole=True, reason=kind)
         if kind.endswith(_GOES_ON):
             return Judgement(whole=False, reason=f"no end after {kind}")
-    if not plain.body(response).strip():
+    if not json_api.body(response).strip():
         return Judgement(whole=False, reason="empty stream")
     return Judgement(whole=True, reason="no event that could tell", proven=False)
 
 
 def _kind(message: bytes) -> str:
     """The type of an event, which may stand in its name alone."""
-    return reading.words(api.said(message).get("type")) or read_event(message).event
+    return lenient_json.words(api.said(message).get("type")) or read_event(message).event
 
 
 def _delta(said: Fields) -> str:
     """The words of a transcription's delta, or of one of an assistant's messages."""
     delta = said.get("delta")
-    blocks = reading.objects(reading.fields(delta).get("content"))
-    texts = (reading.text(reading.fields(it.get("text")).get("value")) for it in blocks)
-    return reading.text(delta) or reading.text(said.get("text")) or "".join(texts)
+    blocks = lenient_json.objects(lenient_json.fields(delta).get("content"))
+    texts = (lenient_json.text(lenient_json.fields(it.get("text")).get("value")) for it in blocks)
+    return lenient_json.text(delta) or lenient_json.text(said.get("text")) or "".join(texts)
 
 
 def _judge_typed(response: Response) -> Judgement:
     """JSON where the content type says so; anything else ends where HTTP says."""
     is_json = "json" in (header(response.head.headers, "content-type") or "").lower()
-    return plain.judge(response) if is_json else plain.by_framing(response)
+    return json_api.judge(response) if is_json else json_api.by_framing(response)
 
 
 def _endpoint(
@@ -192,8 +192,8 @@ def _endpoint(
 
 
 ENDPOINTS: Final[tuple[OpenAIEndpoint, ...]] = (
-    _endpoint("embeddings", _ANYWHERE + "embeddings", answer=side_answers.embeddings),
-    _endpoint("moderations", _ANYWHERE + "moderations", answer=side_answers.moderations),
+    _endpoint("embeddings", _ANYWHERE + "embeddings", answer=auxiliary_responses.embeddings),
+    _endpoint("moderations", _ANYWHERE + "moderations", answer=auxiliary_responses.moderations),
     _endpoint("images", _ANYWHERE + "images/(?:generations|edits|variations)"),
     _endpoint(
         "audio", _ANYWHERE + "audio/(?:speech|transcriptions|translations)",
@@ -202,10 +202,11 @@ ENDPOINTS: Final[tuple[OpenAIEndpoint, ...]] = (
     _endpoint("videos", _OWN + "videos(?:/.+)?", _KEEP, judge_whole=_judge_typed),
     _endpoint(
         "models", rf"(?:{_OWN}|/)models(?:/(?P<model>[^/]+))?", ("GET", "DELETE"),
-        answer=side_answers.models,
+        answer=auxiliary_responses.models,
     ),
     _endpoint("files", _OWN + "files(?:/[^/]+)?", _KEEP),
-    _endpoint("file-content", _OWN + "files/[^/]+/content", ("GET",), judge_whole=plain.by_framing),
+    _endpoint("file-content", _OWN + "files/[^/]+/content", ("GET",),
+    judge_whole=json_api.by_framing),
     _endpoint("uploads", _OWN + "uploads(?:/.+)?"),
     _endpoint("batches", _OWN + "batches(?:/.+)?", ("GET", "POST")),
     _endpoint("fine-tuning", _OWN + "fine_tuning/.+", _KEEP),

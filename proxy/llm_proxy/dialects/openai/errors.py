@@ -6,11 +6,11 @@ import re
 from math import ceil
 from typing import Final
 
-from llm_proxy.dialects import speech
+from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.delivery import Delivery, Quota
+from llm_proxy.dialects.encode_context import Delivery, Quota
 from llm_proxy.dialects.openai.family import Member, member
-from llm_proxy.dialects.speech import Document
+from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
 
@@ -68,7 +68,7 @@ def refuse(
     speaker = member(delivery.provider)
     about = fields(filled(status, failure, speaker), speaker)
     value = {"object": "error", **about} if speaker.flat_errors else {"error": about}
-    return speech.document(value, (*headers(delivery), *retry(retry_after)), status)
+    return response_encoding.document(value, (*headers(delivery), *retry(retry_after)), status)
 
 
 def filled(status: int, failure: Failure, speaker: Member) -> Failure:

@@ -13,19 +13,19 @@ from typing import Final
 from urllib.parse import parse_qs
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import fitting, plain, reading, speech
+from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
 from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.delivery import Delivery
-from llm_proxy.dialects.fitting import Fitted
+from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects.encode_context import Delivery
 from llm_proxy.dialects.openai import (
     api,
     errors,
-    response_object,
-    responses_conversation,
-    responses_side,
+    responses_auxiliary,
+    responses_decoder,
+    responses_request_decoder,
 )
-from llm_proxy.dialects.openai.responses_speech import ResponsesSpeech
-from llm_proxy.dialects.openai.responses_words import Asked, asked, vocabulary
+from llm_proxy.dialects.openai.responses_capabilities import Asked, asked, vocabulary
+from llm_proxy.dialects.openai.responses_encoder import ResponsesSpeech
 from llm_proxy.exchange import Head, Headers, Request
 from llm_proxy.framing import sse
 from llm_proxy.turns import Counting, Failure, Turn
@@ -75,29 +75,29 @@ class OpenAIResponses:
 
     def conversation(self, request: Request) -> Conversation | None:
         """The items of the input; none where nothing is made: counts, and what is stored."""
-        body = reading.document(request.body)
+        body = lenient_json.document(request.body)
         makes = request.method == "POST" and _MAKES.search(request.path)
-        return responses_conversation.read(body) if body and makes else None
+        return responses_request_decoder.read(body) if body and makes else None
 
     def codec(self, request: Request, head: Head) -> str:
         """By status and content type; where there is none, by what was asked for."""
-        return plain.events_or_whole(head, streams=self.streams(request))
+        return json_api.events_or_whole(head, streams=self.streams(request))
 
     def judge(self, response: Response) -> Judgement:
         """Whole by the event that holds the whole response, or by an error in the stream."""
-        return response_object.judge(response)
+        return responses_decoder.judge(response)
 
     def turns(self, response: Response) -> tuple[Turn, ...]:
         """One turn, or none where nothing of a response can be read."""
-        return response_object.turns(response)
+        return responses_decoder.turns(response)
 
     def says(self, codec: str, message: bytes) -> int:
         """What a delta says; one of sound, or an image in the making, counts as a character."""
         if codec != "sse":
             return 0
         said = api.said(message)
-        kind = reading.text(said.get("type"))
-        delta = "" if kind.endswith(_CODED) else reading.text(said.get("delta"))
+        kind = lenient_json.text(said.get("type"))
+        delta = "" if kind.endswith(_CODED) else lenient_json.text(said.get("delta"))
         return max(len(delta), 1) if kind.endswith(_SAYS) else 0
 
     def keep_alive(self, codec: str) -> bytes:
@@ -111,12 +111,12 @@ class OpenAIResponses:
     def typical(self, model: str, *, stream: bool) -> Request:
         """Without instructions or tools."""
         options = {"stream": True} if stream else {}
-        return speech.post("/v1/responses", {"model": model, **options, "input": ""})
+        return response_encoding.post("/v1/responses", {"model": model, **options, "input": ""})
 
     def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
         """As the items of a response, each with an id of its own."""
         words = vocabulary(self._asked(request), delivery, turns)
-        return fitting.fit(turns, words, self.model(request), delivery)
+        return conversion.fit(turns, words, self.model(request), delivery)
 
     def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
         """Events up to the one that holds the whole response, or that one alone."""
@@ -138,7 +138,7 @@ class OpenAIResponses:
 
     def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
         """How long a request is; that what was stored is not found."""
-        return responses_side.answer(request, delivery)
+        return responses_auxiliary.answer(request, delivery)
 
     def _asked(self, request: Request) -> Asked:
         number = _NUMBER.fullmatch(parse_qs(request.query).get("starting_after", [""])[0])

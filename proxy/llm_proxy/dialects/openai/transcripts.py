@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.dialects import plain, reading
+from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import api
-from llm_proxy.dialects.reading import Fields
 from llm_proxy.exchange import header
 from llm_proxy.turns import Failure, Finish, Json, Text, Turn, Usage
 
@@ -39,11 +39,11 @@ def turns(response: Response) -> tuple[Turn, ...]:
     """One turn; none where nothing was heard, as where a text was spoken."""
     if response.codec == "sse":
         return _of_stream(response)
-    body = plain.body(response)
+    body = json_api.body(response)
     essence = (header(response.head.headers, "content-type") or "").partition(";")[0]
     if essence.strip().lower() in _TEXTS:
         return (_turn({"text": body.decode("utf-8", "replace")}),)
-    said = reading.document(body)
+    said = lenient_json.document(body)
     return (_turn(said),) if isinstance(said.get("text"), str) else ()
 
 
@@ -54,40 +54,43 @@ def _of_stream(response: Response) -> tuple[Turn, ...]:
     end: Fields = {}
     failure: Failure | None = None
     for said in map(api.said, response.messages):
-        kind = reading.words(said.get("type"))
+        kind = lenient_json.words(said.get("type"))
         if error := said.get("error"):
-            failure = failure or plain.failure(error)
+            failure = failure or json_api.failure(error)
         elif kind in ENDS:
             end = said
         elif kind in _SEGMENTS:
             segments.append(dict(said))
         elif kind in _PIECES:
-            pieces.append(reading.text(said.get(_PIECES[kind])))
+            pieces.append(lenient_json.text(said.get(_PIECES[kind])))
     if not (pieces or segments or end or failure):
         return ()
-    heard: Fields = {"text": reading.joined(pieces), "segments": segments, **end}
+    heard: Fields = {"text": lenient_json.joined(pieces), "segments": segments, **end}
     return (_turn(heard, ended=bool(end), failure=failure),)
 
 
 def _turn(heard: Fields, *, ended: bool = True, failure: Failure | None = None) -> Turn:
-    text = reading.joined([reading.text(heard.get("text"))])
-    counts = reading.fields(heard.get("usage"))
+    text = lenient_json.joined([lenient_json.text(heard.get("text"))])
+    counts = lenient_json.fields(heard.get("usage"))
     return Turn(
         (Text(text),) if text else (),
         finish=Finish.STOP if ended else None,
-        finish_raw=reading.words(heard.get("type")),
+        finish_raw=lenient_json.words(heard.get("type")),
         usage=_usage(counts),
         failure=failure,
-        model=reading.words(heard.get("model")),
-        metadata=(*reading.metadata(heard, _METADATA), *reading.metadata(counts, ("seconds",))),
+        model=lenient_json.words(heard.get("model")),
+        metadata=(
+            *lenient_json.metadata(heard, _METADATA),
+            *lenient_json.metadata(counts, ("seconds",)),
+        ),
     )
 
 
 def _usage(counts: Fields) -> Usage | None:
     """None where seconds are counted, and not tokens."""
     usage = Usage(
-        input=reading.count(counts.get("input_tokens"), counts.get("prompt_tokens")),
-        output=reading.count(counts.get("output_tokens"), counts.get("completion_tokens")),
-        total=reading.count(counts.get("total_tokens")),
+        input=lenient_json.count(counts.get("input_tokens"), counts.get("prompt_tokens")),
+        output=lenient_json.count(counts.get("output_tokens"), counts.get("completion_tokens")),
+        total=lenient_json.count(counts.get("total_tokens")),
     )
     return None if usage == Usage() else usage

@@ -8,10 +8,10 @@ from keyword import iskeyword
 from typing import Any, Final
 
 from llm_proxy.errors import UsageError
-from llm_proxy.faults.grammar.audiences import AUDIENCES, audience_of
-from llm_proxy.faults.grammar.occasions import OCCASIONS, occasion_of
-from llm_proxy.faults.grammar.places import PLACES, needs_messages, place_of
+from llm_proxy.faults.grammar.locations import PLACES, needs_messages, place_of
+from llm_proxy.faults.grammar.selectors import AUDIENCES, audience_of
 from llm_proxy.faults.grammar.terms import Terms, of_mapping, of_text
+from llm_proxy.faults.grammar.triggers import OCCASIONS, occasion_of
 from llm_proxy.faults.kind import Fault, Kind
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.faults.rule import Rule

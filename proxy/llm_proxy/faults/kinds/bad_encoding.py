@@ -14,9 +14,9 @@ from typing import Final
 
 from llm_proxy.actions import Action, Begin, Burst
 from llm_proxy.exchange import Headers, header
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import WITH_BODY, Bend, Kind, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 _NAME: Final = "Content-Encoding"
 

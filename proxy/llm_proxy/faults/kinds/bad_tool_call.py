@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from llm_proxy.conversation import Tool
-from llm_proxy.faults import telling
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults import reencoding
+from llm_proxy.faults.bad_tool_calls import HOWS, called, made_up
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import (
     EVERYTHING,
     Argument,
@@ -30,8 +31,7 @@ from llm_proxy.faults.kind import (
     Struck,
     Work,
 )
-from llm_proxy.faults.place import Place
-from llm_proxy.faults.spoiled_calls import HOWS, called, made_up
+from llm_proxy.faults.location import Place
 from llm_proxy.turns import Finish, Reasoning, ToolCall, Turn
 
 _RIGHT: Final = Turn((ToolCall("", "f", "{}"),), finish=Finish.TOOL_CALLS)
@@ -48,18 +48,18 @@ class BadToolCall:
         return Strike(self._strike, takes=EVERYTHING, resizes=True, check=self._check)
 
     def _check(self, moment: Moment) -> None:
-        told = telling.fitted(moment, _RIGHT)
+        told = reencoding.fitted(moment, _RIGHT)
         if not _offered(moment):
             raise CannotInject("the request offers no tool")
         if self.how == "json":
             _check_words(moment, told)
 
     def _strike(self, moment: Moment) -> Struck:
-        turns = list(telling.whole(moment))
+        turns = list(reencoding.whole(moment))
         tools = _offered(moment)
         at = next((at for at, it in enumerate(turns) if called(it.parts) is not None), 0)
         turns[at] = self._spoiled(turns[at], tools)
-        return Struck(telling.anew(moment, turns), over=True, timed=True)
+        return Struck(reencoding.anew(moment, turns), over=True, timed=True)
 
     def _spoiled(self, turn: Turn, tools: Sequence[Tool]) -> Turn:
         parts = turn.parts
@@ -79,7 +79,7 @@ def _check_words(moment: Moment, right: Turn) -> None:
     """Raises `CannotInject` where arguments must be an object."""
     broken = replace(right, parts=(ToolCall("", "f", "{"),))
     try:
-        telling.fitted(moment, broken)
+        reencoding.fitted(moment, broken)
     except CannotInject:
         name = moment.met.asked.dialect.name
         raise CannotInject(f"{name} tells arguments as an object, which is JSON") from None

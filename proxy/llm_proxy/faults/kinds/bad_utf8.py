@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from llm_proxy.actions import Send
 from llm_proxy.dialects.base import Response
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import (
     AT_MESSAGES,
     CannotInject,
@@ -24,8 +24,8 @@ from llm_proxy.faults.kind import (
     Struck,
     Work,
 )
-from llm_proxy.faults.place import Place
-from llm_proxy.framing.garbling import garble
+from llm_proxy.faults.location import Place
+from llm_proxy.framing.invalid_utf8 import garble
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall
 
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Burst, Send, Wait
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import ANYWHERE, Argument, Bend, Kind, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 _PIECE: Final = 20
 """ms that a piece takes, unless a single byte takes longer."""
@@ -82,6 +82,6 @@ class _Line:
 
 KIND = Kind(
     "bandwidth", Effect.SLOWED, "the body comes through a narrow line", Bandwidth,
-    {"rate": Argument(quantities.rate, "bytes a second: 500, 16kB, 1MiB", needed=True)},
+    {"rate": Argument(unit_parsers.rate, "bytes a second: 500, 16kB, 1MiB", needed=True)},
     places=ANYWHERE, example="bandwidth,rate=16kB",
 )  # fmt: skip

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.exchange import Head
-from llm_proxy.faults import contents
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults import message_contents
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import BODIES, WITH_BODY, Bend, CannotInject, Kind, Moment, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 from llm_proxy.framing import eventstream
 
 
@@ -31,7 +31,7 @@ class Bom:
 
 
 def _begin(moment: Moment) -> _Marking:
-    if coding := contents.packed(moment.begun_head()):
+    if coding := message_contents.packed(moment.begun_head()):
         raise CannotInject(f"the body is packed with {coding}")
     return _Marking()
 

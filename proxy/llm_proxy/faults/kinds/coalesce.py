@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy import framing, quantities
+from llm_proxy import framing, unit_parsers
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import ANYWHERE, Argument, Bend, Kind, Moment, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,6 @@ class _Holding:
 
 KIND = Kind(
     "coalesce", Effect.SLOWED, "what came bit by bit comes at once", Coalesce,
-    {"events": Argument(quantities.count, "messages of a write; all of them if left out")},
+    {"events": Argument(unit_parsers.count, "messages of a write; all of them if left out")},
     places=ANYWHERE, example="coalesce,after=1",
 )  # fmt: skip

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy import quantities
-from llm_proxy.faults.injected import Effect
+from llm_proxy import unit_parsers
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import AT_MESSAGES, STREAMS, Argument, Kind, Strike, Struck, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,6 @@ class Drop:
 
 KIND = Kind(
     "drop", Effect.ALTERED, "messages are left out", Drop,
-    {"count": Argument(quantities.count, "how many", "1")},
+    {"count": Argument(unit_parsers.count, "how many", "1")},
     places=AT_MESSAGES, bodies=STREAMS, example="drop,after=2",
 )  # fmt: skip

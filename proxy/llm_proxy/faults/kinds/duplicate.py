@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Send
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import (
     AT_MESSAGES,
     STREAMS,
@@ -26,8 +26,8 @@ from llm_proxy.faults.kind import (
     Struck,
     Work,
 )
-from llm_proxy.faults.place import Place
-from llm_proxy.framing.rearranging import rearranged
+from llm_proxy.faults.location import Place
+from llm_proxy.framing.reordering import rearranged
 
 _MOST: Final = 10_000
 """Copies of a message."""
@@ -62,6 +62,6 @@ class Duplicate:
 
 KIND = Kind(
     "duplicate", Effect.ALTERED, "a message comes more than once", Duplicate,
-    {"count": Argument(quantities.count, "how many copies", "1")},
+    {"count": Argument(unit_parsers.count, "how many copies", "1")},
     places=AT_MESSAGES, bodies=STREAMS, example="duplicate,after=2",
 )  # fmt: skip

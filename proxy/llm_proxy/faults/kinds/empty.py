@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import CannotInject, Kind, Moment, Strike, Struck, Work
-from llm_proxy.faults.place import AfterBytes, Place
+from llm_proxy.faults.location import AfterBytes, Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from llm_proxy.faults import telling
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults import reencoding
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import AT_MESSAGES, STREAMS, Argument, Kind, Moment, Strike, Struck, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 from llm_proxy.turns import Failure, Turn
 
 _MESSAGE = "The server had an error while processing your request."
@@ -35,8 +35,8 @@ class ErrorEvent:
 
     def _strike(self, moment: Moment) -> Struck:
         failed = Turn((), failure=Failure(self.message, type=self.type))
-        telling.fitted(moment, failed)
-        return Struck(telling.ending(moment, self._failed), over=True)
+        reencoding.fitted(moment, failed)
+        return Struck(reencoding.ending(moment, self._failed), over=True)
 
     def _failed(self, so_far: Turn) -> Turn:
         return replace(so_far, failure=Failure(self.message, type=self.type))

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.faults.cutting_short import ended
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import AT_MESSAGES, Kind, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
+from llm_proxy.faults.turn_truncation import ended
 from llm_proxy.turns import Finish
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Send
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import AT_MESSAGES, STREAMS, Kind, Moment, Strike, Struck, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Burst, Wait
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,6 @@ class Hang:
 
 KIND = Kind(
     "hang", Effect.UNANSWERED, "no answer comes, and the connection stays open", Hang,
-    {"for": Argument(quantities.milliseconds, "how long; the longest silence if left out")},
+    {"for": Argument(unit_parsers.milliseconds, "how long; the longest silence if left out")},
     example="hang,for=500ms",
 )  # fmt: skip

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Wait
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Kind, Moment, Strike, Struck, Work
-from llm_proxy.faults.place import AfterBytes, Place
+from llm_proxy.faults.location import AfterBytes, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,6 @@ class HangBody:
 
 KIND = Kind(
     "hang-body", Effect.UNANSWERED, "the head comes, and nothing behind it", HangBody,
-    {"for": Argument(quantities.milliseconds, "how long; the longest silence if left out")},
+    {"for": Argument(unit_parsers.milliseconds, "how long; the longest silence if left out")},
     example="hang-body,for=500ms",
 )  # fmt: skip

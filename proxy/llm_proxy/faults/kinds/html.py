@@ -16,9 +16,9 @@ from typing import Final
 
 from llm_proxy.actions import Begin, Burst, Send
 from llm_proxy.exchange import Head
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 _PHRASES: Final = {it.value: it.phrase for it in HTTPStatus}
 _CODES: Final = frozenset(range(200, 600)) - {204, 205, 304}

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.actions import Abort, SendRaw
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import ANYWHERE, Kind, Moment, Strike, Struck, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 _CHUNK: Final = b"zz\r\n"
 """Sizes are hexadecimal, and this is no such number."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Send
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import AT_MESSAGES, Kind, Moment, Strike, Struck, Work
-from llm_proxy.faults.place import Place
-from llm_proxy.framing.spoiling import spoil
+from llm_proxy.faults.location import Place
+from llm_proxy.framing.truncated_json import spoil
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Burst
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.error_responses import Refusal, refused
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
-from llm_proxy.faults.place import Place
-from llm_proxy.faults.refusing import Refusal, refused
+from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ KIND = Kind(
     "overloaded", Effect.REFUSED, "the provider's 529 or 503", Overloaded,
     {
         "retry-after": Argument(
-            quantities.milliseconds, "how long the client is told to wait; nothing if left out"
+            unit_parsers.milliseconds, "how long the client is told to wait; nothing if left out"
         ),
-        "should-retry": Argument(quantities.truth, "the header x-should-retry; none if left out"),
+        "should-retry": Argument(unit_parsers.truth, "the header x-should-retry; none if left out"),
     },
     example="overloaded",
 )  # fmt: skip

@@ -19,17 +19,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Begin, Burst
-from llm_proxy.dialects.asked import Asked
-from llm_proxy.dialects.delivery import Quota, Window
+from llm_proxy.dialects.decoded_request import Asked
+from llm_proxy.dialects.encode_context import Quota, Window
 from llm_proxy.exchange import Head, Headers
 from llm_proxy.faults import tokens
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.error_responses import Refusal, refused
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Bend, Instead, Kind, Met, Metered, Work, Working
 from llm_proxy.faults.kinds import rate_limit
-from llm_proxy.faults.place import Place
-from llm_proxy.faults.refusing import Refusal, refused
+from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +134,9 @@ class _Telling:
 KIND = Kind(
     "quota", Effect.REFUSED, "requests or tokens a window, with the provider's countdown", Limits,
     {
-        "requests": Argument(quantities.count, "how many requests are allowed in a window"),
-        "tokens": Argument(quantities.count, "how many tokens are allowed in a window"),
-        "window": Argument(quantities.milliseconds, "how long a window is", "60s"),
+        "requests": Argument(unit_parsers.count, "how many requests are allowed in a window"),
+        "tokens": Argument(unit_parsers.count, "how many tokens are allowed in a window"),
+        "window": Argument(unit_parsers.milliseconds, "how long a window is", "60s"),
     },
     scope="rule", example="quota,requests=1,window=1s",
 )  # fmt: skip

@@ -13,13 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Burst
-from llm_proxy.dialects.delivery import Quota, Window
-from llm_proxy.faults.injected import Effect
+from llm_proxy.dialects.encode_context import Quota, Window
+from llm_proxy.faults.error_responses import Refusal, refused
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
-from llm_proxy.faults.place import Place
-from llm_proxy.faults.refusing import Refusal, refused
+from llm_proxy.faults.location import Place
 
 STATUS: Final = 429
 _USUAL: Final = 1000.0
@@ -54,8 +54,8 @@ class RateLimit:
 KIND = Kind(
     "rate-limit", Effect.REFUSED, "the provider's 429, with its countdown", RateLimit,
     {
-        "retry-after": Argument(quantities.milliseconds, "how long the client is told to wait"),
-        "should-retry": Argument(quantities.truth, "the header x-should-retry; none if left out"),
+        "retry-after": Argument(unit_parsers.milliseconds, "how long the client is told to wait"),
+        "should-retry": Argument(unit_parsers.truth, "the header x-should-retry; none if left out"),
     },
     example="rate-limit,retry-after=50ms",
 )  # fmt: skip

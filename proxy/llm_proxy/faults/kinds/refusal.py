@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from llm_proxy.faults import telling
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults import reencoding
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import EVERYTHING, Argument, Kind, Moment, Strike, Struck, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 from llm_proxy.turns import Finish, Text, Turn
 from llm_proxy.turns import Refusal as Refused
 
@@ -35,20 +35,20 @@ class Refusal:
         return Strike(self._strike, takes=EVERYTHING, resizes=True, check=self._check)
 
     def _check(self, moment: Moment) -> None:
-        telling.fitted(moment, self._refused(moment))
+        reencoding.fitted(moment, self._refused(moment))
 
     def _strike(self, moment: Moment) -> Struck:
         refused = self._refused(moment)
         turns = [
             replace(refused, usage=it.usage, id=it.id, model=it.model)
-            for it in telling.whole(moment)
+            for it in reencoding.whole(moment)
         ]
-        return Struck(telling.anew(moment, turns), over=True, timed=True)
+        return Struck(reencoding.anew(moment, turns), over=True, timed=True)
 
     def _refused(self, moment: Moment) -> Turn:
         """The refusal as this provider would tell it."""
         turn = Turn((Refused(self.message),), finish=Finish.REFUSAL)
-        told = telling.fitted(moment, turn)
+        told = reencoding.fitted(moment, turn)
         if any(isinstance(it, Refused) for it in told.parts) or told.finish is Finish.REFUSAL:
             return turn
         if told.finish is Finish.CONTENT_FILTER:

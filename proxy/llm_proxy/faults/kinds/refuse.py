@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Metered, Work, Working
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,6 @@ class _Resets:
 
 KIND = Kind(
     "refuse", Effect.DISCONNECTED, "nobody listens, for a while", Refuse,
-    {"window": Argument(quantities.window, "when: 3s, or 2s..5s", needed=True)},
+    {"window": Argument(unit_parsers.window, "when: 3s, or 2s..5s", needed=True)},
     scope="listener", example="refuse,window=500ms",
 )  # fmt: skip

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Send
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import (
     AT_MESSAGES,
     STREAMS,
@@ -23,8 +23,8 @@ from llm_proxy.faults.kind import (
     Struck,
     Work,
 )
-from llm_proxy.faults.place import Place
-from llm_proxy.framing.rearranging import rearranged
+from llm_proxy.faults.location import Place
+from llm_proxy.framing.reordering import rearranged
 
 
 @dataclass(frozen=True, slots=True)

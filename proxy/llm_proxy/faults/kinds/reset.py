@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Abort
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import ANYWHERE, Instead, Kind, Strike, Struck, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 _RESET = (Abort("rst"),)
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Burst, Send, Wait
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import ANYWHERE, Argument, Bend, Kind, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 _MOST: Final = 100_000
 """Writes: each of them takes memory, whatever the body's size."""
@@ -75,8 +75,8 @@ class _Slicing:
 KIND = Kind(
     "slice", Effect.SLOWED, "small writes, also within a character", Slice,
     {
-        "size": Argument(quantities.size, "bytes of a write", needed=True),
-        "delay": Argument(quantities.milliseconds, "the time between two writes", "1ms"),
+        "size": Argument(unit_parsers.size, "bytes of a write", needed=True),
+        "delay": Argument(unit_parsers.milliseconds, "the time between two writes", "1ms"),
     },
     places=ANYWHERE, example="slice,size=7",
 )  # fmt: skip

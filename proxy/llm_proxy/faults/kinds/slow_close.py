@@ -12,10 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Action, Burst, Wait
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.durations import roll, span
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Bend, Kind, Moment, Work
-from llm_proxy.faults.place import Place
-from llm_proxy.faults.spans import roll, span
+from llm_proxy.faults.location import Place
 from llm_proxy.pacing.distributions import Distribution
 
 

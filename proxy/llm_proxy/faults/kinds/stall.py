@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Wait
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import ANYWHERE, Argument, Kind, Moment, Strike, Struck, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,6 @@ class Stall:
 KIND = Kind(
     "stall", Effect.STALLED, "the answer stops, and the connection stays open",
     Stall,
-    {"for": Argument(quantities.milliseconds, "how long; for ever where it is left out")},
+    {"for": Argument(unit_parsers.milliseconds, "how long; for ever where it is left out")},
     places=ANYWHERE, example="stall,after=1",
 )  # fmt: skip

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Action, Send, Wait
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import (
     AT_MESSAGES,
     Argument,
@@ -29,7 +29,7 @@ from llm_proxy.faults.kind import (
     Struck,
     Work,
 )
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 _LEAST: Final = 10.0
 """ms between two signs of life."""
@@ -81,8 +81,8 @@ KIND = Kind(
     "stall-keepalive", Effect.STALLED, "nothing is said, but the provider shows that it lives",
     StallKeepalive,
     {
-        "interval": Argument(quantities.milliseconds, "from one sign of life to the next", "15s"),
-        "for": Argument(quantities.milliseconds, "how long; for ever where it is left out"),
+        "interval": Argument(unit_parsers.milliseconds, "from one sign of life to the next", "15s"),
+        "for": Argument(unit_parsers.milliseconds, "how long; for ever where it is left out"),
     },
     places=AT_MESSAGES | {"ms"}, bodies=frozenset({"sse"}),
     example="stall-keepalive,after=1,interval=50ms,for=200ms",

@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Burst
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.error_responses import Refusal, refused
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
-from llm_proxy.faults.place import Place
-from llm_proxy.faults.refusing import Refusal, refused
+from llm_proxy.faults.location import Place
 
 CODES: Final = range(400, 600)
 
@@ -56,8 +56,8 @@ KIND = Kind(
         "code": Argument(code, "the status, from 400 to 599", needed=True),
         "message": Argument(str, "what the error says; a sentence of its own if left out"),
         "type": Argument(str, "the error's type; the provider's own if left out"),
-        "retry-after": Argument(quantities.milliseconds, "how long the client is told to wait"),
-        "should-retry": Argument(quantities.truth, "the header x-should-retry; none if left out"),
+        "retry-after": Argument(unit_parsers.milliseconds, "how long the client is told to wait"),
+        "should-retry": Argument(unit_parsers.truth, "the header x-should-retry; none if left out"),
     },
     example="status,code=503",
 )  # fmt: skip

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from llm_proxy import quantities
+from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Action, Begin, Burst
 from llm_proxy.exchange import Head
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.faults.kind import Argument, Bend, Kind, Work
-from llm_proxy.faults.place import Place
+from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,6 @@ class _Promising:
 
 KIND = Kind(
     "wrong-length", Effect.CUT, "fewer bytes come than the head declares", WrongLength,
-    {"by": Argument(quantities.size, "how many bytes are missing", "100")},
+    {"by": Argument(unit_parsers.size, "how many bytes are missing", "100")},
     delimited=frozenset(("length",)), example="wrong-length",
 )  # fmt: skip

@@ -7,12 +7,12 @@ from typing import Final
 
 from llm_proxy.actions import Abort, Action, Begin, Send, SendRaw, Wait
 from llm_proxy.exchange import Head
-from llm_proxy.faults.injected import Injected
+from llm_proxy.faults.fault_record import Injected
 from llm_proxy.faults.kind import Bend, Bending, CannotInject, Met, Moment, Strike, Struck
-from llm_proxy.faults.place import AtTime, Place
-from llm_proxy.faults.rewriting import meaning, types
-from llm_proxy.faults.rewriting.body import Body, dues_of
-from llm_proxy.faults.rewriting.seeking import Seeking, fixed
+from llm_proxy.faults.location import AtTime, Place
+from llm_proxy.faults.rewriting import applicability, event_types
+from llm_proxy.faults.rewriting.buffered_body import Body, dues_of
+from llm_proxy.faults.rewriting.locator import Seeking, fixed
 from llm_proxy.faults.rule import Rule
 from llm_proxy.framing import by_bytes
 
@@ -135,7 +135,7 @@ class Rewriter:
             gone = self._struck(0)
             return gone if self.over else [*gone, action]
         self._head = head
-        self._codec = meaning.codec(self._met.asked, head)
+        self._codec = applicability.codec(self._met.asked, head)
         return self._aim(action, head)
 
     def _look(self, start: bytes) -> list[Action]:
@@ -156,7 +156,7 @@ class Rewriter:
         total = self._total if self._total is not None else head.length
         ahead: list[Action] = [] if begin is None else [begin]
         try:
-            meaning.check(self._rule.kind, work, head, self._codec)
+            applicability.check(self._rule.kind, work, head, self._codec)
             if isinstance(work, Bend) and self._rule.place is None:
                 return self._bend(begin)
             takes, usual = (work.takes, work.usual) if isinstance(work, Strike) else (0, None)
@@ -172,7 +172,7 @@ class Rewriter:
 
     def _types(self, message: bytes) -> frozenset[str]:
         assert self._head is not None  # noqa: S101 # there is no message before the head
-        return types.types(self._met.asked.dialect, self._head, self._codec, message)
+        return event_types.types(self._met.asked.dialect, self._head, self._codec, message)
 
     def _advance(self) -> list[Action]:
         """Let go of what lies before the place, and strike where that is reached."""

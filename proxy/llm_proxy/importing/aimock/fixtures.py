@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from llm_proxy.dialects import reading
+from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import printable
-from llm_proxy.importing.aimock.answering import step
 from llm_proxy.importing.aimock.losses import OTHERS
 from llm_proxy.importing.aimock.matching import match
+from llm_proxy.importing.aimock.responses import step
 from llm_proxy.importing.aimock.timing import timing
 from llm_proxy.importing.source import Loss, Opened, Refused, Unfit, Unreadable
 from llm_proxy.scenario.documents.fields import ANY
@@ -140,7 +140,7 @@ def _scenario(fixture: Any, number: int, name: str, source: str) -> tuple[Fields
 
 
 def _description(given: Fields, number: int, source: str) -> str:
-    lines = reading.text(given.get("userMessage")).strip().splitlines()
+    lines = lenient_json.text(given.get("userMessage")).strip().splitlines()
     said = f": {printable(lines[0].strip(), _SHOWN)}" if lines else ""
     return f"Fixture {number} of {printable(source, _SHOWN)}{said}"
 
@@ -150,7 +150,7 @@ def _spelled(scenario: Fields) -> str:
 
     Raises `Unfit` for one that would not be loaded.
     """
-    if len(reading.compact(scenario)) > MAX_SIZE:
+    if len(lenient_json.compact(scenario)) > MAX_SIZE:
         raise Unfit(f"it has more than {MAX_SIZE >> 20} MiB")
     listed = block({"scenarios": [scenario]})
     loaded = load("scenario.yaml", listed.encode())

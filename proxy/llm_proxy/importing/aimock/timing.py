@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from llm_proxy.dialects import reading
+from llm_proxy.dialects import lenient_json
 from llm_proxy.importing.aimock.losses import COUNTED, RECORDED, WHOLE
 from llm_proxy.importing.fields import number
 from llm_proxy.importing.source import Loss
@@ -37,7 +37,7 @@ def timing(fixture: Fields) -> tuple[Fields, list[Loss]]:
         losses.append(WHOLE)
     cuts = _cuts(fixture)
     losses += [COUNTED] if fixture.get("truncateAfterChunks") is not None else []
-    faults: list[Json] = [*_chaos(reading.fields(fixture.get("chaos"))), *cuts]
+    faults: list[Json] = [*_chaos(lenient_json.fields(fixture.get("chaos"))), *cuts]
     return found | ({"faults": faults} if faults else {}), losses
 
 
@@ -52,7 +52,7 @@ def _per_piece(ms: float, fixture: Fields) -> float:
 
 def _profile(fixture: Fields, latency: float) -> Modelled | None:
     """The pace of a streaming profile; what it does not say is the latency."""
-    profile = reading.fields(fixture.get("streamingProfile"))
+    profile = lenient_json.fields(fixture.get("streamingProfile"))
     ttft, tps = number(profile.get("ttft")), number(profile.get("tps"))
     if ttft is None and not tps:
         return None
@@ -68,10 +68,10 @@ def _drawn(ms: float, jitter: float) -> Distribution:
 
 def _recorded(fixture: Fields, losses: list[Loss]) -> Modelled | None:
     """The pace of recorded times."""
-    times = reading.fields(fixture.get("recordedTimings"))
+    times = lenient_json.fields(fixture.get("recordedTimings"))
     if not times:
         return None
-    given = map(number, reading.array(times.get("interChunkDelaysMs")))
+    given = map(number, lenient_json.array(times.get("interChunkDelaysMs")))
     gaps = [it for it in given if it is not None]
     losses += [RECORDED] if gaps else []
     mean = sum(gaps) / len(gaps) if gaps else 0.0

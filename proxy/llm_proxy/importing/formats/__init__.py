@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.importing.formats.answers_alone import ANSWER
 from llm_proxy.importing.formats.datadog import DATADOG
 from llm_proxy.importing.formats.go_vcr import GO_VCR
 from llm_proxy.importing.formats.har import HAR
@@ -12,6 +11,7 @@ from llm_proxy.importing.formats.httprr import HTTPRR
 from llm_proxy.importing.formats.mitmproxy import MITMPROXY
 from llm_proxy.importing.formats.nock import NOCK
 from llm_proxy.importing.formats.reel import REEL
+from llm_proxy.importing.formats.responses_only import ANSWER
 from llm_proxy.importing.formats.vcr import VCR
 from llm_proxy.importing.formats.vcr_ruby import VCR_RUBY
 from llm_proxy.importing.source import Format

@@ -11,7 +11,7 @@ import orjson
 from llm_proxy.errors import printable
 from llm_proxy.exchange import Headers, header
 from llm_proxy.importing import fields, http_text
-from llm_proxy.importing.opening import MAX_FILE
+from llm_proxy.importing.documents import MAX_FILE
 from llm_proxy.importing.source import PARSED_BODY, Loss, Unfit
 
 _BODIES: Final = ("body", "parsed_body", "content")

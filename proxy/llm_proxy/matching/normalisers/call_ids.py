@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.matching import values
+from llm_proxy.matching import value_finder
 from llm_proxy.matching.document import Document
-from llm_proxy.matching.encoded import is_encoded
+from llm_proxy.matching.large_base64 import is_encoded
 from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.places import texts_at
-from llm_proxy.matching.normalisers.walking import Names
+from llm_proxy.matching.normalisers.mapping import Names
+from llm_proxy.matching.normalisers.texts_at_path import texts_at
 from llm_proxy.matching.rules import Apply, Normalised
 from llm_proxy.turns import Json
 
@@ -56,7 +56,7 @@ def _changed(value: Json, known: Mapping[str, str], in_text: Callable[[str], str
         case dict():
             return {
                 name: known[item]
-                if isinstance(item, str) and item in known and values.is_id(name)
+                if isinstance(item, str) and item in known and value_finder.is_id(name)
                 else _changed(item, known, in_text)
                 for name, item in value.items()
             }
@@ -66,9 +66,9 @@ def _changed(value: Json, known: Mapping[str, str], in_text: Callable[[str], str
 
 def _in_texts(known: Mapping[str, str]) -> Callable[[str], str]:
     """What puts names in the place of the long ids within a text."""
-    long = {id_: name for id_, name in known.items() if values.is_long(id_)}
+    long = {id_: name for id_, name in known.items() if value_finder.is_long(id_)}
     odd = sorted((it for it in long if not _WORD.fullmatch(it)), key=len, reverse=True)
-    standing = values.Standing(odd)
+    standing = value_finder.Standing(odd)
 
     def change(text: str) -> str:
         if not long:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from llm_proxy.matching import values
+from llm_proxy.matching import value_finder
 from llm_proxy.matching.document import Document
 from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.walking import Names, with_texts
+from llm_proxy.matching.normalisers.mapping import Names, with_texts
 from llm_proxy.matching.rules import Apply, Normalised
 
 _ROOT: Final = r"(?:/|[A-Za-z]:[\\/])"
@@ -35,7 +35,7 @@ _LETTER: Final = r"[0-9A-Za-z\u00c0-\u024f_]"
 """Of scripts that put spaces between words: in others a folder's name would go on as a sentence."""
 _NAME: Final = rf"{_LETTER}(?:[.@+-]*{_LETTER})*"
 """A folder's own name, as far as it can be told within a text."""
-_BEFORE: Final = values.NO_PATH_BEFORE
+_BEFORE: Final = value_finder.NO_PATH_BEFORE
 _TEMPORARY: Final = re.compile(
     _BEFORE + r"(?:/private)?"
     r"(?:/var/folders/\w{1,9}/\w{1,99}/T"
@@ -76,7 +76,7 @@ class _Found:
         """Look for folders in a text, which stays as it is."""
         for it in _WORKING.finditer(text):
             folder = _plain(it[it.lastindex or 0].partition(" (")[0].rstrip()).rstrip("/\\.")
-            if values.is_path(folder):  # a root is everywhere
+            if value_finder.is_path(folder):  # a root is everywhere
                 self.working[folder] = None
         for it in _TEMPORARY.finditer(text):
             self.temporary[it[0]] = None
@@ -95,7 +95,7 @@ class _Found:
 
     def kinds(self) -> dict[str, str]:
         """All of them, longest first, each with the word for what it is."""
-        slugs = [slug for it in self.working if values.is_long(slug := _SLUG.sub("-", it))]
+        slugs = [slug for it in self.working if value_finder.is_long(slug := _SLUG.sub("-", it))]
         kinds: dict[str, str] = {}
         for word, folders in (
             ("cwd", self.working), ("cwd-slug", slugs), ("folder", self.temporary),
@@ -123,7 +123,7 @@ def _apply(document: Document) -> Normalised:
         return Normalised(document)
     spelled = {spelling: it for it in kinds for spelling in _spellings(it)}
     names = {word: Names(word) for word in kinds.values()}
-    standing = values.Standing(spelled)
+    standing = value_finder.Standing(spelled)
 
     def name(spelling: str) -> str:
         """Given when it is first met: what stands nowhere by itself has none."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.matching.document import Document
-from llm_proxy.matching.normalisers import clocks
+from llm_proxy.matching.normalisers import time_patterns
 from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.walking import with_values
+from llm_proxy.matching.normalisers.mapping import with_values
 from llm_proxy.matching.rules import Apply, Normalised
 from llm_proxy.turns import Json
 
@@ -26,10 +26,10 @@ def _apply(document: Document) -> Normalised:
 
 def _timeless(value: Json, name: str) -> Json:
     match value:
-        case str() if clocks.NUMBER.fullmatch(value):
+        case str() if time_patterns.NUMBER.fullmatch(value):
             return _numbered(value, float(value), name)
         case str():
-            return clocks.timeless(value)
+            return time_patterns.timeless(value)
         case bool():
             return value
         case int() | float():
@@ -40,7 +40,11 @@ def _timeless(value: Json, name: str) -> Json:
 
 def _numbered(value: Json, number: float, name: str) -> Json:
     """A number is a time only where the name that it stands under says so."""
-    return clocks.MARK if clocks.is_epoch(number) and clocks.tells_time(name) else value
+    return (
+        time_patterns.MARK
+        if time_patterns.is_epoch(number) and time_patterns.tells_time(name)
+        else value
+    )
 
 
 TIMESTAMPS: Final = Kind(

@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_proxy.matching.document import Document
 from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.walking import Names, named
+from llm_proxy.matching.normalisers.mapping import Names, named
 from llm_proxy.matching.rules import Apply, Normalised
 
 _UUID: Final = re.compile(

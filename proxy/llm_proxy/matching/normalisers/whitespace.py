@@ -6,7 +6,7 @@ from typing import Final
 
 from llm_proxy.matching.document import Document
 from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.walking import with_texts
+from llm_proxy.matching.normalisers.mapping import with_texts
 from llm_proxy.matching.rules import Apply, Normalised
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.uuids import UUIDS
-from llm_proxy.matching.presets.announcing import today
+from llm_proxy.matching.presets.announced_values import today
 from llm_proxy.matching.presets.preset import Preset
 
 PYDANTIC_AI: Final = Preset(

@@ -16,7 +16,7 @@ from msgspec import inspect as kinds
 from llm_proxy.scenario.documents import names, wrong_types
 from llm_proxy.scenario.documents.findings import Finding, Weight
 from llm_proxy.scenario.documents.mistakes import Mistake, child, one_of, shown
-from llm_proxy.scenario.documents.reading.nodes import (
+from llm_proxy.scenario.documents.parsing.nodes import (
     Entry,
     Fields,
     Items,
@@ -25,8 +25,8 @@ from llm_proxy.scenario.documents.reading.nodes import (
     Scalar,
     plain,
 )
-from llm_proxy.scenario.documents.sense import RULES, rules_of_nodes
 from llm_proxy.scenario.documents.type_choice import fitting, is_struct
+from llm_proxy.scenario.documents.validators import RULES, rules_of_nodes
 
 T_co = TypeVar("T_co", covariant=True)
 

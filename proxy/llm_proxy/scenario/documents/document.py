@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from llm_proxy.faults.document import Faults
-from llm_proxy.scenario.directions import FailureStatus
 from llm_proxy.scenario.documents.fields import (
     Arguments,
     Before,
@@ -27,6 +26,7 @@ from llm_proxy.scenario.documents.fields import (
     Turn,
     says,
 )
+from llm_proxy.scenario.scripted_response import FailureStatus
 
 FAILURE_STATUSES = tuple(it for it in get_args(FailureStatus) if it != "thrown")
 """What `failure_status` may say."""

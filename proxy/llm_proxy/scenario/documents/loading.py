@@ -18,9 +18,9 @@ from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.checking import Checker, Placed
 from llm_proxy.scenario.documents.document import Document, Mock, Scenario
 from llm_proxy.scenario.documents.mistakes import ROOT, Mistake, child, shown
-from llm_proxy.scenario.documents.reading import json_text, yaml_text
-from llm_proxy.scenario.documents.reading.composing import Composer
-from llm_proxy.scenario.documents.reading.nodes import (
+from llm_proxy.scenario.documents.parsing import json_text, yaml_text
+from llm_proxy.scenario.documents.parsing.composing import Composer
+from llm_proxy.scenario.documents.parsing.nodes import (
     Entry,
     Fields,
     Items,

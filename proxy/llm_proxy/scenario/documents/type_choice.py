@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import inspect as kinds
 
-from llm_proxy.scenario.documents.reading.nodes import Fields, Items, Node, Scalar
-from llm_proxy.scenario.documents.reading.scalars import Value
+from llm_proxy.scenario.documents.parsing.nodes import Fields, Items, Node, Scalar
+from llm_proxy.scenario.documents.parsing.scalars import Value
 
 _TAKEN_BY: Final = MappingProxyType(
     {

@@ -14,7 +14,7 @@ from msgspec import inspect as kinds
 
 from llm_proxy.scenario.documents.mistakes import one_of, shown
 from llm_proxy.scenario.documents.names import nearest_word
-from llm_proxy.scenario.documents.reading.nodes import Fields, Items, Node, Scalar
+from llm_proxy.scenario.documents.parsing.nodes import Fields, Items, Node, Scalar
 from llm_proxy.scenario.documents.type_choice import alternatives, given
 
 _NUMBER: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]+)?")

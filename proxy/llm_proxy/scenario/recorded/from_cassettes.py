@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.cassette import Cassette
+from llm_proxy.cassette_views import asked, dialect_of, turns_of
 from llm_proxy.conversation import Conversation
 from llm_proxy.errors import CannotSay, printable
 from llm_proxy.exchange import header
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.scenario.recorded.from_turns import Fields, response
 from llm_proxy.scenario.recorded.patterns import literally
 from llm_proxy.scenario.recorded.yaml_writing import block
 from llm_proxy.turns import Failure, Json, Turn
-from llm_proxy.understanding import asked, dialect_of, turns_of
 
 _REFUSED: Final = 400
 """From this status on, an answer is an error."""

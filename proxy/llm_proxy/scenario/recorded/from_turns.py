@@ -9,9 +9,9 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.dialects import reading
-from llm_proxy.dialects.callers import is_provided
-from llm_proxy.scenario.playing.answers import finish_of
+from llm_proxy.dialects import lenient_json
+from llm_proxy.dialects.provider_calls import is_provided
+from llm_proxy.scenario.engine.turns import finish_of
 from llm_proxy.turns import (
     Json,
     Media,
@@ -119,7 +119,7 @@ def _call(call: ToolCall, number: int, left: list[str]) -> Fields:
 
 def _arguments(call: ToolCall, left: list[str]) -> Fields:
     try:
-        value = reading.parse(call.arguments.encode("utf-8", "replace") or b"{}")
+        value = lenient_json.parse(call.arguments.encode("utf-8", "replace") or b"{}")
     except ValueError:
         value = None
     if isinstance(value, dict) and _is_exact(value):

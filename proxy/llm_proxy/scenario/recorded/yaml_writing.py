@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from llm_proxy.dialects import reading
+from llm_proxy.dialects import lenient_json
 from llm_proxy.turns import Json
 
 _NUMBER: Final = re.compile(
@@ -47,7 +47,7 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_data(self, data: Any) -> yaml.Node:
         if isinstance(data, str):
-            return self._text(reading.joined([data]))
+            return self._text(lenient_json.joined([data]))
         return super().represent_data(data)
 
     def _text(self, text: str) -> yaml.Node:

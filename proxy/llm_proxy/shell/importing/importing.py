@@ -15,7 +15,7 @@ from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
 from llm_proxy.importing import How, Made, Refused, aimock, codings
 from llm_proxy.importing.aimock import Scripted
-from llm_proxy.importing.opening import opened
+from llm_proxy.importing.documents import opened
 from llm_proxy.importing.source import (
     INCOMPLETE,
     Loss,
@@ -25,13 +25,13 @@ from llm_proxy.importing.source import (
     Unfit,
     Unreadable,
 )
-from llm_proxy.outcomes import outcome
+from llm_proxy.outcome import outcome
 from llm_proxy.routing import Routing
-from llm_proxy.shell.decoding import CodingError, decoder
+from llm_proxy.shell.content_decoders import CodingError, decoder
 from llm_proxy.shell.importing.files import content
 from llm_proxy.shell.importing.scripting import ScenarioFolder
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording.filing import Files
+from llm_proxy.shell.recording.cassette_filer import Files
 from llm_proxy.shell.recording.spool_writer import LARGEST
 
 Status = Literal["imported", "partly imported", "refused"]

@@ -19,7 +19,7 @@ import msgspec
 
 from llm_proxy.display import path_text
 from llm_proxy.errors import LlmProxyError
-from llm_proxy.shell.library.alone import alone
+from llm_proxy.shell.library.exclusive_access import alone
 
 _FOLDER: Final = "played"
 

@@ -23,8 +23,8 @@ from llm_proxy.integrity import is_keyed_otherwise
 from llm_proxy.matching import KEY_RULES, Rules
 from llm_proxy.matching.collisions import causes
 from llm_proxy.shell.library.folders import sync_folder
-from llm_proxy.shell.library.keying import by_number, is_keyed_by
 from llm_proxy.shell.library.library import Library, TakeFile, named_take
+from llm_proxy.shell.library.library_keys import by_number, is_keyed_by
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,10 +35,10 @@ from llm_proxy.errors import SpoolError
 from llm_proxy.routing import Call
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.backlog import Backlog
-from llm_proxy.shell.recording.filing import Filed, Files
+from llm_proxy.shell.recording.cassette_filer import Filed, Files
 from llm_proxy.shell.recording.spool_writer import EndItem, Item, SpoolWriter, StartItem
 from llm_proxy.shell.recording.spooled_recording import Batch, SpooledRecording
-from llm_proxy.takes import Ordinals
+from llm_proxy.take_numbers import Ordinals
 
 log: Final = logging.getLogger("llm_proxy")
 

@@ -15,10 +15,10 @@ from llm_proxy.frame_redaction import FrameRedactor
 from llm_proxy.framing import eventstream
 from llm_proxy.matching import KEY_RULES
 from llm_proxy.routing import Call, without_secrets
-from llm_proxy.shell.decoding import CodingError, Decoder, decoded_head
-from llm_proxy.shell.recording.filing import Filed, Files, timestamp
+from llm_proxy.shell.content_decoders import CodingError, Decoder, decoded_head
+from llm_proxy.shell.recording.cassette_filer import Filed, Files, timestamp
 from llm_proxy.shell.recording.spooling import SpoolFile
-from llm_proxy.takes import Ordinals, Wish
+from llm_proxy.take_numbers import Ordinals, Wish
 from llm_proxy.version import __version__
 
 LARGEST: Final = 160 * 1024 * 1024

@@ -15,8 +15,8 @@ import orjson
 
 from llm_proxy.chaos.trials import BASELINE, Trial
 from llm_proxy.faults.rule import Rule
+from llm_proxy.shell.running.command_output import Output
 from llm_proxy.shell.running.environment import child_environment
-from llm_proxy.shell.running.output import Output
 from llm_proxy.shell.running.proxy import RunningProxy, running
 from llm_proxy.shell.running.serving import start
 from llm_proxy.shell.running.settings import Settings

@@ -9,7 +9,7 @@ import socket
 from aiohttp import web
 
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.running.doors import BACKLOG
+from llm_proxy.shell.running.listener_gate import BACKLOG
 from llm_proxy.shell.running.settings import Settings
 
 

@@ -12,29 +12,29 @@ from typing import Final
 
 from aiohttp import web
 
-from llm_proxy.faults.injector import Injector
+from llm_proxy.faults.engine import Injector
 from llm_proxy.modes import Mode
 from llm_proxy.routing import Routing
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording.recorder import Recorder
-from llm_proxy.shell.running.doors import Doors
-from llm_proxy.shell.running.faulting import check_live, conditions
+from llm_proxy.shell.running.fault_rules import check_live, conditions
+from llm_proxy.shell.running.listener_gate import Doors
 from llm_proxy.shell.running.listening import listen
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.sources import ModeName, Sources, mode_of, sources_of
 from llm_proxy.shell.server.control import Control
-from llm_proxy.shell.server.control.faults import Faults
-from llm_proxy.shell.server.control.judged import Judged
-from llm_proxy.shell.server.control.pace import Pacing
-from llm_proxy.shell.server.control.sessions import Sessions
-from llm_proxy.shell.server.control.told import Told
+from llm_proxy.shell.server.control.fault_pages import Faults
+from llm_proxy.shell.server.control.pace_page import Pacing
+from llm_proxy.shell.server.control.session_pages import Sessions
+from llm_proxy.shell.server.control.status_pages import Told
+from llm_proxy.shell.server.control.verdict_page import Judged
+from llm_proxy.shell.server.fault_middleware import Injecting
 from llm_proxy.shell.server.guards import Guards
-from llm_proxy.shell.server.injecting import Injecting
 from llm_proxy.shell.server.intake import Admission, ServerLimits
 from llm_proxy.shell.server.journal import Journal
+from llm_proxy.shell.server.library_usage import Usage
 from llm_proxy.shell.server.retries import Retries
 from llm_proxy.shell.server.server import Server
-from llm_proxy.shell.server.usage import Usage
 from llm_proxy.shell.upstream.live import LiveUpstream
 
 log: Final = logging.getLogger("llm_proxy")

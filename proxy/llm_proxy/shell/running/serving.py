@@ -14,13 +14,13 @@ from typing import IO, Final
 
 from llm_proxy.display import counted
 from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.misses import summing_up
-from llm_proxy.shell.running import caring, journal_file, step_summary
-from llm_proxy.shell.running.advice import on_dummy_keys, warnings
+from llm_proxy.misses import grouping
+from llm_proxy.shell.running import journal_file, library_checks, step_summary
 from llm_proxy.shell.running.environment import child_environment, exports
 from llm_proxy.shell.running.proxy import RunningProxy, running
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.simulating import simulates
+from llm_proxy.shell.running.settings_checks import on_dummy_keys, warnings
+from llm_proxy.shell.running.simulation import simulates
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.journal import Counts, Journal
 
@@ -70,13 +70,15 @@ async def _serve(
             code = await _until_told(proxy, command, environment, signals)
     _settle_account(proxy)
     usage = proxy.journal.usage
-    await asyncio.to_thread(caring.settle, mode, settings, proxy.library, usage)
+    await asyncio.to_thread(library_checks.settle, mode, settings, proxy.library, usage)
     _last_word(mode, proxy.journal)
-    caring.last_word(usage, settings.care)
-    step_summary.leave(typed, proxy.journal, os.environ, caring.sections(usage, settings.care))
+    library_checks.last_word(usage, settings.care)
+    step_summary.leave(
+        typed, proxy.journal, os.environ, library_checks.sections(usage, settings.care)
+    )
     hangs = proxy.recorder is not None and proxy.recorder.hangs
     is_left = _leave_journal(settings.journal, proxy.journal)
-    failed = not is_left or caring.fails(usage, settings.care)
+    failed = not is_left or library_checks.fails(usage, settings.care)
     return code or _verdict(proxy.journal.counts, settings) or int(failed), hangs
 
 
@@ -267,7 +269,7 @@ def _last_word_on_misses(journal: Journal) -> None:
     counts = journal.counts
     if counts.missed:
         log.warning("not answered from a cassette: %s", counted(counts.missed, "request"))
-        for line in summing_up.lines(summing_up.grouped(journal.misses)):
+        for line in grouping.lines(grouping.grouped(journal.misses)):
             log.warning("  %s", line)
     if counts.nearest:
         log.warning(

@@ -17,7 +17,7 @@ from llm_proxy.errors import UsageError, printable
 from llm_proxy.faults.rule import Rule
 from llm_proxy.matching import PLAIN, Rules
 from llm_proxy.pacing import Pace
-from llm_proxy.takes import AfterLast, OnMiss
+from llm_proxy.take_numbers import AfterLast, OnMiss
 
 Clock = Literal["fixed", "real"]
 """What time made answers name: always the same, or that of the machine."""

@@ -11,13 +11,13 @@ from typing import Final, Literal
 from llm_proxy import providers
 from llm_proxy.modes import Auto, Mode, Player, Record, Replay, Simulate
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.takes_on_disk import TakesOnDisk
-from llm_proxy.shell.recording.filing import Filed
+from llm_proxy.shell.library.library_takes import TakesOnDisk
+from llm_proxy.shell.recording.cassette_filer import Filed
 from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
-from llm_proxy.shell.running.advice import check_folders, goes_live, records
-from llm_proxy.shell.running.paces import Paces
+from llm_proxy.shell.running.pace_registry import Paces
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.simulating import OneByOne, simulates, simulator
+from llm_proxy.shell.running.settings_checks import check_folders, goes_live, records
+from llm_proxy.shell.running.simulation import OneByOne, simulates, simulator
 from llm_proxy.shell.server.journal import Journal, Recorded
 from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.settings import UpstreamSettings

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.display import counted, percent
+from llm_proxy.misses.grouping import grouped
 from llm_proxy.misses.step_summary import Section, summary
-from llm_proxy.misses.summing_up import grouped
 from llm_proxy.shell.server.journal import Journal
 
 log: Final = logging.getLogger("llm_proxy")

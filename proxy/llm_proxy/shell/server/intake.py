@@ -20,10 +20,10 @@ from aiohttp.streams import StreamReader
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import RequestRefused, printable
 from llm_proxy.routing import Routing
-from llm_proxy.shell.server.failing import fail
+from llm_proxy.shell.server.error_responses import fail
 from llm_proxy.shell.server.guards import Guards
+from llm_proxy.shell.server.response_writer import Wire
 from llm_proxy.shell.server.retries import Retries
-from llm_proxy.shell.server.wire import Wire
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _TOO_LONG: Final = re.compile(r"(?:\d+, message:\s*)?Got more than (\d+) bytes when reading")

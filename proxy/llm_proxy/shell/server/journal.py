@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from llm_proxy.actions import Send, Source
-from llm_proxy.faults.injected import Injected
-from llm_proxy.missed import Missed
-from llm_proxy.scenario.directions import Direction, Exhausted, Fail, Say
-from llm_proxy.shell.server.usage import Usage
+from llm_proxy.faults.fault_record import Injected
+from llm_proxy.miss_report import Missed
+from llm_proxy.scenario.scripted_response import Direction, Exhausted, Fail, Say
+from llm_proxy.shell.server.library_usage import Usage
 from llm_proxy.turns import ToolCall
 
 _KEPT: Final = 10_000

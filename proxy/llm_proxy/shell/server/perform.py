@@ -9,7 +9,7 @@ from typing import Final
 
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Source, Wait
 from llm_proxy.routing import Call
-from llm_proxy.shell.server.wire import Wire
+from llm_proxy.shell.server.response_writer import Wire
 
 _ENOUGH: Final = 256
 """Pieces that are collected before they are framed, where nothing says wait."""

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from llm_proxy.exchange import header
 from llm_proxy.routing import Call
-from llm_proxy.takes import Wish
+from llm_proxy.take_numbers import Wish
 
 COUNT: Final = "x-stainless-retry-count"
 _COUNT: Final = re.compile("[0-9]{1,4}")

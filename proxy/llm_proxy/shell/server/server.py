@@ -27,11 +27,11 @@ from llm_proxy.errors import (
     printable,
 )
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.faults.injection import Injection
+from llm_proxy.faults.request_faults import Injection
 from llm_proxy.modes import Answer, Mode
 from llm_proxy.routing import Call, route
 from llm_proxy.shell.server.control import Control, is_ours
-from llm_proxy.shell.server.entries import (
+from llm_proxy.shell.server.entry_fields import (
     LONGEST_PATH,
     describe,
     log_faults,
@@ -40,13 +40,13 @@ from llm_proxy.shell.server.entries import (
     text_of,
     without_secrets,
 )
-from llm_proxy.shell.server.failing import fail
-from llm_proxy.shell.server.injecting import Heard, Injecting
+from llm_proxy.shell.server.error_responses import fail
+from llm_proxy.shell.server.fault_middleware import Heard, Injecting
 from llm_proxy.shell.server.intake import Admission, Listener, body_of
 from llm_proxy.shell.server.journal import Entry, Journal, Simulated
 from llm_proxy.shell.server.perform import Lateness, perform
-from llm_proxy.shell.server.uncoding import uncoded
-from llm_proxy.shell.server.wire import Wire
+from llm_proxy.shell.server.request_decompression import uncoded
+from llm_proxy.shell.server.response_writer import Wire
 
 log: Final = logging.getLogger("llm_proxy")
 

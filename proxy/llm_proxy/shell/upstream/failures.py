@@ -7,7 +7,7 @@ from http import HTTPStatus
 import aiohttp
 from yarl import URL
 
-from llm_proxy import heads
+from llm_proxy import http_heads
 from llm_proxy.errors import UpstreamFailed
 from llm_proxy.exchange import Head, header
 from llm_proxy.routing import ERROR_HEADER, Call
@@ -33,7 +33,7 @@ def _nonsense(head: Head) -> str:
     if head.status < HTTPStatus.OK:  # other statuses of 1xx are no answer, and never come here
         return f"the status {head.status}"
     try:
-        heads.lines(head)
+        http_heads.lines(head)
     except ValueError:
         return "a control character in its head"
     return ""

@@ -20,7 +20,7 @@ from aiohttp import hdrs
 from multidict import CIMultiDict
 from yarl import URL
 
-from llm_proxy import heads, providers
+from llm_proxy import http_heads, providers
 from llm_proxy.actions import Begin, Burst, Send, Wait
 from llm_proxy.credentials import credentials
 from llm_proxy.errors import UpstreamFailed
@@ -221,7 +221,7 @@ def _session(settings: UpstreamSettings, connector: Connector) -> aiohttp.Client
 
 
 def _request_headers(headers: Headers) -> CIMultiDict[str]:
-    return CIMultiDict((name, _as_utf8(value)) for name, value in heads.passed_on(headers))
+    return CIMultiDict((name, _as_utf8(value)) for name, value in http_heads.passed_on(headers))
 
 
 def _request_body(body: bytes) -> bytes | io.BytesIO | None:
@@ -249,4 +249,4 @@ def _head(response: aiohttp.ClientResponse, method: str) -> Head:
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.raw_headers
     )
     reason = (response.reason or "").encode("utf-8", "surrogateescape").decode("latin-1")
-    return heads.received(response.status, reason, fields, method)
+    return http_heads.received(response.status, reason, fields, method)

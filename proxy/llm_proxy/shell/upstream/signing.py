@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from llm_proxy import heads
+from llm_proxy import http_heads
 from llm_proxy.errors import RequestRefused, UpstreamFailed, UsageError, printable
 from llm_proxy.exchange import Request
 
@@ -112,7 +112,7 @@ class AwsSigner:
     def _sign(self, request: Request, url: str) -> Request:
         region = _region_of(url) or self.region
         asked = self._aws.awsrequest.AWSRequest(request.method, url, data=request.body)
-        for name, value in heads.passed_on(request.headers):
+        for name, value in http_heads.passed_on(request.headers):
             if _COVERED.fullmatch(name):
                 asked.headers[name] = value  # which adds to those of that name
         credentials = _found(self._credentials.get_frozen_credentials)

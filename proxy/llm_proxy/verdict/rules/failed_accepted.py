@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.verdict.attempts import SENT, Attempt
-from llm_proxy.verdict.chains import Chain
 from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.taking import evidence_of_taking, taken
-from llm_proxy.verdict.wording import evidence_of
+from llm_proxy.verdict.retry_chains import Chain
+from llm_proxy.verdict.sentences import evidence_of
+from llm_proxy.verdict.use_of_spoiled import evidence_of_taking, taken
 
 
 def _is_failed(attempt: Attempt) -> bool:

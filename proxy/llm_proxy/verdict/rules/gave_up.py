@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import duration
-from llm_proxy.faults.injected import Effect
-from llm_proxy.verdict.answers import invites
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.verdict.attempts import Attempt
-from llm_proxy.verdict.chains import Chain
 from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.wording import evidence, times, told
+from llm_proxy.verdict.retry_chains import Chain
+from llm_proxy.verdict.retry_hints import invites
+from llm_proxy.verdict.sentences import evidence, times, told
 
 _LONG: Final = 60_000.0
 """Ms of Retry-After from which a client may well rather give up than wait."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import duration
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.verdict.attempts import SENT, Attempt, Fault
-from llm_proxy.verdict.chains import Chain
 from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.taking import evidence_of_taking, taken
-from llm_proxy.verdict.wording import evidence_of
+from llm_proxy.verdict.retry_chains import Chain
+from llm_proxy.verdict.sentences import evidence_of
+from llm_proxy.verdict.use_of_spoiled import evidence_of_taking, taken
 
 _TIME_TO_LEAVE: Final = 200.0
 """Ms between what cannot be read and the end, in which a client that minds would have left; where

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import duration
-from llm_proxy.verdict.answers import forbids
 from llm_proxy.verdict.attempts import Attempt
-from llm_proxy.verdict.chains import Chain, pause
 from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.wording import evidence_of, times
+from llm_proxy.verdict.retry_chains import Chain, pause
+from llm_proxy.verdict.retry_hints import forbids
+from llm_proxy.verdict.sentences import evidence_of, times
 
 _SOON: Final = 5_000.0
 """Ms after which the same request counts as a new wish, where no SDK counts it as a retry."""

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.display import counted, duration
-from llm_proxy.verdict.answers import forbids
-from llm_proxy.verdict.chains import Chain, pause
 from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.wording import evidence
+from llm_proxy.verdict.retry_chains import Chain, pause
+from llm_proxy.verdict.retry_hints import forbids
+from llm_proxy.verdict.sentences import evidence
 
 _NO_PAUSE: Final = 100.0
 """Ms below which a pause is none: the SDKs of OpenAI and Anthropic begin with 375."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import duration
-from llm_proxy.faults.injected import Effect
+from llm_proxy.faults.fault_record import Effect
 from llm_proxy.verdict.attempts import CUT, Attempt
-from llm_proxy.verdict.chains import Chain
 from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.wording import evidence_of
+from llm_proxy.verdict.retry_chains import Chain
+from llm_proxy.verdict.sentences import evidence_of
 
 _LONGEST: Final = 600_000.0
 """Ms: the longest read timeout that an SDK comes with; who waits longer has none."""

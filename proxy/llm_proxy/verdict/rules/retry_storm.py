@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import counted, duration
-from llm_proxy.verdict.chains import Chain
 from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.wording import evidence
+from llm_proxy.verdict.retry_chains import Chain
+from llm_proxy.verdict.sentences import evidence
 
 _MOST: Final = 10
 """Attempts of one request: SDKs make three, the most patient of them five."""

@@ -10,9 +10,9 @@ from typing import Final
 
 from llm_proxy.display import duration
 from llm_proxy.verdict.attempts import Attempt
-from llm_proxy.verdict.chains import Chain, pause
 from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.wording import evidence_of, times
+from llm_proxy.verdict.retry_chains import Chain, pause
+from llm_proxy.verdict.sentences import evidence_of, times
 
 _SHARE: Final = 0.05
 """Of the time that was told: what clocks and rounding may take off it."""

@@ -27,7 +27,7 @@ from aiohttp import web
 
 from llm_proxy.exchange import Head
 from llm_proxy.shell.server.control.page import Asked, Page
-from llm_proxy.shell.server.wire import Wire
+from llm_proxy.shell.server.response_writer import Wire
 
 
 def is_ours(path: str) -> bool:

@@ -1,0 +1,67 @@
+"""What clients ask of OpenAI's Responses beside turns: how long a request is, and what was stored.
+
+Nothing is stored here: a response that is fetched, cancelled or deleted is not found, as it would
+be by a client that asks for one of another account.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import unquote
+
+from llm_proxy.dialects import fakes, lenient_json, response_encoding
+from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.lenient_json import Fields
+from llm_proxy.dialects.openai import errors
+from llm_proxy.exchange import Request
+from llm_proxy.turns import Failure, Json
+
+COUNT: Final = "/responses/input_tokens"
+"""The end of the path on which tokens are counted."""
+KEPT: Final = re.compile(r"/responses/(?P<id>[^/]+)(?:/cancel|/input_items)?\Z")
+"""The end of the path of what was stored."""
+
+_NOT_FOUND: Final = 404
+_WORDS: Final = ("instructions", "input", "tools", "text")
+"""What of a request counts."""
+_DEEPEST: Final = 32
+_UNCOUNTED: Final = frozenset(("type", "role", "id", "call_id", "status", "image_url", "file_data"))
+"""Fields whose strings the model does not read as words."""
+
+
+def answer(request: Request, delivery: Delivery) -> Response | None:
+    """The answer; None where a turn is asked for."""
+    if request.path.endswith(COUNT):
+        count = {"object": "response.input_tokens", "input_tokens": tokens(request)}
+        return response_encoding.document(count, errors.headers(delivery))
+    stored = KEPT.search(request.path)
+    if stored is None or stored[0].endswith("/compact"):
+        return None
+    about = f"Response with id '{unquote(stored['id'])}' not found."
+    failure = Failure(about, "invalid_request_error", "not_found")
+    return errors.refuse(_NOT_FOUND, failure, delivery)
+
+
+def tokens(request: Request) -> int:
+    """About how many tokens a request has: of its words, and of its tools."""
+    body: Fields = lenient_json.document(request.body)
+    return fakes.tokens("".join(it for name in _WORDS for it in _strings(body.get(name), _DEEPEST)))
+
+
+def _strings(value: Json, depth: int) -> Iterator[str]:
+    """The words in a value, down to this depth."""
+    match value:
+        case str():
+            yield value
+        case list() if depth:
+            for item in value:
+                yield from _strings(item, depth - 1)
+        case dict() if depth:
+            for name, item in value.items():
+                if name not in _UNCOUNTED:
+                    yield from _strings(item, depth - 1)
+        case _:
+            return

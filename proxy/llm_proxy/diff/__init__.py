@@ -1,0 +1,1 @@
+"""Compares requests, responses, recorded exchanges and texts."""

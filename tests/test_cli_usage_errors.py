@@ -1,0 +1,155 @@
+"""Every mistake on the command line is one sentence: the place, what was given, what is right."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import pytest
+
+from llm_proxy.cli import cli
+from llm_proxy.cli.usage_errors import sentence
+from llm_proxy.errors import UsageError
+
+NO_PACE = (
+    "'3y' is no pace: use recorded, instant, a speed such as 4x or 0.5x, a rate such as 50tps, "
+    "profile:NAME, or ttft=300ms, prefill=0.5ms, gap=30..80ms, max-gap=2s, chunks=event"
+)
+PORT = "is not a whole number from 0 to 65535"
+
+
+@pytest.fixture(autouse=True)
+def _bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty folder, and nothing of ours in the environment."""
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("LLM_PROXY_"):
+            monkeypatch.delenv(name)
+
+
+def said(*arguments: str) -> str:
+    """What is said of a command line that is wrong."""
+    with pytest.raises((click.ClickException, UsageError)) as caught:
+        cli.main(list(arguments), prog_name="llm-proxy", standalone_mode=False)
+    match caught.value:
+        case click.ClickException() as error:
+            assert error.exit_code == 2
+            return sentence(error)
+        case error:
+            return str(error)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("record --port abc", f"--port: 'abc' {PORT}"),
+        ("record --port 70000", f"--port: '70000' {PORT}"),
+        ("replay --port -1", f"--port: '-1' {PORT}"),
+        ("replay --pace 3y", f"--pace: {NO_PACE}"),
+        ("replay --log-format xml", "--log-format: 'xml' is not one of text, json"),
+        ("replay --after-last no", "--after-last: 'no' is not one of repeat, cycle, fail"),
+        ("replay --max-body 0", "--max-body: '0' is not a whole number of at least 1"),
+        ("replay --idle-timeout 0", "--idle-timeout: '0' is not a number of seconds above 0"),
+        ("replay --idle-timeout inf", "--idle-timeout: 'inf' is not a number of seconds above 0"),
+        (
+            "record --upstream x",
+            "--upstream: 'x': write NAME=URL, such as openai=http://127.0.0.1:8000",
+        ),
+        ("record --upstream a=b", "--upstream: a: 'b' is no http:// or https:// URL"),
+        ("record --upstream-proxy b", "--upstream-proxy: 'b' is no http:// or https:// URL"),
+        ("replay --pace", "--pace requires an argument: llm-proxy replay --help shows how"),
+        ("replay --strict=1", "--strict does not take a value: llm-proxy replay --help shows how"),
+        ("replay --pase", "llm-proxy replay has no option --pase: did you mean --pace?"),
+        ("show --ful x", "llm-proxy show has no option --ful: did you mean --full?"),
+        ("all --pase", "llm-proxy record has no option --pase: did you mean --pace?"),
+        (
+            "ls --port 1",
+            "llm-proxy ls has no option --port: did you mean --sort?",
+        ),
+        ("--vers", "llm-proxy has no option --vers: did you mean --version?"),
+        (
+            "--port 1 ls",
+            (
+                "llm-proxy has no option --port: those of a command come after it, as in "
+                "llm-proxy record --port"
+            ),
+        ),
+        ("recrod", "there is no command 'recrod': did you mean record?"),
+        ("new_episode", "there is no command 'new_episode': did you mean new_episodes?"),
+        (
+            "xyzzy",
+            "there is no command 'xyzzy': there are "
+            + ", ".join(cli.list_commands(click.Context(cli))),
+        ),
+        ("show", "llm-proxy show needs CASSETTE: llm-proxy show --help shows how"),
+        (
+            "show a b c",
+            "llm-proxy show takes no further argument 'b c': llm-proxy show --help shows how",
+        ),
+        ("ls b", "llm-proxy ls takes no further argument 'b': llm-proxy ls --help shows how"),
+        (
+            "verify b",
+            (
+                "there is no file or folder b: give paths of cassettes, or none to check "
+                "the whole library"
+            ),
+        ),
+    ],
+    ids=lambda it: it if " has " not in it and len(it) < 25 else "",
+)
+def test_a_mistake_names_the_place_the_value_and_what_is_right(arguments: str, words: str) -> None:
+    assert said(*arguments.split()) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("PORT", "abc", f"'abc' {PORT}"),
+        ("STRICT", "maybe", "'maybe' is neither true nor false"),
+        ("LOG_FORMAT", "xml", "'xml' is not one of text, json"),
+        ("PACE", "3y", NO_PACE),
+        ("UPSTREAM", "a=http://b c=d", "c: 'd' is no http:// or https:// URL"),
+        ("IDLE_TIMEOUT", "nan", "'nan' is not a number of seconds above 0"),
+    ],
+    ids=lambda it: it if it.isupper() else "",
+)
+def test_a_mistake_in_a_variable_names_the_variable(
+    name: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"LLM_PROXY_{name}", value)
+    assert said("record") == f"LLM_PROXY_{name}: {words}"
+
+
+def test_a_flag_that_wins_over_a_variable_is_the_one_that_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LLM_PROXY_PORT", "80")
+    assert said("record", "--port", "x") == f"--port: 'x' {PORT}"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('port = "abc"', f"port: 'abc' {PORT}"),
+        ('pace = "3y"', f"pace: {NO_PACE}"),
+        ('log-format = "xml"', "log_format: 'xml' is not one of text, json"),
+        ('strict = "maybe"', "strict: 'maybe' is neither true nor false"),
+        ("idle-timeout = nan", "idle_timeout: 'nan' is not a number of seconds above 0"),
+        ("upstream = 3", "upstream: '3': write NAME=URL, such as openai=http://127.0.0.1:8000"),
+        ('[upstream]\na = "b"', "upstream: a: 'b' is no http:// or https:// URL"),
+        ("prot = 1", "prot is no setting; did you mean port?"),
+    ],
+    ids=["port", "pace", "choice", "flag", "seconds", "upstream", "URL", "name"],
+)
+def test_a_mistake_in_a_file_names_the_file_and_the_setting(
+    text: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "llm-proxy.toml").write_text(text)
+    assert said("record") == f"{tmp_path / 'llm-proxy.toml'}: {words}"
+
+
+def test_a_mistake_that_click_words_itself_still_is_one_sentence() -> None:
+    assert sentence(click.ClickException("Something\n  new.")) == (
+        "Something new: llm-proxy --help shows how"
+    )

@@ -1,0 +1,102 @@
+"""The values of a request under their paths: every path can be ignored, and images are short."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.cassette import StoredRequest
+from llm_proxy.diff.json_leaves import leaves, step
+from llm_proxy.matching import document_of
+from llm_proxy.matching.grammar import rule_of
+
+IMAGE = base64.b64encode(random.Random(7).randbytes(3000)).decode()
+TOLD = "base64 of 3000 bytes, sha256 "
+
+
+def of(body: Any) -> dict[str, str]:
+    """The leaves of a JSON body alone."""
+    request = StoredRequest("POST", "/v1/x", "", (), json.dumps(body).encode())
+    flat = leaves(document_of("openai", request))
+    return {path: value for path, value in flat.items() if path.startswith("$")}
+
+
+def said(text: str) -> str:
+    return str(json.loads(of({"a": text})["$.a"]))
+
+
+@pytest.mark.parametrize(
+    ("around", "left"),
+    [
+        ("{}", "{}"),
+        ("data:image/png;base64,{}", "{}"),
+        ("data:audio/wav;rate=8000;base64,{}", "{}"),
+        ("![a picture](data:image/png;base64,{}) and more", "![a picture]({}) and more"),
+        ('{{"image": "{}"}}', '{{"image": "{}"}}'),
+    ],
+)
+def test_large_base64_is_told_by_its_hash(around: str, left: str) -> None:
+    shown = said(around.format(IMAGE))
+    before, _, behind = left.format(TOLD).partition(TOLD)
+
+    assert shown.startswith(before + TOLD)
+    assert shown.endswith(behind)
+    assert len(shown) == len(before + TOLD + behind) + 16
+    assert said(around.format(IMAGE)) != said(around.format(IMAGE[::-1]))
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 1000, "word " * 200, "0123456789" * 100, "ABC" * 200, IMAGE[:255]]
+)
+def test_what_is_no_large_base64_is_told_as_it_is(text: str) -> None:
+    assert said(text) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "spelled"),
+    [
+        ("a", ".a"),
+        ("a_1", ".a_1"),
+        ("1a", "['1a']"),
+        ("a b", "['a b']"),
+        ("", "['']"),
+        ("ä", "['ä']"),
+        ("it's", '["it\'s"]'),
+        ('say "hi"', "['say \"hi\"']"),
+        ('it\'s "so"', '["it\'s \\"so\\""]'),
+        ("a\nb\\c", r"['a\nb\\c']"),
+    ],
+)
+def test_the_name_of_a_member_is_a_step_of_a_path(name: str, spelled: str) -> None:
+    assert step(name) == spelled
+
+
+LETTERS = st.characters(exclude_categories=("Cs", "Cc"))  # escaped, python-jsonpath refuses these
+names = st.sampled_from(["a", "b c", "it's", 'say "hi"', "x\\y", "\n", "ä", ""]) | st.text(
+    LETTERS, max_size=4
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(names, values, min_size=1, max_size=4))
+def test_the_path_of_every_value_is_a_rule_that_ignores_it_and_nothing_else(
+    body: dict[str, Any],
+) -> None:
+    request = StoredRequest("POST", "/v1/x", "", (), json.dumps(body).encode())
+    document = document_of("openai", request)
+    before = {path: it for path, it in leaves(document).items() if path.startswith("$")}
+
+    for path, value in before.items():
+        after = leaves(rule_of(f"ignore={path}").apply(document).document)
+        assert after.get(path) in {None, '"<ignored>"'}
+        assert before.items() - after.items() == {(path, value)} - after.items()

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.diff.words import ROOM, Change, changes, word_diff
+
+PROSE = "You are a helpful assistant. Answer in one sentence, and say so where you do not know.\n"
+
+
+def sides(found: tuple[Change, ...]) -> tuple[str, str]:
+    """The two texts that a diff was made of."""
+    return (
+        "".join(it.text for it in found if it.kind != "new"),
+        "".join(it.text for it in found if it.kind != "old"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("the red car", "the green car", "the [-red-] {+green+} car"),
+        ("the red big car", "the green small car", "the [-red big-] {+green small+} car"),
+        ("the car", "the red car", "the {+red +}car"),
+        ("a b", "a  b", "a[- -] {+  +}b"),
+        ("one\ntwo", "one\nthree", "one⏎[-two-] {+three+}"),
+        ("", "all of it", "{+all of it+}"),
+        ("all of it", "", "[-all of it-]"),
+        ("天气很好", "天气不好", "天气[-很-] {+不+}好"),
+        ("\x1b[31m", "\x1b[32m", "\\x1b[[-31m-] {+32m+}"),
+        ("the same", "the same", ""),
+    ],
+)
+def test_only_the_words_that_differ_are_marked(old: str, new: str, said: str) -> None:
+    assert word_diff(old, new) == said
+
+
+def test_what_is_far_from_a_change_is_left_out() -> None:
+    old = (
+        PROSE * 3
+        + "Today is Monday. The folder is asked where it can. Now /home/a is yours.\n"
+        + PROSE * 3
+    )
+
+    assert word_diff(old, old.replace("Monday", "Friday").replace("/a", "/b")) == (
+        "… know.⏎Today is [-Monday-] {+Friday+}. The folder is … can. Now /home/"
+        "[-a-] {+b+} is yours.⏎You …"
+    )
+
+
+def test_long_words_are_cut_to_where_they_differ() -> None:
+    assert word_diff("A" * 5000 + "b" * 2, "A" * 5000 + "c") == (
+        f"[-…{'A' * 20}bb-] {{+…{'A' * 20}c+}}"
+    )
+
+
+def test_what_has_no_room_is_counted() -> None:
+    old = [
+        f"Item {n} costs {n} euros and is sold in the shop around the corner.\n" for n in range(9)
+    ]
+    new = [line.replace("euros", "dollars") for line in old]
+
+    said = word_diff("".join(old), "".join(new), room=150)
+
+    assert said.count("[-euros-] {+dollars+}") == 3
+    assert said.endswith("(and 6 more)")
+
+
+@given(st.text("ab. \n天é", max_size=60), st.text("ab. \n天é", max_size=60))
+def test_a_diff_holds_both_texts_whole(old: str, new: str) -> None:
+    found = changes(old, new)
+
+    assert sides(found) == (old, new)
+    assert all(it.text for it in found)
+    assert (old == new) is all(it.kind == "same" for it in found)
+
+
+@pytest.mark.parametrize(
+    ("alphabet", "between", "length"),
+    [("ab", " ", 400), ("ab", ".\n", 990), ("abcdef", ". ", 50_000), ("ab", " ,", 500_000)],
+)
+def test_texts_that_are_hard_to_compare_are_compared_soon(
+    alphabet: str, between: str, length: int
+) -> None:
+    chance = random.Random(1)
+    old, new = (
+        "".join(chance.choice(alphabet) + chance.choice(between) for _ in range(length))
+        for _ in range(2)
+    )
+
+    begin = time.process_time()
+    found = changes(old, new)
+    said = word_diff(old, new)
+
+    assert time.process_time() - begin < 1
+    assert sides(found) == (old, new)
+    assert len(said) < 2 * ROOM
+
+
+def test_a_word_of_megabytes_is_compared_soon() -> None:
+    """Such as an image's base64, whose last characters differ."""
+    old, new = (f"see {'a' * 1_000_000}{end}" for end in "bc")
+
+    begin = time.process_time()
+    said = word_diff(old, new)
+
+    assert time.process_time() - begin < 1
+    assert said == f"see [-…{'a' * 20}b-] {{+…{'a' * 20}c+}}"
+    assert sides(changes(old, new)) == (old, new)

@@ -1,0 +1,248 @@
+"""OpenAI's chats and their family, told event by event as their clients know them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from llm_proxy.dialects import DIALECTS
+from llm_proxy.dialects.encode_context import Delivery, Quota, Window
+from llm_proxy.dialects.openai.chat import OpenAIChat
+from llm_proxy.exchange import header
+from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
+from speaking import asking
+
+CHAT = OpenAIChat()
+COST = Usage(9, 2)
+CALLS = (ToolCall("call_a", "f", '{"a":1}'), ToolCall("call_b", "g", "{}"))
+
+
+def told(turn: Turn, provider: str = "", **body: Any) -> list[Any]:
+    """The documents of a stream's events, an event's name before them, or what is no document."""
+    request = asking("/v1/chat/completions", model="gpt-5", stream=True, **body)
+    delivery = Delivery("seed", 1_700_000_000, provider=provider)
+    response = CHAT.speak(request, [turn], delivery)
+    return [_read(message.decode()) for message in response.messages]
+
+
+def _read(message: str) -> Any:
+    *named, data = message.strip().split("\n")
+    text = data.removeprefix("data: ")
+    document = text if text == "[DONE]" else json.loads(text)
+    return (named[0], document) if named else document
+
+
+def deltas(events: list[Any]) -> list[tuple[Any, Any]]:
+    """The delta and the finish of each chunk that has a choice."""
+    chunks = [it for it in events if isinstance(it, dict) and it.get("choices")]
+    return [(it["choices"][0]["delta"], it["choices"][0]["finish_reason"]) for it in chunks]
+
+
+BEGUN = {"role": "assistant", "content": "", "refusal": None}
+
+
+def test_a_text_is_told_from_its_role_to_done() -> None:
+    asked: Any = {"stream_options": {"include_usage": True}}
+    events = told(Turn((Text("Hello you"),), Finish.STOP, usage=COST, id="chatcmpl-1"), **asked)
+
+    envelope = {
+        "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000,
+        "model": "gpt-5",
+    }  # fmt: skip
+    assert all(event.items() >= envelope.items() for event in events[:-1])
+    assert [event["usage"] for event in events[:-2]] == [None] * 4
+    assert deltas(events) == [
+        (BEGUN, None), ({"content": "Hello"}, None), ({"content": " you"}, None), ({}, "stop"),
+    ]  # fmt: skip
+    assert (events[-2]["choices"], events[-2]["usage"]["total_tokens"]) == ([], 11)
+    assert events[-1] == "[DONE]"
+
+
+def test_usage_is_told_to_those_who_asked_for_it() -> None:
+    events = told(Turn((Text("Hello"),), usage=COST))
+
+    assert not any("usage" in event for event in events[:-1])
+
+
+def test_calls_are_told_one_after_the_other_each_by_its_number() -> None:
+    def call(index: int, **more: Any) -> dict[str, Any]:
+        return {"tool_calls": [{"index": index, **more}]}
+
+    assert deltas(told(Turn(CALLS))) == [
+        (BEGUN | {"content": None}, None),
+        (call(0, id="call_a", type="function", function={"name": "f", "arguments": ""}), None),
+        (call(0, function={"arguments": '{"a":1}'}), None),
+        (call(1, id="call_b", type="function", function={"name": "g", "arguments": ""}), None),
+        (call(1, function={"arguments": "{}"}), None),
+        ({}, "tool_calls"),
+    ]
+
+
+@pytest.mark.parametrize("provider", ["groq", "mistral", "ollama"])
+def test_some_members_tell_a_call_in_one_piece(provider: str) -> None:
+    function = {"name": "f", "arguments": '{"a":1}'}
+    whole = {"index": 0, "id": "call_a", "type": "function", "function": function}
+
+    assert ({"tool_calls": [whole]}, None) in deltas(told(Turn(CALLS), provider))
+
+
+@pytest.mark.parametrize(
+    ("provider", "delta"),
+    [
+        ("openai", {"reasoning_content": "Hm."}),
+        ("deepseek", {"reasoning_content": "Hm."}),
+        ("groq", {"reasoning": "Hm."}),
+        ("vllm", {"reasoning": "Hm."}),
+        (
+            "mistral",
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}]},
+        ),
+        (
+            "openrouter",
+            {
+                "reasoning": "Hm.",
+                "reasoning_details": [{"type": "reasoning.text", "index": 0, "text": "Hm."}],
+            },
+        ),
+    ],
+)
+def test_each_member_spells_reasoning_in_its_own_way(provider: str, delta: Any) -> None:
+    assert deltas(told(Turn((Reasoning("Hm."), Text("Yes."))), provider))[1] == (delta, None)
+
+
+@pytest.mark.parametrize(
+    ("turn", "word"),
+    [
+        (Turn((Text("a"),)), "stop"),
+        (Turn((Text("a"),), Finish.STOP_SEQUENCE), "stop"),
+        (Turn((Text("a"),), Finish.LENGTH), "length"),
+        (Turn((Text("a"),), Finish.CONTEXT_FULL), "length"),
+        (Turn((Text("a"),), Finish.CONTENT_FILTER), "content_filter"),
+        (Turn((Refusal("No."),), Finish.REFUSAL), "stop"),
+        (Turn((), Finish.REFUSAL), "content_filter"),
+        (Turn(CALLS, Finish.TOOL_CALLS), "tool_calls"),
+        (Turn((Text("a"),), Finish.PAUSED), "stop"),
+        (Turn((Text("a"),), Finish.OTHER, "weird"), "weird"),
+    ],
+)
+def test_each_reason_to_finish_has_its_word(turn: Turn, word: str) -> None:
+    assert deltas(told(turn))[-1] == ({}, word)
+
+
+@pytest.mark.parametrize("provider", ["deepseek", "groq", "mistral", "xai"])
+def test_some_members_tell_usage_with_the_finish_unasked(provider: str) -> None:
+    *_, last, done = told(Turn((Text("a"),), usage=COST), provider)
+
+    assert (last["choices"][0]["finish_reason"], last["usage"]["prompt_tokens"]) == ("stop", 9)
+    assert done == "[DONE]"
+
+
+def test_perplexity_tells_no_done_and_azure_begins_with_the_prompt() -> None:
+    assert told(Turn((Text("a"),)), "perplexity")[-1] != "[DONE]"
+    assert "prompt_filter_results" in told(Turn((Text("a"),)), "azure")[0]
+
+
+def test_an_error_amid_a_stream_is_the_last_that_is_told() -> None:
+    turn = Turn((Text("Hel"),), failure=Failure("Sorry", "server_error"))
+    error = {"error": {"message": "Sorry", "type": "server_error", "param": None, "code": None}}
+
+    assert told(turn)[-1] == error
+    assert told(turn, "groq")[-1] == ("event: error", error)
+    assert all(finish is None for _, finish in deltas(told(turn)))
+
+
+def test_choices_take_turns_and_the_first_one_begins() -> None:
+    request = asking("/v1/chat/completions", model="m", stream=True, n=2)
+    turns = [Turn((Text("a b c"),)), Turn((Text("d"),))]
+
+    events = CHAT.speak(request, turns, Delivery("s", 0)).messages
+    order = [json.loads(it[6:])["choices"][0]["index"] for it in events if b"[DONE]" not in it]
+
+    assert order == [0, 1, 0, 1, 0, 0, 0, 1]
+
+
+def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> None:
+    asked: Any = {"stream": True, "stream_options": {"include_usage": True}}
+    request = asking("/v1/chat/completions", model="m", **asked)
+    turns = [Turn((Text("a b"),), Finish.LENGTH, usage=COST), Turn(CALLS[:1], Finish.STOP)]
+
+    response = CHAT.speak(request, turns, Delivery("s", 0, successive=True))
+    *chunks, usage, done = [_read(it.decode()) for it in response.messages]
+
+    assert [it["choices"][0]["index"] for it in chunks] == [0, 0, 0, 1, 1, 1, 0]
+    assert [finish for _, finish in deltas(chunks)] == [None] * 6 + ["length"]
+    assert deltas(chunks)[-1] == ({}, "length")
+    assert (usage["choices"], usage["usage"]["total_tokens"], done) == ([], 11, "[DONE]")
+    assert CHAT.turns(response)[1].finish is None
+
+
+def test_what_a_later_choice_says_of_its_finish_is_named_where_one_finishes_for_all() -> None:
+    request = asking("/v1/chat/completions", model="m", stream=True)
+    turns = [
+        Turn((Text("a"),)),
+        Turn((Text("b"),), Finish.LENGTH, metadata=(("stop_reason", "x"),)),
+    ]
+
+    assert CHAT.fit(request, turns, Delivery("s", 0)).lost == ()
+    lost = CHAT.fit(request, turns, Delivery("s", 0, successive=True)).lost
+    assert lost == ("finish length of a later choice", "metadata stop_reason")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        (400, "invalid_request_error", None),
+        (401, "invalid_request_error", "invalid_api_key"),
+        (404, "invalid_request_error", "model_not_found"),
+        (429, "requests", "rate_limit_exceeded"),
+        (418, "invalid_request_error", None),
+        (500, "server_error", None),
+        (503, "service_unavailable_error", None),
+    ],
+)
+def test_each_status_has_words_of_its_own(status: int, kind: str, code: str | None) -> None:
+    response = CHAT.refuse(status, Failure(""), Delivery("s", 0))
+    error = json.loads(response.messages[0])["error"]
+
+    assert (response.head.status, error["type"], error["code"]) == (status, kind, code)
+    assert len(error["message"].split()) > 4
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Failure("a", code="invalid_api_key"), 401),
+        (Failure("a", "invalid_request_error", "model_not_found"), 404),
+        (Failure("a", "insufficient_quota"), 429),
+        (Failure("a", code="429"), 429),
+        (Failure("a", "overloaded_error"), 503),
+        (Failure("a"), 500),
+    ],
+)
+def test_an_error_in_place_of_an_answer_has_its_status(failure: Failure, status: int) -> None:
+    request = asking("/v1/chat/completions", model="m")
+
+    assert CHAT.speak(request, [Turn((), failure=failure)], Delivery("s", 0)).head.status == status
+
+
+def test_limits_are_counted_down_in_headers_and_a_retry_has_its_time() -> None:
+    quota = Quota(Window(500, 499, 0.12), Window(30_000, 29_000, 366.5))
+    response = CHAT.refuse(429, Failure("Slow"), Delivery("s", 0, quota=quota), 1.5)
+
+    shown = {
+        name: header(response.head.headers, name)
+        for name in (
+            "x-ratelimit-limit-requests", "x-ratelimit-remaining-tokens",
+            "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens",
+            "retry-after", "retry-after-ms",
+        )
+    }  # fmt: skip
+    assert list(shown.values()) == ["500", "29000", "120ms", "6m6.5s", "2", "1500"]
+    assert (header(response.head.headers, "x-request-id") or "").startswith("req_")
+
+
+def test_every_dialect_has_a_name_of_its_own() -> None:
+    names = [it.name for it in DIALECTS]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+import httpx2
+import openai
+import pytest
+
+import corpus
+from conformance import CASES
+from llm_proxy import framing
+from llm_proxy.dialects import Response
+from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.openai.completions import OpenAICompletions
+from llm_proxy.errors import CannotSay
+from llm_proxy.framing.sse import read_event
+from llm_proxy.turns import (
+    Failure,
+    Finish,
+    Metadata,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    Turn,
+    Usage,
+)
+from speaking import DELIVERY, asking
+
+DIALECT: Final = OpenAICompletions()
+HELLO: Final = Turn((Text("Hello there"),), Finish.STOP, usage=Usage(1, 2, 3))
+USAGE: Final[dict[str, Any]] = {"stream_options": {"include_usage": True}}
+
+
+def spoken(*turns: Turn, provider: str = "", **body: Any) -> Response:
+    request = asking("/v1/completions", model="davinci", **body)
+    return DIALECT.speak(request, turns, Delivery("test", 1_700_000_000, provider=provider))
+
+
+def chunks(response: Response) -> list[dict[str, Any]]:
+    """The chunks before the `[DONE]`."""
+    *said, last = [read_event(message).data or b"" for message in response.messages]
+    assert last == b"[DONE]"
+    return [json.loads(it) for it in said]
+
+
+def test_a_text_is_told_as_openai_tells_it() -> None:
+    first, second, last = chunks(spoken(HELLO, stream=True))
+
+    assert first == {
+        "id": first["id"],
+        "object": "text_completion",
+        "created": 1_700_000_000,
+        "model": "davinci",
+        "choices": [{"text": "Hello", "index": 0, "logprobs": None, "finish_reason": None}],
+    }
+    assert second["choices"][0]["text"] == " there"
+    assert last["choices"] == [{"text": "", "index": 0, "logprobs": None, "finish_reason": "stop"}]
+    assert {first["id"], second["id"], last["id"]} == {first["id"]}
+
+
+def test_usage_is_told_where_it_is_asked_for() -> None:
+    *others, last = chunks(spoken(HELLO, stream=True, **USAGE))
+
+    counts = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
+    assert (last["choices"], last["usage"]) == ([], counts)
+    assert {it["usage"] for it in others} == {None}
+    assert chunks(spoken(HELLO, stream=True, provider="deepseek"))[-1]["usage"] == counts
+
+
+def test_choices_take_turns() -> None:
+    each = chunks(spoken(HELLO, Turn((Text("Good night to you"),)), stream=True))
+
+    told = [it["choices"][0] for it in each]
+    assert [it["index"] for it in told] == [0, 1, 0, 1, 1, 1, 0, 1]
+    assert [it["finish_reason"] for it in told] == [None] * 6 + ["stop"] * 2
+
+
+def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> None:
+    request = asking("/v1/completions", model="davinci", stream=True)
+    turns = (HELLO, Turn(()), Turn((Text("Good night"),)))
+    response = DIALECT.speak(request, turns, replace(DELIVERY, successive=True))
+
+    told = [it["choices"][0] for it in chunks(response)]
+    assert [(it["index"], it["text"]) for it in told] == [
+        (0, "Hello"), (0, " there"), (1, ""), (2, "Good"), (2, " night"), (0, ""),
+    ]  # fmt: skip
+    assert [it["finish_reason"] for it in told] == [None] * 5 + ["stop"]
+    assert [it.text for it in DIALECT.turns(response)] == ["Hello there", "", "Good night"]
+
+
+def test_logprobs_stand_beside_the_finish() -> None:
+    likely: Metadata = (("logprobs", {"tokens": ["Hi"], "token_logprobs": [-0.5]}),)
+    *_, last = chunks(spoken(Turn((Text("Hi"),), metadata=likely), stream=True))
+
+    assert last["choices"][0]["logprobs"] == dict(likely)["logprobs"]
+
+
+def test_a_document_holds_all_choices_and_their_usage() -> None:
+    said = json.loads(spoken(HELLO, HELLO).messages[0])
+
+    assert [(it["index"], it["text"]) for it in said["choices"]] == [
+        (0, "Hello there"),
+        (1, "Hello there"),
+    ]
+    assert said["usage"]["total_tokens"] == 3
+
+
+def test_a_call_has_no_word_and_other_parts_are_text_or_nothing() -> None:
+    request = asking("/v1/completions", model="davinci")
+    with pytest.raises(CannotSay, match="openai-completions has no word for a tool call"):
+        DIALECT.fit(request, [Turn((ToolCall("a", "f", "{}"),))], DELIVERY)
+
+    fits = DIALECT.fit(request, [Turn((Reasoning("Hm."), Refusal("No.")))], DELIVERY)
+    assert fits.turns[0].parts == (Text("No."),)
+    assert fits.lost == ("reasoning", "that a refusal is one")
+
+
+def test_an_error_amid_a_stream_ends_it() -> None:
+    failing = Turn((Text("Hel"),), failure=Failure("Oh no", "server_error"))
+    response = spoken(failing, stream=True)
+
+    assert b"".join(response.messages).endswith(
+        b'data: {"error":{"message":"Oh no","type":"server_error","param":null,"code":null}}\n\n'
+    )
+    assert spoken(failing).head.status == 500
+
+
+def _client(response: Response) -> openai.OpenAI:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        body = b"".join(response.messages)
+        return httpx2.Response(response.head.status, headers=[*response.head.headers], content=body)
+
+    return openai.OpenAI(
+        api_key="none",
+        base_url="http://127.0.0.1/v1",
+        max_retries=0,
+        http_client=httpx2.Client(transport=httpx2.MockTransport(answer)),
+    )
+
+
+TELLABLE: Final = [it for it in CASES if it.turn.failure is None and not it.calls_tools]
+
+
+@pytest.mark.parametrize("case", TELLABLE, ids=lambda it: it.name)
+def test_the_sdk_hears_what_was_told(case: Any) -> None:
+    streamed, whole = spoken(case.turn, stream=True, **USAGE), spoken(case.turn)
+    with _client(streamed) as client:
+        each = list(client.completions.create(model="m", prompt="p", stream=True))
+    with _client(whole) as client:
+        document = client.completions.create(model="m", prompt="p")
+
+    [turn] = DIALECT.turns(streamed)
+    said = "".join(choice.text for chunk in each for choice in chunk.choices)
+    assert said == document.choices[0].text == turn.text
+    assert document.choices[0].finish_reason == turn.finish_raw
+    assert each[-1].usage == document.usage
+    assert turn.usage is not None
+    assert document.usage is not None
+    assert document.usage.completion_tokens == turn.usage.output
+
+
+def test_the_sdk_raises_the_error_amid_a_stream() -> None:
+    response = spoken(Turn((Text("Hel"),), failure=Failure("Oh no")), stream=True)
+    with _client(response) as client:
+        stream = client.completions.create(model="m", prompt="p", stream=True)
+        with pytest.raises(openai.APIError, match="Oh no"):
+            list(stream)
+
+
+needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
+
+
+@pytest.mark.corpus
+@needs_corpus
+def test_every_real_answer_is_told_again_as_it_was_told() -> None:
+    count = 0
+    for row in corpus.rows():
+        if not row.wire.startswith("openai.completions") or row.status != 200:
+            continue
+        name = DIALECT.codec(row.request, row.head)
+        if row.fidelity == "payload-lines":
+            lines = [b"data: " + it + b"\n\n" for it in row.body.splitlines() if it.strip()]
+            answer = Response(row.head, "sse", lines)
+        else:
+            answer = Response(row.head, name, framing.messages(name, row.body))
+        turns = DIALECT.turns(answer)
+        usage = USAGE if turns[0].usage else {}
+        stream = answer.codec == "sse"
+        request = asking("/v1/completions", model="m", stream=stream, **usage)
+        fits = DIALECT.fit(request, turns, DELIVERY)
+        again = DIALECT.turns(DIALECT.speak(request, turns, DELIVERY))
+
+        assert fits.lost == (), row.id
+        assert again == fits.turns, row.id
+        assert [(it.text, it.metadata) for it in again] == [(it.text, it.metadata) for it in turns]
+        count += 1
+    assert count == 45

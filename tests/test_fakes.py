@@ -1,0 +1,94 @@
+"""Embeddings that no model made: equal for equal texts, near for like ones."""
+
+from __future__ import annotations
+
+from math import sqrt
+from time import process_time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from llm_proxy.dialects import fakes
+
+SIZES = (1, 8, 256, 1536, 4096)
+
+
+def nearness(one: str, other: str, dimensions: int = 1536) -> float:
+    """The cosine of the angle between two texts."""
+    pairs = zip(fakes.vector(one, dimensions), fakes.vector(other, dimensions), strict=True)
+    return sum(a * b for a, b in pairs)
+
+
+@settings(max_examples=20, deadline=None)
+@example("", 1)
+@example("a", 1)
+@example("...", 1536)
+@example("\udc80 \x00", 8)
+@example("ß" * 300, 4096)
+@given(st.text(), st.sampled_from(SIZES))
+def test_a_vector_has_length_1_and_is_the_same_each_time(text: str, dimensions: int) -> None:
+    vector = fakes.vector(text, dimensions)
+
+    assert len(vector) == dimensions
+    assert sqrt(sum(value * value for value in vector)) == pytest.approx(1)
+    assert fakes.vector(text, dimensions) == vector
+
+
+def test_what_is_asked_for_beyond_any_size_is_cut() -> None:
+    assert [len(fakes.vector("x", size)) for size in (-5, 0, 99_999)] == [1, 1, 4096]
+
+
+@pytest.mark.parametrize("dimensions", [256, 1536])
+@pytest.mark.parametrize(
+    ("text", "like", "unlike"),
+    [
+        (
+            "How do I reset my password?",
+            "I forgot my password, how can I reset it?",
+            "The weather in Bonn is nice today.",
+        ),
+        (
+            "Wie setze ich mein Passwort zurück?",
+            "Ich möchte mein PASSWORT zurücksetzen.",
+            "Das Wetter in Bonn ist heute schön.",
+        ),
+        (
+            "パスワードをリセットする方法",
+            "パスワードのリセット方法を教えて",
+            "今日のボンの天気はとても良い",
+        ),
+        ("我怎么重置密码", "请告诉我重置密码的方法", "今天波恩的天气很好"),
+    ],
+    ids=["English", "German", "Japanese", "Chinese"],
+)
+def test_texts_that_share_words_are_nearer_than_others(
+    text: str, like: str, unlike: str, dimensions: int
+) -> None:
+    assert nearness(text, like, dimensions) > nearness(text, unlike, dimensions) + 0.1
+
+
+def test_a_text_is_nearest_to_itself_and_its_order_counts() -> None:
+    same = nearness("dog bites man", "dog bites man")
+    case = nearness("dog bites man", "Dog bites man!")
+    turned = nearness("dog bites man", "man bites dog")
+
+    assert same == pytest.approx(1)
+    assert same > case > turned > 0.5
+
+
+@pytest.mark.parametrize("other", ["Red car", "red  car", "red car.", "", "?", "\udc80"])
+def test_no_other_text_has_quite_the_same_vector(other: str) -> None:
+    assert fakes.vector("red car", 1536) != fakes.vector(other, 1536)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 100_000, "".join(map(chr, range(0x4E00, 0x9F00))) * 5, "lorem ipsum dolor " * 5555],
+    ids=["one letter", "Chinese", "words"],
+)
+def test_a_long_text_takes_little_time(text: str) -> None:
+    began = process_time()
+    fakes.vector(text, 4096)
+
+    assert process_time() - began < 1.0  # about 0.05 s, where nothing else runs

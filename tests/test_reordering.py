@@ -1,0 +1,48 @@
+"""Messages in another order are cut as they were, whatever parts them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from llm_proxy import framing
+from llm_proxy.framing.reordering import rearranged
+
+SWAPPED = (1, 0)
+TWICE = (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("codec", "messages", "order", "told"),
+    [
+        ("sse", [b"data: 1\n\n", b"data: 2\n\n"], SWAPPED, [b"data: 2\n\n", b"data: 1\n\n"]),
+        ("sse", [b"data: 1\n\n", b"data: 2"], SWAPPED, [b"data: 2\n\n", b"data: 1\n\n"]),
+        ("sse", [b"data: 1\r\n"], TWICE, [b"data: 1\r\n\n", b"data: 1\r\n"]),
+        ("ndjson", [b"1\n", b"2"], SWAPPED, [b"2\n", b"1\n"]),
+        ("ndjson", [b"1\r\n"], TWICE, [b"1\r\n", b"1\r\n"]),
+        ("json-array", [b'[{"a":1}', b',\n{"b":2}'], SWAPPED, [b'[{"b":2}', b',{"a":1}']),
+        ("json-array", [b',\r\n{"a":1}'], TWICE, [b',\r\n{"a":1}', b',{"a":1}']),
+        ("json-array", [b'[{"a":1}'], TWICE, [b'[{"a":1}', b',{"a":1}']),
+        ("json-array", [b"[[1]"], TWICE, [b"[[1]", b",[1]"]),
+        ("eventstream", [b"x", b"y"], SWAPPED, [b"y", b"x"]),
+    ],
+)
+def test_what_parts_messages_stands_where_it_belongs(
+    codec: str, messages: Sequence[bytes], order: Sequence[int], told: list[bytes]
+) -> None:
+    assert rearranged(codec, messages, order) == told
+
+
+@pytest.mark.parametrize("order", [SWAPPED, (1, 1)])
+def test_the_end_of_an_array_has_no_other_place(order: Sequence[int]) -> None:
+    with pytest.raises(ValueError, match="the end of the array has no other place"):
+        rearranged("json-array", [b'[{"a":1}', b"\n]"], order)
+
+
+def test_an_array_is_one_still() -> None:
+    body = b'[{"a":1}\n,\n{"b":2}\n,\n{"c":3}\n]'
+    first, second, third, end = framing.messages("json-array", body)
+    told = b"".join([*rearranged("json-array", [first, second], SWAPPED), third, end])
+    assert json.loads(told) == [{"b": 2}, {"a": 1}, {"c": 3}]

@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from llm_proxy.take_numbers import AfterLast, Ordinals, Placement, Shelf, pick, sequence
+
+
+def test_requests_are_counted_in_each_session_and_key_on_its_own() -> None:
+    ordinals = Ordinals()
+    asked = [("a", "k"), ("a", "k"), ("b", "k"), ("a", "l"), ("a", "k")]
+    assert [ordinals.next(*it) for it in asked] == [1, 2, 1, 1, 3]
+
+
+def test_a_reset_begins_its_session_again_and_no_other() -> None:
+    ordinals = Ordinals()
+    for session in ("a", "b"):
+        ordinals.next(session, "k")
+        ordinals.next(session, "l")
+    ordinals.reset("a")
+    ordinals.reset("unknown")
+    assert [ordinals.next("a", it) for it in "kl"] == [1, 1]
+    assert [ordinals.next("b", it) for it in "kl"] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("own", "default", "played"),
+    [
+        ([], [], ""),
+        ([], [2, 1], "d1 d2"),
+        ([2, 1], [], "o1 o2"),
+        ([1], [1, 2, 3], "o1"),
+        ([3], [1, 2], "d1 d2 o3"),
+        ([3, 5], [1, 4, 9], "d1 o3 o5"),
+        ([2], [2, 3], "o2"),
+    ],
+    ids=["none", "default", "own", "own instead", "continued", "with gaps", "own from there on"],
+)
+def test_a_session_plays_its_own_takes_and_those_that_it_continued(
+    own: list[int], default: list[int], played: str
+) -> None:
+    found = sequence(own, default)
+    assert " ".join(f"{'o' if mine else 'd'}{number}" for mine, number in found) == played
+
+
+@pytest.mark.parametrize(
+    ("after_last", "picked"), [("repeat", "abccc"), ("cycle", "abcab"), ("fail", "abc--")]
+)
+def test_after_the_last_take_it_goes_on_as_it_was_told(after_last: AfterLast, picked: str) -> None:
+    assert "".join(pick("abc", n, after_last) or "-" for n in range(1, 6)) == picked
+    assert pick("", 1, after_last) is None
+
+
+@pytest.mark.parametrize(
+    ("on_disk", "renew", "finished", "placements"),
+    [
+        pytest.param([], True, [(1, True)], [Placement(1)], id="the first of all"),
+        pytest.param(
+            [1, 2], True, [(1, True), (2, True)], [Placement(1, remove=(2,)), Placement(2)],
+            id="older ones are replaced by the first that is complete",
+        ),
+        pytest.param(
+            [1, 2], True, [(2, True), (1, True)], [Placement(2, remove=(1,)), Placement(1)],
+            id="the second finishes first",
+        ),
+        pytest.param(
+            [1], True, [(1, False)], [Placement(2)], id="an incomplete one is parked behind"
+        ),
+        pytest.param(
+            [1, 2], True, [(1, False), (2, True)], [Placement(3), Placement(2, ((3, 1),))],
+            id="and comes home",
+        ),
+        pytest.param(
+            [1], True, [(1, False), (2, True)],
+            [Placement(2), Placement(3, ((2, 1), (3, 2)))],
+            id="also where it was parked in the other's place",
+        ),
+        pytest.param(
+            [1], True, [(1, False), (1, True)],
+            [Placement(2), Placement(1, ((2, 3),))],
+            id="a number that is used again after a reset",
+        ),
+        pytest.param(
+            [], True, [(1, False), (1, False), (1, True)],
+            [Placement(1), Placement(2), Placement(5, ((1, 3), (2, 4), (5, 1)))],
+            id="a number that is used three times",
+        ),
+        pytest.param(
+            [1], True, [(1, True), (2, False), (1, True)],
+            [Placement(1), Placement(2), Placement(3)],
+            id="nothing of this run is replaced",
+        ),
+        pytest.param(
+            [1, 2], False, [(3, True), (2, False), (4, True)],
+            [Placement(3), Placement(4), Placement(5)],
+            id="auto replaces nothing",
+        ),
+    ],
+)  # fmt: skip
+def test_a_finished_take_goes_to_its_place(
+    on_disk: list[int],
+    renew: bool,
+    finished: list[tuple[int, bool]],
+    placements: list[Placement],
+) -> None:
+    shelf = Shelf(on_disk, renew=renew)
+    assert [shelf.place(number, complete=it) for number, it in finished] == placements
+
+
+def test_a_placement_knows_where_its_take_ends_up() -> None:
+    assert Placement(3, ((2, 1), (3, 2))).final == 2
+    assert Placement(3, ((2, 1),)).final == 3
+
+
+@dataclass(frozen=True)
+class Take:
+    """A file: whose it is, and whether it is whole."""
+
+    serial: int
+    """In the order of arrival; what was there before the run comes first."""
+    number: int
+    complete: bool
+    old: bool = False
+    foreign: bool = False
+    """Whether another run put it there while this one ran."""
+
+
+class ShelfAgainstADisk(RuleBasedStateMachine):
+    """Requests arrive and finish in any order; every placement is carried out on a disk.
+
+    At no step, so at no moment at which a crash may come, is anything lost that counts.
+    """
+
+    @initialize(
+        numbers=st.dictionaries(st.integers(1, 6), st.booleans(), max_size=4), renew=st.booleans()
+    )
+    def a_run_begins(self, numbers: dict[int, bool], renew: bool) -> None:
+        self.disk = {
+            number: Take(number, number, complete, old=True) for number, complete in numbers.items()
+        }
+        self.old = set(self.disk.values())
+        self.renew = renew
+        self.shelf = Shelf(self.disk, renew=renew, foreign=self.is_foreign)
+        self.strangers: set[Take] = set()
+        self.ordinals = Ordinals()
+        self.running: list[Take] = []
+        self.finished: list[Take] = []
+        self.serial = 100
+        self.was_reset = False
+
+    @rule(complete=st.booleans())
+    def a_request_arrives(self, complete: bool) -> None:
+        # `auto` counts what is on disk as well: its takes begin after those.
+        number = self.ordinals.next("s", "k") + (0 if self.renew else len(self.old))
+        self.serial += 1
+        self.running.append(Take(self.serial, number, complete))
+
+    @precondition(lambda self: self.running)
+    @rule(chosen=st.data())
+    def a_request_finishes(self, chosen: st.DataObject) -> None:
+        take = chosen.draw(st.sampled_from(self.running))
+        self.running.remove(take)
+        placement = self.shelf.place(take.number, complete=take.complete)
+        self.finished.append(take)
+        self.put(take, placement.number)
+        for source, target in placement.move:
+            self.put(self.disk.pop(source), target)
+        for number in placement.remove:
+            assert self.disk.pop(number).old
+            self.nothing_is_lost()
+        assert self.disk[placement.final] == take
+
+    def is_foreign(self, number: int) -> bool:
+        return number in self.disk and self.disk[number].foreign
+
+    @rule(number=st.integers(1, 12))
+    def another_run_puts_a_take_down(self, number: int) -> None:
+        there = self.disk.get(number)
+        if there is None or (there.old and self.renew):
+            self.serial += 1
+            stranger = Take(self.serial, number, complete=True, foreign=True)
+            self.disk[number] = stranger
+            self.strangers.add(stranger)
+            self.old.discard(there or stranger)
+
+    @rule()
+    def the_session_is_reset(self) -> None:
+        self.ordinals.reset("s")
+        self.was_reset = True
+
+    def put(self, take: Take, number: int) -> None:
+        replaced = self.disk.get(number)
+        assert replaced is None or (self.renew and replaced.old)
+        self.disk[number] = take
+        self.nothing_is_lost()
+
+    def nothing_is_lost(self) -> None:
+        there = set(self.disk.values())
+        assert there >= set(self.finished) | self.strangers
+        if not self.renew or not any(it.complete for it in self.finished):
+            assert there >= self.old
+
+    @invariant()
+    def what_is_on_disk_is_what_should_be(self) -> None:
+        renewed = self.renew and any(it.complete for it in self.finished)
+        expected = set(self.finished) | self.strangers | (set() if renewed else self.old)
+        assert set(self.disk.values()) == expected
+        if self.was_reset or self.strangers:
+            return
+        for number, take in self.disk.items():
+            if renewed:
+                assert number == take.number
+        played = [self.disk[number] for number in sorted(self.disk)]
+        if self.renew:
+            assert [it.serial for it in played] == sorted(it.serial for it in played)
+
+
+TestShelfAgainstADisk = ShelfAgainstADisk.TestCase
+TestShelfAgainstADisk.settings = hypothesis_settings(stateful_step_count=15, max_examples=200)
+
+
+@given(
+    own=st.sets(st.integers(1, 20)),
+    default=st.sets(st.integers(1, 20)),
+    ordinal=st.integers(1, 60),
+)
+def test_every_take_that_is_played_is_on_disk(
+    own: set[int], default: set[int], ordinal: int
+) -> None:
+    takes = sequence(own, default)
+    assert [number for mine, number in takes if mine] == sorted(own)
+    assert {number for mine, number in takes if not mine} <= default
+    assert [number for _, number in takes] == sorted({number for _, number in takes})
+    picked = pick(takes, ordinal, "repeat")
+    assert (picked is None) == (not own | default)
+    assert picked is None or picked in takes

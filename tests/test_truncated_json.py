@@ -1,0 +1,111 @@
+"""A spoiled message is one message of its codec still, and its content is no JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llm_proxy import framing
+from llm_proxy.framing import CODECS, sse
+from llm_proxy.framing.eventstream import frame, read_frame
+from llm_proxy.framing.truncated_json import spoil
+
+HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@pytest.mark.parametrize(
+    ("codec", "message", "spoiled"),
+    [
+        ("sse", b'data: {"a":12}\n\n', b'data: {"a"\n\n'),
+        (
+            "sse",
+            b'event: message_start\r\nid: 7\r\ndata: {"a":12}\r\n\r\n',
+            b'event: message_start\r\nid: 7\r\ndata: {"a"\r\n\r\n',
+        ),
+        ("sse", b'data: {"a":\ndata: [1,\ndata: 22]}\n\n', b'data: {"a":\ndata: [\n\n'),
+        ("sse", b'\xef\xbb\xbfdata:{"a":12}\n\n', b'\xef\xbb\xbfdata: {"a"\n\n'),
+        ("sse", b"data: [DONE]\n\n", b"data: [DO\n\n"),
+        ("sse", b"data: 12\n\n", b"data: {\n\n"),
+        ("sse", b"\n: ping\n\n", b"\ndata: {\n: ping\n\n"),
+        ("sse", b'data: {"a":12}', b'data: {"a"\n'),
+        ("ndjson", b'{"a":12}\r\n', b'{"a"\r\n'),
+        ("ndjson", b'{"a":12}', b'{"a"'),
+        ("json-array", b'[{"a":12}', b'[{"a"'),
+        ("json-array", b',\r\n{"a":12}', b',\r\n{"a"'),
+        ("json-array", b"[[1,2]", b"[[1"),
+        ("json-array", b"\n]", b"\n{"),
+        ("whole", b'{"a":12}', b'{"a"'),
+        ("whole", b"{}        ", b"{"),
+        ("whole", b"{} {}", b"{"),
+        ("whole", b"", b"{"),
+        ("whole", '"ö"'.encode(), b'"'),
+        ("eventstream", b"<html></html>", b"<html>"),
+    ],
+)
+def test_half_of_the_content_is_left(codec: str, message: bytes, spoiled: bytes) -> None:
+    assert spoil(codec, message) == spoiled
+
+
+def test_a_frame_keeps_its_headers_and_is_one_that_clients_accept() -> None:
+    spoiled = read_frame(spoil("eventstream", frame(HEADERS, b'{"a":12}')))
+
+    assert spoiled is not None
+    assert (spoiled.headers, spoiled.payload) == (HEADERS, b'{"a"')
+
+
+def test_a_frame_that_was_broken_is_cut_in_half() -> None:
+    broken = frame(HEADERS, b'{"a":12}')[:-1] + b"\0"
+
+    assert spoil("eventstream", broken) == broken[: len(broken) // 2]
+
+
+def written(codec: str, value: object) -> bytes:
+    """A value as a message of this codec."""
+    text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    match codec:
+        case "sse":
+            return sse.event(text, "delta")
+        case "ndjson":
+            return text + b"\n"
+        case "eventstream":
+            return frame(HEADERS, text)
+        case "json-array":
+            return b"[" + text
+        case _:
+            return text
+
+
+def content(codec: str, message: bytes) -> bytes:
+    """What a client of this codec takes for JSON."""
+    match codec:
+        case "sse":
+            return sse.read_event(message).data or b""
+        case "eventstream":
+            read = read_frame(message)
+            assert read is not None
+            return read.payload
+        case "json-array":
+            return message.removeprefix(b"[")
+        case _:
+            return message
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@settings(max_examples=25)
+@given(value=JSON)
+def test_whatever_is_spoiled_is_one_message_and_no_json(codec: str, value: object) -> None:
+    spoiled = spoil(codec, written(codec, value))
+
+    assert framing.messages(codec, spoiled) == [spoiled]
+    assert content(codec, spoiled).decode().strip()
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(content(codec, spoiled))
