@@ -6,9 +6,9 @@ import json
 from typing import Any, Final
 
 from llm_proxy import framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.anthropic.dialect import Anthropic
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import Part
 
 DIALECT: Final = Anthropic()
@@ -137,20 +137,22 @@ def asked(
     return Request(method, path, "", headers, json.dumps(body).encode())
 
 
-def head(status: int = 200, content_type: str = "text/event-stream; charset=utf-8") -> Head:
+def head(status: int = 200, content_type: str = "text/event-stream; charset=utf-8") -> ResponseHead:
     headers = (("Content-Type", content_type),) if content_type else ()
-    return Head(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
+    return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
 
 
-def streamed(body: bytes) -> Response:
-    return Response(head(), "sse", framing.messages("sse", body))
+def streamed(body: bytes) -> DialectResponse:
+    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> Response:
-    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
+def whole(body: bytes, status: int = 200) -> DialectResponse:
+    return DialectResponse(
+        head(status, "application/json"), "whole", framing.split_messages("whole", body)
+    )
 
 
-def document(**fields: object) -> Response:
+def document(**fields: object) -> DialectResponse:
     return whole(json.dumps(fields).encode())
 
 
@@ -177,12 +179,12 @@ def ends(reason: str | None, **delta: object) -> bytes:
 
 def parts_of(*blocks: dict[str, Any]) -> tuple[Part, ...]:
     """What a document with these blocks says; a stream of them says the same."""
-    (turn,) = DIALECT.turns(document(type="message", content=blocks))
+    (turn,) = DIALECT.decode(document(type="message", content=blocks))
     events = (
         begins(block, index) + event("content_block_stop", index=index)
         for index, block in enumerate(blocks)
     )
-    assert DIALECT.turns(streamed(b"".join(events))) == (turn,)
+    assert DIALECT.decode(streamed(b"".join(events))) == (turn,)
     return turn.parts
 
 

@@ -26,11 +26,11 @@ CONVERSE: Final = f"/model/{MODEL}/converse"
 def on_disk(folder: Path) -> bytes:
     """All that stands below a folder, with the names of its files."""
     return b"\n".join(
-        str(it).encode() + it.read_bytes() for it in folder.rglob("*") if it.is_file()
+        str(path).encode() + path.read_bytes() for path in folder.rglob("*") if path.is_file()
     )
 
 
 def fields(head: bytes) -> list[tuple[str, str]]:
     """The header fields of a request, as they came."""
-    pairs = (it.partition(":") for it in head.decode("latin-1").split("\r\n")[1:] if it)
+    pairs = (item.partition(":") for item in head.decode("latin-1").split("\r\n")[1:] if item)
     return [(name, value.strip()) for name, _, value in pairs]

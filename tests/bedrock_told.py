@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import orjson
 
-from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock.dialect import Bedrock
 from llm_proxy.exchange import Request
-from llm_proxy.framing.eventstream import Frame, read_frame
+from llm_proxy.framing.eventstream import Frame, parse_frame
 from llm_proxy.turns import Turn
 from speaking import DELIVERY, asking
 
@@ -22,7 +22,7 @@ Event = tuple[str, Any]
 
 def converse(model: str = "us.amazon.nova-2-lite-v1:0", *, stream: bool = True) -> Request:
     """A request for Converse."""
-    return DIALECT.typical(model, stream=stream)
+    return DIALECT.sample_request(model, stream=stream)
 
 
 def invoke(model: str, *, stream: bool = True, **body: Any) -> Request:
@@ -31,34 +31,37 @@ def invoke(model: str, *, stream: bool = True, **body: Any) -> Request:
     return asking(f"/model/{model}/{operation}", **body)
 
 
-def told(request: Request, *turns: Turn) -> Response:
+def told(request: Request, *turns: Turn) -> DialectResponse:
     """What is answered."""
-    return DIALECT.speak(request, turns, DELIVERY)
+    return DIALECT.encode(request, turns, DELIVERY)
 
 
-def document(response: Response) -> Any:
+def document(response: DialectResponse) -> Any:
     """The one document of an answer."""
     assert response.codec == "whole"
     return orjson.loads(b"".join(response.messages))
 
 
-def frames(response: Response) -> list[Frame]:
+def frames(response: DialectResponse) -> list[Frame]:
     """The frames of a stream; each message is one."""
     assert response.codec == "eventstream"
-    read = [read_frame(message) for message in response.messages]
+    read = [parse_frame(message) for message in response.messages]
     assert None not in read
-    return [it for it in read if it is not None]
+    return [item for item in read if item is not None]
 
 
-def events(response: Response) -> list[Event]:
+def events(response: DialectResponse) -> list[Event]:
     """Its events, and the exception that ends it."""
     return [
-        (it.header(":event-type") or it.header(":exception-type"), orjson.loads(it.payload))
-        for it in frames(response)
+        (
+            frame.header(":event-type") or frame.header(":exception-type"),
+            orjson.loads(frame.payload),
+        )
+        for frame in frames(response)
     ]
 
 
-def natives(response: Response) -> list[Any]:
+def natives(response: DialectResponse) -> list[Any]:
     """The events of a model's own."""
     told = events(response)
     assert {name for name, _ in told} == {"chunk"}

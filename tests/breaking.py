@@ -151,7 +151,7 @@ def _framed(case: Case, whole: bytes, cut: int, roll: Random) -> tuple[bytes, by
 
 
 def _chunks(case: Case, body: bytes, roll: Random) -> tuple[bytes, bytes]:
-    framed = b"".join(b"%x\r\n%b\r\n" % (len(it), it) for it in pieces(body, roll))
+    framed = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces(body, roll))
     match case.end:
         case "clean":
             return framed + b"0\r\n\r\n", body
@@ -181,5 +181,5 @@ def parse(name: str) -> Trial:
     """The trial of that name."""
     case, client, finishing, seed = name.split("/")
     clients: dict[str, Client] = {"fast": "fast", "slow": "slow", "gone": "gone"}
-    by_name = {it.name: it for it in CASES}
+    by_name = {case_.name: case_ for case_ in CASES}
     return Trial(by_name[case], clients[client], int(seed), finishing == "1")

@@ -6,8 +6,8 @@ import json
 from typing import Any, Final
 
 from llm_proxy import framing
-from llm_proxy.dialects import Response
-from llm_proxy.exchange import Head
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.exchange import ResponseHead
 
 DONE: Final = b"data: [DONE]\n\n"
 OPENING: Final = {
@@ -52,7 +52,9 @@ def ending(reason: str, **more: object) -> Any:
 
 def sse(*events: Any) -> bytes:
     """Events of version 2 as a server writes them, without `[DONE]`."""
-    return b"".join(b"event: %s\ndata: %s\n\n" % (it["type"].encode(), _json(it)) for it in events)
+    return b"".join(
+        b"event: %s\ndata: %s\n\n" % (item["type"].encode(), _json(item)) for item in events
+    )
 
 
 def lines(*documents: Any) -> bytes:
@@ -116,17 +118,17 @@ CHAT: Final = lines(
 )
 
 
-def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
+def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
     """The head of an answer."""
     named = (("Content-Type", content_type),) if content_type else ()
-    return Head(status, "", named, "chunked")
+    return ResponseHead(status, "", named, "chunked")
 
 
-def answer(codec: str, body: bytes, status: int = 200) -> Response:
+def answer(codec: str, body: bytes, status: int = 200) -> DialectResponse:
     """An answer, cut by a codec."""
-    return Response(head(status), codec, framing.messages(codec, body))
+    return DialectResponse(head(status), codec, framing.split_messages(codec, body))
 
 
-def document(said: object, status: int = 200) -> Response:
+def document(said: object, status: int = 200) -> DialectResponse:
     """An answer of one document."""
     return answer("whole", _json(said), status)

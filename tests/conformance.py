@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from llm_proxy.dialects import Dialect, Response
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.errors import CannotSay
+from llm_proxy.dialects import Dialect, DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import (
     Failure,
@@ -98,7 +98,9 @@ class Told:
     refused: dict[str, str] = field(default_factory=dict)
     """For each question that its dialect has no words for, why."""
 
-    def answer(self, dialect: Dialect, request: Request, delivery: Delivery) -> Response:
+    def answer(
+        self, dialect: Dialect, request: Request, delivery: EncodeContext
+    ) -> DialectResponse:
         """The case that is asked for, in words of the dialect."""
         found = _QUESTION.search(request.body)
         assert found is not None, request.body
@@ -106,16 +108,18 @@ class Told:
         asked = f"[[{found[1].decode()}]]"
         try:
             response = _told(case, dialect, request, delivery)
-        except CannotSay as error:
+        except NotRepresentable as error:
             self.refused[asked] = str(error)
-            return dialect.refuse(501, Failure(str(error)), delivery)
-        [self.turns[asked]] = dialect.turns(response)
+            return dialect.error_response(501, Failure(str(error)), delivery)
+        [self.turns[asked]] = dialect.decode(response)
         self.statuses[asked] = response.head.status
         return response
 
 
-def _told(case: Case, dialect: Dialect, request: Request, delivery: Delivery) -> Response:
+def _told(
+    case: Case, dialect: Dialect, request: Request, delivery: EncodeContext
+) -> DialectResponse:
     if case.status != 200:
         assert case.turn.failure is not None
-        return dialect.refuse(case.status, case.turn.failure, delivery)
-    return dialect.speak(request, (case.turn,), delivery)
+        return dialect.error_response(case.status, case.turn.failure, delivery)
+    return dialect.encode(request, (case.turn,), delivery)

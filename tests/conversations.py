@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from llm_proxy.conversation import Conversation, Message, Tool
+from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Json, Reasoning, Text, ToolCall, ToolResult
 from speaking import asking
@@ -23,8 +23,8 @@ def talk(seal: str | None = None, call: str = "call_1", **others: Any) -> Conver
     """The conversation that every dialect is to say, but for what it cannot."""
     whole = Conversation(
         messages=(
-            Message("user", (Text("Weather in Rome?"), Text("Please."))),
-            Message(
+            RequestMessage("user", (Text("Weather in Rome?"), Text("Please."))),
+            RequestMessage(
                 "assistant",
                 (
                     Reasoning("Let me look.", seal),
@@ -32,15 +32,15 @@ def talk(seal: str | None = None, call: str = "call_1", **others: Any) -> Conver
                     ToolCall(call, "weather", ARGUMENTS),
                 ),
             ),
-            Message("tool", (ToolResult(call, "21 °C", "weather"),)),
-            Message("user", (Text("Warm?"),)),
+            RequestMessage("tool", (ToolResult(call, "21 °C", "weather"),)),
+            RequestMessage("user", (Text("Warm?"),)),
         ),
         system="Be brief.",
-        tools=(Tool("weather", TOLD, CITY),),
+        tools=(ToolDefinition("weather", TOLD, CITY),),
         temperature=0.5,
         top_p=1,
-        reasons=True,
-        schema=ANSWER,
+        reasoning_enabled=True,
+        response_schema=ANSWER,
     )
     return replace(whole, **others)
 
@@ -234,7 +234,7 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
         ),
         talk(),
     ),
-    "anthropic": (claude(**ANTHROPIC), talk(SEAL, signs=True)),
+    "anthropic": (claude(**ANTHROPIC), talk(SEAL, wants_signed_reasoning=True)),
     "gemini": (
         gemini(
             systemInstruction={"parts": [{"text": "Be brief."}], "role": "user"},
@@ -368,7 +368,7 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
         replace(
             talk(call=""),
             messages=(
-                Message("user", (Text("Weather in Rome?\nPlease."),)),
+                RequestMessage("user", (Text("Weather in Rome?\nPlease."),)),
                 *talk(call="").messages[1:],
             ),
         ),
@@ -404,11 +404,11 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
     "bedrock": (converse(**CONVERSE), talk(SEAL)),
     "bedrock converse, claude": (
         converse("us.anthropic.claude-sonnet-5", **CONVERSE),
-        talk(SEAL, signs=True),
+        talk(SEAL, wants_signed_reasoning=True),
     ),
     "bedrock invoke, claude": (
         invoke("us.anthropic.claude-sonnet-5", anthropic_version="bedrock-2023-05-31", **ANTHROPIC),
-        talk(SEAL, signs=True),
+        talk(SEAL, wants_signed_reasoning=True),
     ),
     "bedrock invoke, nova": (
         invoke("us.amazon.nova-lite-v1%3A0", schemaVersion="messages-v1", **CONVERSE),
@@ -417,7 +417,7 @@ SAID: Final[Mapping[str, tuple[Request, Conversation]]] = {
     "bedrock invoke, chat": (invoke("openai.gpt-oss-120b-1%3A0", **CHAT), talk()),
     "vertex": (
         asking("/v1/projects/p/locations/l/publishers/anthropic/models/m:rawPredict", **ANTHROPIC),
-        talk(SEAL, signs=True),
+        talk(SEAL, wants_signed_reasoning=True),
     ),
 }
 """By dialect and manner: the request, and what is read, but for the system prompt's message."""

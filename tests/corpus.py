@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from llm_proxy.exchange import Head, Headers, Request
+from llm_proxy.exchange import Headers, Request, ResponseHead
 
 _DEFAULT: Final = Path(__file__).parents[1] / "../shared/corpus"
 _FOLDER: Final = Path(os.environ.get("LLM_PROXY_CORPUS", _DEFAULT))
@@ -83,10 +83,14 @@ class Row:
         return Request(self.method or "POST", path, url.query, self.request_headers, body)
 
     @property
-    def head(self) -> Head:
+    def head(self) -> ResponseHead:
         """The head of the response, fit for `body`, which is stored decoded."""
-        kept = tuple(it for it in self.response_headers if it[0].lower() not in _NOT_OF_THE_BODY)
-        return Head(self.status, "", kept, "chunked")
+        kept = tuple(
+            response_header
+            for response_header in self.response_headers
+            if response_header[0].lower() not in _NOT_OF_THE_BODY
+        )
+        return ResponseHead(self.status, "", kept, "chunked")
 
 
 def available() -> bool:

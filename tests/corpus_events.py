@@ -18,9 +18,9 @@ from typing import Any, Final
 import corpus
 from corpus_readings import response
 from llm_proxy import dialects
-from llm_proxy.dialects import Dialect, Response
-from llm_proxy.framing.eventstream import read_frame
-from llm_proxy.framing.sse import read_event
+from llm_proxy.dialects import Dialect, DialectResponse
+from llm_proxy.framing.eventstream import parse_frame
+from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Turn
 from reframed import as_sent
 
@@ -47,24 +47,28 @@ def count() -> tuple[Counts, Counts]:
     for row in corpus.rows():
         if not row.streaming:
             continue
-        dialect, answer = dialects.find(row.request), response(as_sent(row))
-        if not dialect.turns(answer):
+        dialect, answer = dialects.find_dialect(row.request), response(as_sent(row))
+        if not dialect.decode(answer):
             continue  # no dialect reads this wire, or nothing was said on it
-        kinds = [kind(answer.codec, it) for it in answer.messages]
-        seen.update((dialect.name, it) for it in kinds)
-        open_ones = {it for it in kinds if (dialect.name, it) not in read}
-        read |= {(dialect.name, it) for it in open_ones if _reads(dialect, answer, kinds, it)}
+        kinds = [kind(answer.codec, message) for message in answer.messages]
+        seen.update((dialect.name, item) for item in kinds)
+        open_ones = {item for item in kinds if (dialect.name, item) not in read}
+        read |= {
+            (dialect.name, open_one)
+            for open_one in open_ones
+            if _reads(dialect, answer, kinds, open_one)
+        }
     return seen, Counter({it: number for it, number in seen.items() if it not in read})
 
 
-def _reads(dialect: Dialect, answer: Response, kinds: Sequence[str], of: str) -> bool:
+def _reads(dialect: Dialect, answer: DialectResponse, kinds: Sequence[str], of: str) -> bool:
     """Whether the events of this kind change anything, or say anything alone."""
     pairs = list(zip(kinds, answer.messages, strict=True))
     without = replace(answer, messages=[it for kind, it in pairs if kind != of])
     alone = replace(answer, messages=[it for kind, it in pairs if kind == of])
-    changed = dialect.turns(without) != dialect.turns(answer)
-    judged_otherwise = dialect.judge(without) != dialect.judge(answer)
-    return changed or judged_otherwise or any(_says(it) for it in dialect.turns(alone))
+    changed = dialect.decode(without) != dialect.decode(answer)
+    judged_otherwise = dialect.completeness(without) != dialect.completeness(answer)
+    return changed or judged_otherwise or any(_says(item) for item in dialect.decode(alone))
 
 
 def _says(turn: Turn) -> bool:
@@ -77,11 +81,11 @@ def kind(codec: str, message: bytes) -> str:
     if not isinstance(said, dict):
         return str(said)
     inner: Any = next(
-        (said[it] for it in ("delta", "content_block", "item", "step") if it in said), {}
+        (said[item] for item in ("delta", "content_block", "item", "step") if item in said), {}
     )
-    types = [it.get("type") for it in (said, inner) if isinstance(it, dict)]
+    types = [item.get("type") for item in (said, inner) if isinstance(item, dict)]
     named = said.get("event_type") or said.get("event")
-    words = [it for it in (named, *types) if isinstance(it, str)]
+    words = [item for item in (named, *types) if isinstance(item, str)]
     return " ".join(words) or _fields(said) or "an envelope"
 
 
@@ -89,7 +93,7 @@ def _said(codec: str, message: bytes) -> Any:
     """The document of an event; a word for an event without one."""
     data: bytes | None = message
     if codec == "sse":
-        data = read_event(message).data
+        data = parse_event(message).data
     elif codec == "eventstream":
         return _of_frame(message)
     if data is None or not data.strip():
@@ -101,7 +105,7 @@ def _said(codec: str, message: bytes) -> Any:
 
 
 def _of_frame(message: bytes) -> Any:
-    read = read_frame(message)
+    read = parse_frame(message)
     if read is None:
         return "no frame"
     said = json.loads(read.payload)

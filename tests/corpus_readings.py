@@ -20,7 +20,7 @@ import understood
 from corpus import Row
 from judges_at_hand import Answer, Ask
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.turns import Part, ToolCall, Turn
 from reframed import as_sent
 from stub import Connection, upstream
@@ -57,7 +57,7 @@ class Reading:
     def read(self, row: Row) -> Turn:
         """What we read of a row, as far as the client is asked for it."""
         turn = next(iter(turns(row)), Turn(()))
-        return replace(turn, parts=tuple(it for it in turn.parts if self._asks_for(it)))
+        return replace(turn, parts=tuple(part for part in turn.parts if self._asks_for(part)))
 
     def _asks_for(self, part: Part) -> bool:
         kind = isinstance(part, ToolCall) and dict(part.metadata).get("type")
@@ -161,15 +161,15 @@ async def _answer(connection: Connection, row: Row) -> None:
 
 def turns(row: Row) -> tuple[Turn, ...]:
     """What our dialect reads of a row."""
-    dialect = dialects.find(row.request)
-    return dialect.turns(response(row))
+    dialect = dialects.find_dialect(row.request)
+    return dialect.decode(response(row))
 
 
-def response(row: Row) -> Response:
+def response(row: Row) -> DialectResponse:
     """A row as a dialect sees it."""
-    label = dialects.find(row.request).codec(row.request, row.head)
-    name = framing.by_bytes(label, row.body)
-    return Response(row.head, name, framing.messages(name, row.body))
+    label = dialects.find_dialect(row.request).codec(row.request, row.head)
+    name = framing.codec_of_bytes(label, row.body)
+    return DialectResponse(row.head, name, framing.split_messages(name, row.body))
 
 
 def apart(reading: Reading, compared: Sequence[Compared]) -> dict[tuple[str, str], str]:

@@ -20,7 +20,7 @@ import judges_at_hand
 from corpus import Row
 from corpus_readings import response
 from llm_proxy import dialects
-from llm_proxy.dialects import Judgement
+from llm_proxy.dialects import Completeness
 from reframed import as_sent
 
 
@@ -29,15 +29,19 @@ class Verdict:
     """How one real stream is judged: as its recording kept it, and as it was sent."""
 
     row: Row
-    kept: Judgement
-    sent: Judgement
+    kept: Completeness
+    sent: Completeness
 
     @property
     def words(self) -> str:
         """The verdict as a table's column."""
-        if self.kept.whole:
-            return "by HTTP" if dialects.find(self.row.request) is dialects.OPAQUE else "complete"
-        return "once framed" if self.sent.whole else "partial"
+        if self.kept.is_complete:
+            return (
+                "by HTTP"
+                if dialects.find_dialect(self.row.request) is dialects.OPAQUE
+                else "complete"
+            )
+        return "once framed" if self.sent.is_complete else "partial"
 
 
 COLUMNS: Final = ("complete", "by HTTP", "once framed", "partial")
@@ -52,8 +56,8 @@ def verdicts() -> list[Verdict]:
     ]
 
 
-def _judged(row: Row) -> Judgement:
-    return dialects.find(row.request).judge(response(row))
+def _judged(row: Row) -> Completeness:
+    return dialects.find_dialect(row.request).completeness(response(row))
 
 
 def outcomes() -> Iterator[str]:
@@ -64,7 +68,10 @@ def outcomes() -> Iterator[str]:
         counts[it.row.wire][it.words] += 1
     yield from _table(
         ("wire", "streams", *COLUMNS),
-        [(wire, n.total(), *(n[it] for it in COLUMNS)) for wire, n in sorted(counts.items())],
+        [
+            (wire, n.total(), *(n[column] for column in COLUMNS))
+            for wire, n in sorted(counts.items())
+        ],
     )
     yield ""
     yield from _table(
@@ -72,7 +79,7 @@ def outcomes() -> Iterator[str]:
         [
             (it.row.wire, it.row.id, it.kept.reason, it.sent.reason)
             for it in sorted(found, key=lambda it: (it.words, it.row.wire, it.row.id))
-            if not it.kept.whole
+            if not it.kept.is_complete
         ],
         total=False,
     )
@@ -90,7 +97,7 @@ def events() -> Iterator[str]:
     columns = ("events", "empty", "lost")
     yield from _table(
         ("dialect", *columns),
-        [(name, *(n[it] for it in columns)) for name, n in sorted(by_dialect.items())],
+        [(name, *(n[column] for column in columns)) for name, n in sorted(by_dialect.items())],
     )
     yield ""
     why = corpus_events.reasons("empty") | lost
@@ -131,7 +138,9 @@ def _table(
     yield from map(_line, rows)
     if total:
         yield _line(
-            sum(it for it in column if isinstance(it, int)) if _is_number(rows, at) else "**all**"
+            sum(item for item in column if isinstance(item, int))
+            if _is_number(rows, at)
+            else "**all**"
             for at, column in enumerate(zip(*rows, strict=True))
         )
 
@@ -145,7 +154,7 @@ def _is_number(rows: Sequence[Sequence[object]], at: int) -> bool:
 
 
 def _line(cells: Iterable[object]) -> str:
-    return f"| {' | '.join(str(it).replace('|', '/') for it in cells)} |"
+    return f"| {' | '.join(str(cell).replace('|', '/') for cell in cells)} |"
 
 
 TABLES: Final = {"outcomes": outcomes, "events": events, "clients": clients}

@@ -8,22 +8,22 @@ from dataclasses import dataclass, field, replace
 
 from aiohttp import web
 
-from llm_proxy.dialects.decoded_request import Asked
-from llm_proxy.faults.engine import Injector
-from llm_proxy.modes import Answer, Mode
-from llm_proxy.pacing import Pace, Recorded
-from llm_proxy.routing import Call
-from llm_proxy.scenario.render.actions import actions
-from llm_proxy.scenario.render.failures import Limits
-from llm_proxy.scenario.scripted_response import Exhausted, Fail, Say
-from llm_proxy.shell.server.control import Control
-from llm_proxy.shell.server.fault_middleware import Injecting
-from llm_proxy.shell.server.intake import Admission
-from llm_proxy.shell.server.journal import Entry, Journal
-from llm_proxy.shell.server.server import Server
+from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.faults.engine import FaultEngine
+from llm_proxy.modes import Mode, ModeResponse
+from llm_proxy.pacing import Pace, RecordedPace
+from llm_proxy.routing import RoutedRequest
+from llm_proxy.scenario.render.actions import response_actions
+from llm_proxy.scenario.render.failures import FailureLimits
+from llm_proxy.scenario.scripted_response import FailResponse, ReportExhausted, SendTurns
+from llm_proxy.shell.server.control import ControlPages
+from llm_proxy.shell.server.fault_middleware import FaultMiddleware
+from llm_proxy.shell.server.intake import RequestAdmission
+from llm_proxy.shell.server.journal import Journal, JournalEntry
+from llm_proxy.shell.server.server import ProxyServer
 from speaking import DELIVERY
 
-Direct = Callable[[Call], Say | Fail | Exhausted]
+Direct = Callable[[RoutedRequest], SendTurns | FailResponse | ReportExhausted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,17 @@ class Directed:
     """The mode of such a server."""
 
     direct: Direct
-    limits: Limits = field(default_factory=Limits)
-    pace: Pace = field(default_factory=Recorded)
+    limits: FailureLimits = field(default_factory=FailureLimits)
+    pace: Pace = field(default_factory=RecordedPace)
     name: str = "directed"
 
-    async def answer(self, call: Call) -> Answer:
+    async def respond(self, call: RoutedRequest) -> ModeResponse:
         """As directed; only what is not empty says something."""
-        asked = Asked(call.dialect, call.plain, replace(DELIVERY, provider=call.provider))
-        burst = actions(self.direct(call), asked, _says, self.pace, self.limits)
-        return Answer(burst, "directed")
+        asked = DecodedRequest(
+            call.dialect, call.decompressed, replace(DELIVERY, provider=call.provider)
+        )
+        burst = response_actions(self.direct(call), asked, _says, self.pace, self.limits)
+        return ModeResponse(burst, "directed")
 
     def reset(self, session: str) -> None:
         """Nothing counts here."""
@@ -55,18 +57,20 @@ class Stage:
 
     url: str
     journal: Journal
-    server: Server
+    server: ProxyServer
 
-    def entries(self, session: str = "default") -> list[Entry]:
+    def entries(self, session: str = "default") -> list[JournalEntry]:
         """The requests of a session, in the order in which they came."""
-        return [it for it in self.journal.entries if it.session == session]
+        return [entry for entry in self.journal.entries if entry.session == session]
 
 
 @asynccontextmanager
 async def directed(mode: Mode) -> AsyncIterator[Stage]:
     """A running server of this mode."""
     journal = Journal()
-    server = Server(mode, Admission(), journal, Control(()), Injecting(Injector()))
+    server = ProxyServer(
+        mode, RequestAdmission(), journal, ControlPages(()), FaultMiddleware(FaultEngine())
+    )
     runner = web.ServerRunner(server.listener(access_log=None), shutdown_timeout=0.5)
     await runner.setup()
     try:

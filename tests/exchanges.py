@@ -18,7 +18,7 @@ from typing import Final
 
 from corpus import Row
 from llm_proxy.exchange import Request
-from llm_proxy.providers import provider_of
+from llm_proxy.providers import provider_of_request
 from llm_proxy.routing import route
 from raw import Raw, ask, post
 from stub import Connection, Script
@@ -74,11 +74,11 @@ def exchanges(of: Iterable[Row]) -> list[Exchange]:
     for row in of:
         session = sessions.setdefault((row.repo, row.path), row.id)
         plain = row.request
-        named = "" if provider_of(plain) == row.provider else f"/~{row.provider}"
+        named = "" if provider_of_request(plain) == row.provider else f"/~{row.provider}"
         prefixed = Request(plain.method, named + plain.path, plain.query, plain.headers, plain.body)
         key = route(prefixed, 0.0, lambda: 0.0).key
         counts[session, key] += 1
-        target = f"/@{session}{prefixed.target}"
+        target = f"/@{session}{prefixed.request_target}"
         found.append(Exchange(row, session, counts[session, key], key, target, cut(row)))
     return found
 
@@ -97,7 +97,7 @@ def cut(row: Row) -> tuple[bytes, ...]:
 
 def serving(of: Iterable[Exchange], gaps: Sequence[float]) -> Script:
     """An upstream that answers with the row asked for, its pieces some of these seconds apart."""
-    by_id = {it.row.id: it for it in of}
+    by_id = {item.row.id: item for item in of}
 
     async def script(connection: Connection) -> None:
         named = re.search(rb"%b: (\w+)" % _ROW.encode(), connection.head)
@@ -138,4 +138,4 @@ async def ask_all(url: str, of: Sequence[Exchange]) -> list[Raw]:
     async with asyncio.TaskGroup() as group:
         for session in sessions.values():
             group.create_task(converse(session))
-    return [answers[it.row.id] for it in of]
+    return [answers[item.row.id] for item in of]

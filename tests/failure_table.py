@@ -24,8 +24,8 @@ import ollama
 import judges_at_hand
 from directing import Directed, directed
 from hasty import HastyAnthropic, HastyOpenAI
-from llm_proxy.routing import SESSION_HEADER, Call
-from llm_proxy.scenario.scripted_response import Exhausted, Fail
+from llm_proxy.routing import SESSION_HEADER, RoutedRequest
+from llm_proxy.scenario.scripted_response import FailResponse, ReportExhausted
 from sdks import KEY
 from waiting import until
 
@@ -39,20 +39,20 @@ _LONG: Final = 30.0
 _OWN: Final = frozenset(("anthropic", "builtins", "google", "ollama", "openai"))
 """Modules whose exceptions need no surname."""
 
-CASES: Final[dict[str, Fail | Exhausted]] = {
-    "`failure_throws`": Fail("thrown"),
-    "`failure_throws`, not retryable": Fail("thrown", retryable=False),
-    "`model_error`": Fail("model_error"),
-    "`model_error`, not retryable": Fail("model_error", retryable=False),
-    "`model_error` with `status: 504`": Fail("model_error", error={"status": 504}),
-    "`rate_limit`": Fail("rate_limit"),
-    "`rate_limit` of 20 ms": Fail("rate_limit", retry_after_ms=20),
-    "`rate_limit` of 121 s": Fail("rate_limit", retry_after_ms=121_000),
-    "`timeout`": Fail("timeout"),
-    "`invalid_response`": Fail("invalid_response"),
-    "`network_error`": Fail("network_error"),
-    "`network_error`, not retryable": Fail("network_error", retryable=False),
-    "no reply left": Exhausted("mock helper has 2 replies, and this is call 3"),
+CASES: Final[dict[str, FailResponse | ReportExhausted]] = {
+    "`failure_throws`": FailResponse("thrown"),
+    "`failure_throws`, not retryable": FailResponse("thrown", retryable=False),
+    "`model_error`": FailResponse("model_error"),
+    "`model_error`, not retryable": FailResponse("model_error", retryable=False),
+    "`model_error` with `status: 504`": FailResponse("model_error", error={"status": 504}),
+    "`rate_limit`": FailResponse("rate_limit"),
+    "`rate_limit` of 20 ms": FailResponse("rate_limit", retry_after_ms=20),
+    "`rate_limit` of 121 s": FailResponse("rate_limit", retry_after_ms=121_000),
+    "`timeout`": FailResponse("timeout"),
+    "`invalid_response`": FailResponse("invalid_response"),
+    "`network_error`": FailResponse("network_error"),
+    "`network_error`, not retryable": FailResponse("network_error", retryable=False),
+    "no reply left": ReportExhausted("mock helper has 2 replies, and this is call 3"),
 }
 """Each failure that a client can tell from others."""
 
@@ -86,7 +86,7 @@ class Ask:
     def limit(self) -> float:
         """Seconds that it waits for an answer."""
         fail = list(CASES.values())[self.case]
-        return _PATIENCE.get(fail.status if isinstance(fail, Fail) else "", _LONG)
+        return _PATIENCE.get(fail.status if isinstance(fail, FailResponse) else "", _LONG)
 
     @property
     def told(self) -> dict[str, Any]:
@@ -119,8 +119,8 @@ async def _ask_openai(url: str, asks: Sequence[Ask]) -> dict[str, str]:
             await _heard(await create(model=it.model, input="Hi", stream=it.streams, **it.told))
 
         return {
-            it.id: await _raised(response if it.column == "openai-responses" else chat, it)
-            for it in asks
+            ask.id: await _raised(response if ask.column == "openai-responses" else chat, ask)
+            for ask in asks
         }
 
 
@@ -132,7 +132,7 @@ async def _ask_anthropic(url: str, asks: Sequence[Ask]) -> dict[str, str]:
             about = {"model": it.model, "max_tokens": 9, "messages": _MESSAGES}
             await _heard(await create(**about, stream=it.streams, **it.told))
 
-        return {it.id: await _raised(message, it) for it in asks}
+        return {ask.id: await _raised(message, ask) for ask in asks}
 
 
 async def _ask_ollama(url: str, asks: Sequence[Ask]) -> dict[str, str]:
@@ -145,7 +145,7 @@ async def _ask_ollama(url: str, asks: Sequence[Ask]) -> dict[str, str]:
             create: Any = client.chat
             await _heard(await create(it.model, _MESSAGES, stream=it.streams))
 
-        return {it.id: await _raised(chat, it) for it in asks}
+        return {ask.id: await _raised(chat, ask) for ask in asks}
 
 
 async def _raised(ask: Callable[[Ask], Awaitable[None]], it: Ask) -> str:
@@ -167,14 +167,14 @@ async def _ask_google(url: str, asks: Sequence[Ask]) -> dict[str, str]:
     """In its own environment."""
     given = [
         {
-            "id": it.id, "model": it.model, "stream": it.streams, "limit": it.limit,
-            "waits": it.column == GOOGLE,
+            "id": ask.id, "model": ask.model, "stream": ask.streams, "limit": ask.limit,
+            "waits": ask.column == GOOGLE,
         }
-        for it in asks
+        for ask in asks
     ]  # fmt: skip
     program = judges_at_hand.FOLDER / GOOGLE / "failures.py"
     told = json.loads(await judges_at_hand.run(program, {"url": url, "asks": given}))
-    return {it.id: _named(*told[it.id]) for it in asks}
+    return {ask.id: _named(*told[ask.id]) for ask in asks}
 
 
 COLUMNS: Final[dict[str, Callable[[str, Sequence[Ask]], Awaitable[dict[str, str]]]]] = {
@@ -187,7 +187,7 @@ COLUMNS: Final[dict[str, Callable[[str, Sequence[Ask]], Awaitable[dict[str, str]
 """Each SDK, and what asks it."""
 
 
-def _how_to_fail(call: Call) -> Fail | Exhausted:
+def _how_to_fail(call: RoutedRequest) -> FailResponse | ReportExhausted:
     return list(CASES.values())[int(call.model.rpartition("-")[2])]
 
 
@@ -198,14 +198,14 @@ async def measured(columns: Sequence[str]) -> Table:
         for column in columns
     }
     async with directed(Directed(_how_to_fail)) as stage:
-        raised = await asyncio.gather(*(COLUMNS[it](stage.url, asks[it]) for it in columns))
-        await until(lambda: stage.server.active == 0)
-        counts = Counter(it.session for it in stage.journal.entries)
+        raised = await asyncio.gather(*(COLUMNS[item](stage.url, asks[item]) for item in columns))
+        await until(lambda: stage.server.active_count == 0)
+        counts = Counter(entry.session for entry in stage.journal.entries)
     return {
         (name, mode): {
-            column: f"{told[it.id]} ({counts[it.id]})"
+            column: f"{told[item.id]} ({counts[item.id]})"
             for column, told in zip(columns, raised, strict=True)
-            for it in [Ask(column, case, mode)]
+            for item in [Ask(column, case, mode)]
         }
         for case, name in enumerate(CASES)
         for mode in MODES
@@ -215,7 +215,7 @@ async def measured(columns: Sequence[str]) -> Table:
 def written(table: Table) -> str:
     """The table as it stands in the documentation; where modes agree they share a row."""
     columns = next(iter(table.values()))
-    rows = [("failure", "asked for", *(f"`{it}`" for it in columns))]
+    rows = [("failure", "asked for", *(f"`{column}`" for column in columns))]
     rows += [("---",) * len(rows[0])]
     for name in CASES:
         stream, whole = (table[name, mode] for mode in MODES)
@@ -230,12 +230,16 @@ def written(table: Table) -> str:
 
 def read(page: str) -> Table:
     """The table that a page ends with."""
-    lines = [it.strip("|\n ").split(" | ") for it in page.splitlines() if it.startswith("| ")]
+    lines = [
+        splitline.strip("|\n ").split(" | ")
+        for splitline in page.splitlines()
+        if splitline.startswith("| ")
+    ]
     (_, _, *columns), _, *rows = lines[
-        lines.index(next(it for it in lines if it[0] == "failure")) :
+        lines.index(next(line for line in lines if line[0] == "failure")) :
     ]
     return {
-        (name, mode): dict(zip((it.strip("`") for it in columns), cells, strict=True))
+        (name, mode): dict(zip((column.strip("`") for column in columns), cells, strict=True))
         for name, shown, *cells in rows
         for mode in (MODES if shown == "either" else (shown,))
     }

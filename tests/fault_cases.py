@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from llm_proxy.errors import UsageError
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.kind import Kind
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.faults.kind import FaultKind
 from llm_proxy.faults.kinds import KINDS
-from llm_proxy.faults.rule import Rule
+from llm_proxy.faults.rule import FaultRule
 
 Mode = Literal["stream", "helper", "whole"]
 
@@ -21,12 +21,12 @@ MODES: Final[tuple[Mode, ...]] = ("stream", "helper", "whole")
 _PLACE: Final = re.compile(r",(after|at)=[^,]+")
 _MIDDLE: Final = ",fraction=0.5"
 """The place in a body without messages."""
-_SILENT: Final = frozenset((Effect.UNANSWERED, Effect.STALLED))
+_SILENT: Final = frozenset((FaultEffect.UNANSWERED, FaultEffect.STALLED))
 
 _STATUSES: Final = (400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529)
 
 VARIANTS: Final[dict[str, tuple[str, ...]]] = {
-    "bad-tool-call": tuple(f"bad-tool-call,how={it}" for it in ("json", "missing", "name")),
+    "bad-tool-call": tuple(f"bad-tool-call,how={item}" for item in ("json", "missing", "name")),
     "bad-utf8": ("bad-utf8,after=5",),
     "close": ("close", "close,after=1"),
     "content-filter": ("content-filter,after=5",),
@@ -47,7 +47,7 @@ VARIANTS: Final[dict[str, tuple[str, ...]]] = {
     "stall": ("stall,after=1", "stall,after=1,for=100ms"),
     "stall-keepalive": ("stall-keepalive,after=1,interval=100ms,for=1s",),
     "status": (
-        *(f"status,code={it}" for it in _STATUSES),
+        *(f"status,code={status}" for status in _STATUSES),
         "status,code=400,should-retry=true",
         "status,code=503,should-retry=false",
     ),
@@ -67,15 +67,15 @@ class Case:
 
     mode: Mode
     text: str
-    kind: Kind
+    kind: FaultKind
     """Its fault."""
     id: str
     """What the sessions of its requests begin with."""
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> FaultRule:
         """The rule, for these sessions alone."""
-        return rule_of(f"{self.text},session={self.id}.*")
+        return parse_rule(f"{self.text},session={self.id}.*")
 
     @property
     def streams(self) -> bool:
@@ -111,23 +111,23 @@ class Case:
 def _rules(mode: Mode) -> tuple[str, ...]:
     if mode != "whole":
         return RULES
-    return tuple(dict.fromkeys(whole for it in RULES if (whole := _for_a_whole_body(it))))
+    return tuple(dict.fromkeys(whole for rule in RULES if (whole := _for_a_whole_body(rule))))
 
 
 def _for_a_whole_body(text: str) -> str:
     """The rule as it has a meaning in a body without messages; empty where it has none there."""
-    if "whole" not in rule_of(text).kind.bodies:
+    if "whole" not in parse_rule(text).kind.allowed_bodies:
         return ""
     for place in (_MIDDLE, ""):
         try:
-            return rule_of(_PLACE.sub(place, text)).text
+            return parse_rule(_PLACE.sub(place, text)).text
         except UsageError:
             continue
     return ""
 
 
 CASES: Final = tuple(
-    Case(mode, text, rule_of(text).kind, f"{mode}{number}")
+    Case(mode, text, parse_rule(text).kind, f"{mode}{number}")
     for mode in MODES
     for number, text in enumerate(_rules(mode))
 )

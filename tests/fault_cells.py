@@ -13,18 +13,18 @@ from typing import Any, Final
 
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
-from llm_proxy.dialects.base import Response
-from llm_proxy.exchange import Framing, Head, Request
-from llm_proxy.faults.fault_record import Injected
-from llm_proxy.faults.grammar import rule_of
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.exchange import Framing, Request, ResponseHead
+from llm_proxy.faults.fault_record import FaultRecord
+from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.kinds import KINDS
-from llm_proxy.faults.rule import Rule
-from llm_proxy.pacing import Instant
+from llm_proxy.faults.rule import FaultRule
+from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import FAULT_HEADER, SESSION_HEADER
 from llm_proxy.shell.running.proxy import RunningProxy
-from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.sources import ModeName
-from llm_proxy.shell.server.journal import Entry
+from llm_proxy.shell.server.journal import JournalEntry
 from proxying import cassettes, proxy
 from raw import ask, post
 from stub import Connection, Upstream, upstream
@@ -94,11 +94,11 @@ class Cell:
 
     source: ModeName
     framing: str
-    rule: Rule
+    rule: FaultRule
     truth: Wire
     """The same answer as it comes without a fault."""
     wire: Wire
-    entry: Entry
+    entry: JournalEntry
     asked: int
     """How often the provider was asked."""
 
@@ -114,27 +114,27 @@ class Cell:
         return "sse" if self.framing == "events" else self.framing
 
     @property
-    def injected(self) -> Injected:
+    def injected(self) -> FaultRecord:
         [injected] = self.entry.faults
         return injected
 
     @property
     def messages(self) -> tuple[bytes, ...]:
         """Those of the answer as it comes without a fault."""
-        return tuple(framing.messages(self.codec, self.truth.body))
+        return tuple(framing.split_messages(self.codec, self.truth.body))
 
-    def response(self, body: bytes, head: Wire | None = None) -> Response:
+    def response(self, body: bytes, head: Wire | None = None) -> DialectResponse:
         """An answer as its dialect reads it; with the head that came, or with another's."""
         wire = head or self.wire
         framed: Framing = "chunked" if wire.is_chunked else "length"
-        it = Head(wire.status, "", wire.headers, framed, len(body))
-        dialect = dialects.find(self.request)
+        it = ResponseHead(wire.status, "", wire.headers, framed, len(body))
+        dialect = dialects.find_dialect(self.request)
         codec = dialect.codec(self.request, it)
-        return Response(it, codec, tuple(framing.messages(codec, body)))
+        return DialectResponse(it, codec, tuple(framing.split_messages(codec, body)))
 
     @property
     def dialect(self) -> dialects.Dialect:
-        return dialects.find(self.request)
+        return dialects.find_dialect(self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ def play(folder: Path, rules: Iterable[str]) -> Played:
 async def _play(folder: Path, rules: tuple[str, ...]) -> Played:
     how: dict[str, Any] = {
         "fault_header": True,
-        "pace": Instant(),
-        "simulating": Simulating(
+        "pace": InstantPace(),
+        "simulating": SimulationOptions(
             mock=json.dumps({"reply": SAID, "chunk_delay_ms": 0}), silence=SILENCE / 1000
         ),
     }
@@ -179,7 +179,7 @@ async def _play(folder: Path, rules: tuple[str, ...]) -> Played:
             name: ModeName = "record" if mode == "record" else "auto"
             async with proxy(name, folder / mode, provider.url, **how) as server:
                 cells += await _cells(name, server, rules, provider, truths)
-                await until(lambda server=server: not server.busy())  # type: ignore[misc] # mypy infers no lambda's default
+                await until(lambda server=server: not server.active_streams())  # type: ignore[misc] # mypy infers no lambda's default
             recorded[mode] = {}
             for it in cassettes(folder / mode):
                 recorded[mode].setdefault(it.meta.session, []).append(it)
@@ -211,19 +211,20 @@ async def _cells(
             await ask(server.url, post(f"/_proxy/sessions/{session}/reset", b""))
         heard = await wire(server.url, request, *ours, (FAULT_HEADER, rule))
         await until(lambda: not _open(server, session))
-        entry = [it for it in server.journal.entries if it.session == session][-1]
+        entry = [item for item in server.journal.entries if item.session == session][-1]
         heads = provider.requests[before:] if provider is not None else []
         times = sum(f"{_TOLD}: {session}\r".encode() in head.lower() for head, _ in heads)
-        return Cell(mode, framed, rule_of(rule), truth, heard, entry, times)
+        return Cell(mode, framed, parse_rule(rule), truth, heard, entry, times)
 
     wanted = [(framed, rule) for rule in rules for framed in REQUESTS]
-    return list(await asyncio.gather(*(cell(*it) for it in wanted)))
+    return list(await asyncio.gather(*(cell(*item) for item in wanted)))
 
 
 def _open(server: RunningProxy, session: str) -> bool:
     """Whether a request of the session is under way."""
     return any(
-        it.session == session and not (it.ending or it.status) for it in server.journal.entries
+        entry.session == session and not (entry.ending or entry.status)
+        for entry in server.journal.entries
     )
 
 

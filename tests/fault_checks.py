@@ -36,7 +36,7 @@ def differs(what: str, got: object, wanted: object) -> Problems:
 def before(cell: Cell) -> bytes:
     """The bytes of the body that go out before the place of the rule."""
     body, messages = cell.truth.body, cell.messages
-    match cell.rule.place:
+    match cell.rule.location:
         case AfterEvents(events):
             return b"".join(messages[:events])
         case AfterBytes(size):
@@ -54,7 +54,7 @@ def before(cell: Cell) -> bytes:
 
 def number(cell: Cell) -> int:
     """How many messages come before the place."""
-    place = cell.rule.place
+    place = cell.rule.location
     if isinstance(place, AfterEvents):
         return place.events
     return 1 if cell.codec in STREAMS else 0
@@ -64,9 +64,9 @@ def content(cell: Cell, message: bytes) -> bytes:
     """What a message carries, without its framing."""
     match cell.codec:
         case "sse":
-            return sse.read_event(message).data or b""
+            return sse.parse_event(message).data or b""
         case "eventstream":
-            frame = eventstream.read_frame(message)
+            frame = eventstream.parse_frame(message)
             return b"" if frame is None else frame.payload
         case _:
             return message
@@ -74,13 +74,13 @@ def content(cell: Cell, message: bytes) -> bytes:
 
 def told(cell: Cell) -> Turn:
     """What the client reads."""
-    turns = cell.dialect.turns(cell.response(cell.wire.body))
+    turns = cell.dialect.decode(cell.response(cell.wire.body))
     return turns[0] if turns else Turn(())
 
 
 def meant(cell: Cell) -> Turn:
     """What the answer says without a fault."""
-    return cell.dialect.turns(cell.response(cell.truth.body, cell.truth))[0]
+    return cell.dialect.decode(cell.response(cell.truth.body, cell.truth))[0]
 
 
 # Answers as a whole
@@ -100,7 +100,7 @@ def clean(cell: Cell) -> Problems:
 
 def cut(cell: Cell, how: str) -> Problems:
     """Broken off at its place, and HTTP tells so."""
-    if cell.rule.place is None:
+    if cell.rule.location is None:
         yield from differs("all that came", cell.wire.data, b"")
     else:
         yield from differs("the body", cell.wire.body, before(cell))
@@ -134,7 +134,10 @@ def refused(cell: Cell, status: int) -> Problems:
 def unfinished(cell: Cell) -> Problems:
     """A clean end of HTTP, and none of what the provider says."""
     yield from clean(cell)
-    if cell.codec in STREAMS and cell.dialect.judge(cell.response(cell.wire.body)).whole:
+    if (
+        cell.codec in STREAMS
+        and cell.dialect.completeness(cell.response(cell.wire.body)).is_complete
+    ):
         yield "the dialect takes it for whole"
 
 
@@ -188,7 +191,9 @@ def stall_keepalive(cell: Cell) -> Problems:
     extra = list(came)
     for it in cell.messages:
         extra.remove(it)
-    yield from differs("what is left", [it for it in came if it not in extra], [*cell.messages])
+    yield from differs(
+        "what is left", [item for item in came if item not in extra], [*cell.messages]
+    )
     if len(extra) < 2:  # 200 ms, every 50
         yield f"there were {len(extra)} signs of life"
     yield from clean(cell)
@@ -274,7 +279,7 @@ def _one_message(cell: Cell) -> Any:
 
 def refusal(cell: Cell) -> Problems:
     turn = told(cell)
-    says = {type(it) for it in turn.parts} == {Refusal}
+    says = {type(part) for part in turn.parts} == {Refusal}
     ends = turn.finish in {Finish.REFUSAL, Finish.CONTENT_FILTER}
     apologises = turn.text.startswith("I'm sorry")
     if not (says or ends or apologises):
@@ -303,13 +308,13 @@ def _shortened(cell: Cell, finishes: set[Finish]) -> Problems:
 
 
 def bad_tool_call(cell: Cell) -> Problems:
-    calls = [it for it in told(cell).parts if isinstance(it, ToolCall)]
+    calls = [part for part in told(cell).parts if isinstance(part, ToolCall)]
     if "how=json" in cell.rule.text or cell.rule.text == "bad-tool-call":
-        good = [it for it in calls if not _is_no_json(it.arguments)]
+        good = [item for item in calls if not _is_no_json(item.arguments)]
     elif "how=name" in cell.rule.text:
-        good = [it for it in calls if it.name == "look"]
+        good = [item for item in calls if item.name == "look"]
     else:
-        good = [it for it in calls if "city" in it.arguments]
+        good = [item for item in calls if "city" in item.arguments]
     if good or not calls:
         yield f"these calls are none to refuse: {calls}"
     yield from clean(cell)
@@ -325,7 +330,7 @@ def _is_no_json(text: str) -> bool:
 
 def rate_limit(cell: Cell) -> Problems:
     yield from refused(cell, 429)
-    waits = [it for it in cell.wire.headers if it[0].startswith("retry-after")]
+    waits = [header for header in cell.wire.headers if header[0].startswith("retry-after")]
     yield from differs("the wait", waits, [("retry-after-ms", "50"), ("retry-after", "1")])
 
 
@@ -335,7 +340,7 @@ def overloaded(cell: Cell) -> Problems:
 
 def latency(cell: Cell) -> Problems:
     yield from untouched(cell)
-    if cell.rule.place is not None:
+    if cell.rule.location is not None:
         yield from _late(cell, 100)
     elif cell.wire.pieces[0][0] < 50 * _ROUGHLY:
         yield f"the first byte came after {cell.wire.pieces[0][0]} ms"
@@ -373,7 +378,7 @@ def coalesce(cell: Cell) -> Problems:
     yield from untouched(cell)
     if not cell.wire.is_chunked:
         return
-    first = b"" if cell.rule.place is None else before(cell)
+    first = b"" if cell.rule.location is None else before(cell)
     behind = [cell.truth.body[len(first) :]]
     if "events=2" in cell.rule.text:
         pairs = range(0, len(cell.messages), 2)
@@ -431,7 +436,7 @@ def bom(cell: Cell) -> Problems:
 
 def _whole(cell: Cell) -> Problems:
     yield from clean(cell)
-    if not cell.dialect.judge(cell.response(cell.wire.body)).whole:
+    if not cell.dialect.completeness(cell.response(cell.wire.body)).is_complete:
         yield "the dialect does not take it for whole"
 
 
@@ -507,12 +512,12 @@ _DELIMITED: Final[Mapping[Framing, str]] = {
 
 def skip(cell: Cell) -> str:
     """Why nothing is to be injected; empty where something is."""
-    kind, place = cell.rule.kind, cell.rule.place
+    kind, place = cell.rule.kind, cell.rule.location
     whole = cell.codec not in STREAMS
     http: Framing = "chunked" if cell.truth.is_chunked else "length"
-    if http not in kind.delimited:
+    if http not in kind.needs_messages:
         return f"{kind.name} has no meaning in {_DELIMITED[http]}"
-    if cell.codec not in kind.bodies:
+    if cell.codec not in kind.allowed_bodies:
         body = "a whole body" if whole else f"a body of {cell.codec}"
         return f"{kind.name} has no meaning in {body}"
     needs = isinstance(place, AtEvent) or (isinstance(place, AfterEvents) and place.events > 0)

@@ -67,7 +67,7 @@ class Heard:
     @property
     def _called(self) -> list[str]:
         """What is amiss with its calls."""
-        return [_amiss(*it) for it in self.calls]
+        return [_amiss(*item) for item in self.calls]
 
     @property
     def _finished(self) -> list[str]:

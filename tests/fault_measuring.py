@@ -26,10 +26,10 @@ from fault_cases import CASES, MODES, Case
 from fault_heard import FINE, SILENT, TEXT, Heard
 from fault_sdks import COLUMNS, GOOGLE, HELPING, SCENARIO
 from fault_table import NOTHING, STORED, Outcomes
-from llm_proxy.faults.grammar import rule_of
-from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.settings import Simulating
-from llm_proxy.shell.server.journal import Entry
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.pacing import InstantPace
+from llm_proxy.shell.running.settings import SimulationOptions
+from llm_proxy.shell.server.journal import JournalEntry
 from proxying import proxy
 from waiting import until
 
@@ -47,21 +47,21 @@ async def measured(columns: Sequence[str], folder: Path) -> Outcomes:
     """What comes of each rule with each of these SDKs; `folder` is for the proxy's files."""
     scenario = folder / "fox.json"
     scenario.write_text(json.dumps(_ANSWER))
-    simulating = Simulating(scenarios=scenario, silence=_SILENCE)
-    rules = tuple(it.rule for it in CASES if not it.is_deaf)
+    simulating = SimulationOptions(scenarios=scenario, silence=_SILENCE)
+    rules = tuple(case_.rule for case_ in CASES if not case_.is_deaf)
     measuring = Measuring(columns)
     async with proxy(
-        "simulate", folder, pace=Instant(), simulating=simulating, faults=rules
+        "simulate", folder, pace=InstantPace(), simulating=simulating, faults=rules
     ) as running:
-        await measuring.hear(running.url, [it for it in CASES if it.is_loud])
+        await measuring.hear(running.url, [case_ for case_ in CASES if case_.is_loud])
         # A busy loop keeps answers waiting: what is measured in time comes when it has been busy.
-        await measuring.hear(running.url, [it for it in CASES if it.is_silent])
-        await until(lambda: running.server.active == 0)
+        await measuring.hear(running.url, [case_ for case_ in CASES if case_.is_silent])
+        await until(lambda: running.server.active_count == 0)
         entries = list(running.journal.entries)
-    for text in dict.fromkeys(it.text for it in CASES if it.is_deaf):
-        async with proxy("simulate", folder, faults=(rule_of(text),)) as running:
+    for text in dict.fromkeys(case_.text for case_ in CASES if case_.is_deaf):
+        async with proxy("simulate", folder, faults=(parse_rule(text),)) as running:
             await until(lambda: not _listens(running.url))
-            await measuring.hear(running.url, [it for it in CASES if it.text == text])
+            await measuring.hear(running.url, [case_ for case_ in CASES if case_.text == text])
     return measuring.outcomes(entries)
 
 
@@ -81,26 +81,28 @@ class Measuring:
         ):
             self._heard |= heard
 
-    def outcomes(self, entries: Sequence[Entry]) -> Outcomes:
+    def outcomes(self, entries: Sequence[JournalEntry]) -> Outcomes:
         """All of it; `entries` are the proxy's own account of what it was asked."""
-        seen = Counter(it.session for it in entries)
-        idle = {it.session for it in entries if _is_idle(it)}
+        seen = Counter(entry.session for entry in entries)
+        idle = {entry.session for entry in entries if _is_idle(entry)}
         outcomes: Outcomes = {mode: {} for mode in MODES}
         for case in CASES:
-            asked = [it for column in self._columns for it in _asks(column, [case])]
+            asked = [ask for column in self._columns for ask in _asks(column, [case])]
             counts = self._sent if case.is_deaf else seen
             outcomes[case.mode][case.text] = {
-                it.column: _cell(
-                    self._heard[it.id].outcome, counts[it.id] - case.before, idle=it.id in idle
+                item.column: _cell(
+                    self._heard[item.id].outcome,
+                    counts[item.id] - case.before,
+                    idle=item.id in idle,
                 )
-                for it in asked
+                for item in asked
             }
         return outcomes
 
 
 def _asks(column: str, cases: Iterable[Case]) -> Iterator[Ask]:
     """What an SDK is asked."""
-    return (Ask(column, it) for it in cases if it.mode != "helper" or column in HELPING)
+    return (Ask(column, case_) for case_ in cases if case_.mode != "helper" or column in HELPING)
 
 
 def _listens(url: str) -> bool:
@@ -110,9 +112,9 @@ def _listens(url: str) -> bool:
         return trying.connect_ex((host, int(port))) == 0
 
 
-def _is_idle(entry: Entry) -> bool:
+def _is_idle(entry: JournalEntry) -> bool:
     """Whether the rule of a request has no meaning in its answer."""
-    return bool(entry.faults) and all(it.skipped for it in entry.faults)
+    return bool(entry.faults) and all(fault.skipped for fault in entry.faults)
 
 
 def _cell(outcome: str, count: int, *, idle: bool) -> str:
@@ -127,7 +129,7 @@ def versions() -> dict[str, str]:
     lock = (judges_at_hand.FOLDER / GOOGLE / "requirements.txt").read_text()
     pinned = re.search(rf"^{GOOGLE}==(\S+)", lock, re.MULTILINE)
     assert pinned is not None
-    return {it: version(it) for it in ("openai", "anthropic", "ollama")} | {GOOGLE: pinned[1]}
+    return {item: version(item) for item in ("openai", "anthropic", "ollama")} | {GOOGLE: pinned[1]}
 
 
 if __name__ == "__main__":

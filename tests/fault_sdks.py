@@ -197,11 +197,12 @@ async def _ask_google(url: str, asks: Sequence[Ask], sent: Counter[str]) -> dict
     """In its own environment."""
     asked = [
         {
-            "id": it.id, "model": _MODEL, "say": SCENARIO, "stream": it.streams, "limit": it.limit,
-            "before": it.case.before,
-            "tools": it.tools({"name": TOOL, "parameters_json_schema": _SCHEMA}).get("tools"),
+            "id": ask.id, "model": _MODEL, "say": SCENARIO, "stream": ask.streams,
+            "limit": ask.limit,
+            "before": ask.case.before,
+            "tools": ask.tools({"name": TOOL, "parameters_json_schema": _SCHEMA}).get("tools"),
         }
-        for it in asks
+        for ask in asks
     ]  # fmt: skip
     program = judges_at_hand.FOLDER / GOOGLE / "faults.py"
     told = json.loads(await judges_at_hand.run(program, {"url": url, "asks": asked}))

@@ -110,9 +110,9 @@ def _rows(outcomes: Outcomes, mode: str, but: Iterable[str]) -> dict[str, dict[s
 
 def _table(rows: Mapping[str, Mapping[str, str]]) -> str:
     columns = next(iter(rows.values()), {})
-    lines = [("rule", *(f"`{it}`" for it in columns)), ("---",) * (len(columns) + 1)]
+    lines = [("rule", *(f"`{column}`" for column in columns)), ("---",) * (len(columns) + 1)]
     lines += [(f"`{rule}`", *cells.values()) for rule, cells in rows.items()]
-    return "".join(f"| {' | '.join(it)} |\n" for it in lines)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _listed(names: Iterable[str]) -> str:

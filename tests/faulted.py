@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
-from llm_proxy.dialects import named
-from llm_proxy.dialects.base import Response
+from llm_proxy.dialects import dialect_named
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.exchange import Request
-from llm_proxy.faults.engine import Conditions, Injector
-from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.request_faults import Injection
-from llm_proxy.routing import Call, route
+from llm_proxy.faults.engine import FaultConditions, FaultEngine
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.faults.request_faults import RequestFaults
+from llm_proxy.routing import RoutedRequest, route
 from llm_proxy.turns import Finish, Text, Turn, Usage
 from speaking import DELIVERY
 
@@ -38,24 +38,30 @@ DIALECTS = {
 
 def asked(dialect: str = "openai-chat", *, stream: bool = True) -> Request:
     """A request for a turn."""
-    return named(dialect).typical("m", stream=stream)
+    return dialect_named(dialect).sample_request("m", stream=stream)
 
 
-def call_of(request: Request, session: str = "default") -> Call:
+def call_of(request: Request, session: str = "default") -> RoutedRequest:
     """The call that it makes."""
     call = route(request, 0.0, lambda: 0.0)
-    return Call(
-        call.request, call.plain, session, call.provider, call.dialect, call.arrived, call.now
+    return RoutedRequest(
+        call.request,
+        call.decompressed,
+        session,
+        call.provider,
+        call.dialect,
+        call.arrived_at,
+        call.received_time,
     )
 
 
-def answer_of(request: Request, turn: Turn = TURN) -> Response:
+def answer_of(request: Request, turn: Turn = TURN) -> DialectResponse:
     """What a provider answers."""
     call = call_of(request)
-    return call.dialect.speak(call.plain, (turn,), DELIVERY)
+    return call.dialect.encode(call.decompressed, (turn,), DELIVERY)
 
 
-def burst_of(response: Response, pieces: Sequence[bytes] = (), gap: float = 10.0) -> Burst:
+def burst_of(response: DialectResponse, pieces: Sequence[bytes] = (), gap: float = 10.0) -> Burst:
     """The answer as actions: a piece every `gap` ms, or a message where no pieces are given."""
     burst: list[Action] = [Wait(gap), Begin(response.head)]
     for number, piece in enumerate(pieces or response.messages, 2):
@@ -71,31 +77,35 @@ def cut(data: bytes, ends: Iterable[int]) -> list[bytes]:
 
 def body(actions: Iterable[Action]) -> bytes:
     """The bytes of the body."""
-    return b"".join(it.data for it in actions if isinstance(it, Send))
+    return b"".join(action.data for action in actions if isinstance(action, Send))
 
 
-def injection(request: Request, *rules: str, seed: int = 0) -> Injection:
+def injection(request: Request, *rules: str, seed: int = 0) -> RequestFaults:
     """What strikes the first such request under these rules."""
-    conditions = Conditions(seed=seed, silence=SILENCE)
-    return Injector(map(rule_of, rules), conditions).meet(call_of(request), (), 0.0)
+    conditions = FaultConditions(seed=seed, silence=SILENCE)
+    return FaultEngine(map(parse_rule, rules), conditions).faults_for(call_of(request), (), 0.0)
 
 
-def struck(request: Request, burst: Burst, *rules: str) -> tuple[Burst, Injection]:
+def struck(request: Request, burst: Burst, *rules: str) -> tuple[Burst, RequestFaults]:
     """A whole answer as it goes out under these rules, and what has come of them."""
     meant = injection(request, *rules)
-    instead = meant.instead()
-    return meant.rewrite(burst if instead is None else instead), meant
+    instead = meant.replacement_response()
+    return meant.rewrite_burst(burst if instead is None else instead), meant
 
 
-def live(request: Request, burst: Burst, *rules: str) -> tuple[list[Action], Injection]:
+def live(request: Request, burst: Burst, *rules: str) -> tuple[list[Action], RequestFaults]:
     """The same answer, as if each action arrived alone and nobody knew the next."""
     meant = injection(request, *rules)
-    chain, _ = meant.chain()
+    chain, _ = meant.rewriter_chain()
     gone: list[Action] = []
     for action in burst:
-        if isinstance(action, Wait) and chain.alarm is not None and chain.alarm < action.due:
-            gone += chain.tick(chain.alarm)
+        if (
+            isinstance(action, Wait)
+            and chain.next_alarm_ms is not None
+            and chain.next_alarm_ms < action.due
+        ):
+            gone += chain.tick(chain.next_alarm_ms)
         gone += chain.feed([action])
-        if chain.over:
+        if chain.is_over:
             break
     return [*gone, *chain.close()], meant

@@ -78,7 +78,7 @@ class Forked:
 
     async def communicate(self) -> tuple[bytes, bytes]:
         """Read all that it says, and wait for its end."""
-        out, err = await asyncio.gather(*(it.read() for it in self._streams))
+        out, err = await asyncio.gather(*(stream.read() for stream in self._streams))
         await self.wait()
         return out, err
 

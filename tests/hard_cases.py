@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from llm_proxy import framing
-from llm_proxy.dialects import find
-from llm_proxy.dialects.base import Response
-from llm_proxy.exchange import Head, Request
+from llm_proxy.dialects import find_dialect
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import Turn
 from raw import Raw, post
 from shipped import Played, call, plays, text, thought
@@ -33,7 +33,7 @@ def _step(number: int) -> Spoken:
 HARD: Final[dict[str, Played]] = {
     "long": plays(*map(_step, range(1, TURNS + 1)), tools={"lookup": {"type": "object"}}),
     "large": plays(text(MEGABYTE)),
-    "many": plays(Spoken(tuple(call("lookup", number=it) for it in range(CALLS)))),
+    "many": plays(Spoken(tuple(call("lookup", number=item) for item in range(CALLS)))),
     "deep": plays(Spoken((thought(THOUGHTS), text("So be it.")))),
     "cut": plays(Spoken((thought(THOUGHTS), text("So be it."), call("note", text=THOUGHTS)))),
 }
@@ -78,7 +78,7 @@ def question(dialect: str, says: Sequence[str], mode: str) -> Request:
 
 
 def _messages(says: Sequence[str]) -> list[dict[str, Any]]:
-    said = [(("user", it), ("assistant", "Mhm.")) for it in says]
+    said = [(("user", say), ("assistant", "Mhm.")) for say in says]
     return [{"role": role, "content": text} for pair in said for role, text in pair][:-1]
 
 
@@ -97,8 +97,11 @@ def _message(says: Sequence[str], *, stream: bool) -> Request:
 def _gemini(says: Sequence[str], *, stream: bool) -> Request:
     verb = "streamGenerateContent" if stream else "generateContent"
     contents = [
-        {"role": it["role"].replace("assistant", "model"), "parts": [{"text": it["content"]}]}
-        for it in _messages(says)
+        {
+            "role": message["role"].replace("assistant", "model"),
+            "parts": [{"text": message["content"]}],
+        }
+        for message in _messages(says)
     ]
     return _request(f"/v1beta/models/m:{verb}", "alt=sse" * stream, contents=contents)
 
@@ -128,10 +131,10 @@ def sent(request: Request, *headers: str) -> bytes:
 
 def turns(request: Request, raw: Raw) -> tuple[Turn, ...]:
     """What was said in answer to a request."""
-    dialect = find(request)
-    head = Head(raw.status, raw.reason, tuple(raw.headers), "chunked")
+    dialect = find_dialect(request)
+    head = ResponseHead(raw.status, raw.reason, tuple(raw.headers), "chunked")
     codec = dialect.codec(request, head)
-    return dialect.turns(Response(head, codec, framing.messages(codec, raw.body)))
+    return dialect.decode(DialectResponse(head, codec, framing.split_messages(codec, raw.body)))
 
 
 def same_head(raw: Raw) -> Mapping[str, str]:

@@ -18,11 +18,11 @@ from typing import Final
 
 PACKAGE: Final = "llm_proxy"
 
-_WORDS: Final = frozenset(
+_MODEL: Final = frozenset(
     ("", "actions", "conversation", "errors", "exchange", "miss_report", "turns", "version")
 )
 _ENTRIES: Final = frozenset(("__main__", "cli", "pytest_plugin"))
-_LAYERS: Final = ("words", "logic", "modes", "shell", "entry points")
+_LAYERS: Final = ("model", "logic", "modes", "shell", "entry points")
 
 _WORLD: Final = frozenset(
     """
@@ -52,19 +52,15 @@ _WORLDLY_CALLS: Final = frozenset(
 )
 _CLOCKS: Final = frozenset(("now", "today", "utcnow"))
 
-_MODULE_LINES: Final = 300
-_DIALECT_LINES: Final = 400
-_FUNCTION_LINES: Final = 50
-
 _MAY_CATCH_ALL: Final = frozenset(
     (
-        f"{PACKAGE}.modes.simulate:Simulate._called",
-        f"{PACKAGE}.shell.recording.recorder:_written",
-        f"{PACKAGE}.shell.recording.recorder:Recorder._file",
-        f"{PACKAGE}.shell.running.simulation:_function",
-        f"{PACKAGE}.shell.running.simulation:aside.run",
-        f"{PACKAGE}.shell.server.server:Server._handle",
-        f"{PACKAGE}.shell.upstream.signing:_found",
+        f"{PACKAGE}.modes.simulate:SimulateMode._call_mock",
+        f"{PACKAGE}.shell.recording.recorder:_write_items",
+        f"{PACKAGE}.shell.recording.recorder:SpoolRecorder._file_cassette",
+        f"{PACKAGE}.shell.running.simulation:_import_function",
+        f"{PACKAGE}.shell.running.simulation:run_in_thread.run",
+        f"{PACKAGE}.shell.server.server:ProxyServer._handle_request",
+        f"{PACKAGE}.shell.upstream.signing:_lookup",
     )
 )
 """The outermost frames of a task or a callback: what fails there is a fault of ours, and is
@@ -159,7 +155,7 @@ def _modules(sources: Sequence[Source]) -> frozenset[str]:
 
 def _layer(module: str) -> int:
     name = module.removeprefix(PACKAGE).lstrip(".").partition(".")[0]
-    if name in _WORDS:
+    if name in _MODEL:
         return 0
     if name in _ENTRIES:
         return 4
@@ -167,7 +163,7 @@ def _layer(module: str) -> int:
 
 
 def imports_upward(sources: Sequence[Source]) -> Iterator[str]:
-    """Imports run downward only: entry points, shell, modes, logic, words."""
+    """Imports run downward only: entry points, shell, modes, logic, model."""
     known = _modules(sources)
     for source in sources:
         here = _layer(source.module)
@@ -249,24 +245,6 @@ def missing_docstrings(sources: Sequence[Source]) -> Iterator[str]:
     for source in sources:
         if not ast.get_docstring(source.tree):
             yield source.breach(1, "no docstring")
-
-
-def long_modules(sources: Sequence[Source]) -> Iterator[str]:
-    """A module fits on a few screens."""
-    for source in sources:
-        most = _DIALECT_LINES if _holds_a_dialect(source) else _MODULE_LINES
-        if (lines := source.text.count("\n")) > most:
-            yield source.breach(lines, f"{lines} lines, and {most} are the most")
-
-
-def long_functions(sources: Sequence[Source]) -> Iterator[str]:
-    """A function fits in view."""
-    for source in sources:
-        for node in ast.walk(source.tree):
-            if isinstance(node, _Function):
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                if lines > _FUNCTION_LINES:
-                    yield source.breach(node, f"{node.name} has {lines} lines of {_FUNCTION_LINES}")
 
 
 def catches_of_everything(sources: Sequence[Source]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import Final
 from breaking import Case, How, Trial
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from proxying import cassettes
 from trials import IDLE, Field, Moments, Seen
 
@@ -65,7 +65,7 @@ def _judge_reader(trial: Trial, it: Field, cassette: Cassette | None) -> Verdict
         return Verdict(trial, lost, "; ".join([*faults, "not on disk"]))
     lost += _lost(sent, cassette.body)
     faults += _cassette_faults(case, cassette)
-    noticed = seen.at if trial.client == "fast" else moments.asked + cassette.end.at / 1000
+    noticed = seen.at if trial.client == "fast" else moments.asked + cassette.end.at_ms / 1000
     return Verdict(trial, lost, "; ".join(faults), _notice(trial, it, noticed))
 
 
@@ -105,7 +105,7 @@ def _partial_faults(case: Case, sent: bytes, cassette: Cassette) -> list[str]:
         faults.append("bytes on disk that were never sent")
     if cassette.end.ending not in {Ending.CLIENT_GONE, case.ending}:
         faults.append(f"ending {cassette.end.ending}")
-    if outcome(cassette).complete and not (case.whole and cassette.body == sent):
+    if outcome_of(cassette).complete and not (case.whole and cassette.body == sent):
         faults.append("called complete")
     return faults
 
@@ -114,8 +114,8 @@ def _cassette_faults(case: Case, cassette: Cassette) -> list[str]:
     faults = []
     if cassette.end.ending is not case.ending:
         faults.append(f"ending {cassette.end.ending}, not {case.ending}")
-    if outcome(cassette).complete is not case.whole:
-        faults.append(f"outcome {outcome(cassette)}")
+    if outcome_of(cassette).complete is not case.whole:
+        faults.append(f"outcome {outcome_of(cassette)}")
     return faults
 
 

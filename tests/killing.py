@@ -23,7 +23,7 @@ from command import serving
 from llm_proxy.errors import CassetteError
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recovery
-from llm_proxy.shell.recording.recovery import Kept
+from llm_proxy.shell.recording.recovery import KeptFile
 from raw import post
 from stub import Connection, upstream
 from waiting import until
@@ -148,8 +148,8 @@ async def _read_one(url: str, content: str, seen: dict[int, Stream]) -> None:
 
 def _judge(folder: Path, seed: int, seen: dict[int, Stream], moment: float) -> KillVerdict:
     torn = [*_torn(folder / "cassettes")]
-    results = list(recovery.recover(Library(folder / "cassettes"), folder / "spool"))
-    torn += [it.why for it in results if isinstance(it, Kept)]
+    results = list(recovery.recover_spools(Library(folder / "cassettes"), folder / "spool"))
+    torn += [result.reason for result in results if isinstance(result, KeptFile)]
     torn += _torn(folder / "cassettes")
     stored = _bodies(folder / "cassettes")
     messages = lost = 0
@@ -159,7 +159,7 @@ def _judge(folder: Path, seed: int, seen: dict[int, Stream], moment: float) -> K
         messages += len(had)
         lost += sum(mine != its for mine, its in zip(had, have, strict=False))
         lost += max(0, len(had) - len(have))
-    recovered = sum(not isinstance(it, Kept) for it in results)
+    recovered = sum(not isinstance(result, KeptFile) for result in results)
     return KillVerdict(seed, len(seen), recovered, tuple(torn), messages, lost)
 
 
@@ -169,7 +169,7 @@ def _torn(root: Path) -> list[str]:
     torn = []
     for path in library.files():
         try:
-            library.load(path)
+            library.load_cassette(path)
         except CassetteError as error:
             torn.append(str(error))
     return torn
@@ -181,7 +181,7 @@ def _bodies(root: Path) -> dict[int, bytes]:
     library.refresh()
     bodies = {}
     for path in library.files():
-        body = library.load(path).body
+        body = library.load_cassette(path).body
         if (name := _NAME.search(body)) is not None:
             bodies[int(name[1])] = body
     return bodies

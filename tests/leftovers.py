@@ -8,7 +8,7 @@ from typing import Final
 
 from llm_proxy.cassette import spool
 from llm_proxy.cassette.spool import SpoolLine
-from llm_proxy.exchange import Head, Read
+from llm_proxy.exchange import Read, ResponseHead
 from shelf import STREAM, call, chat, event, meta_of
 
 REQUEST: Final = chat("hi")
@@ -19,13 +19,13 @@ def opening(folder: Path, request: bytes = REQUEST, take: int = 1) -> bytes:
     """Lines 1 to 3 of a spool for the library in `folder`."""
     of = call(request)
     target = SpoolLine(1, str((folder / "cassettes").absolute()), take)
-    return spool.opening(target, meta_of(of), of.stored)
+    return spool.encode_opening(target, meta_of(of), of.stored_request)
 
 
-def body(*pieces: bytes, head: Head = STREAM) -> bytes:
+def body(*pieces: bytes, head: ResponseHead = STREAM) -> bytes:
     """The head, and reads 10 ms apart."""
     reads = (Read(10.0 * number, piece) for number, piece in enumerate(pieces, 1))
-    return spool.head(head, 1.0, "sse", "") + b"".join(map(spool.read, reads))
+    return spool.encode_head(head, 1.0, "sse", "") + b"".join(map(spool.encode_read, reads))
 
 
 def left(folder: Path, content: bytes, name: str = "1-1-0123456789abcdef") -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.exchange import Ending, Head
+from llm_proxy.exchange import Ending, ResponseHead
 from raw import post
 from shelf import Answer, chat, event, put, says
 
@@ -13,7 +13,7 @@ ESC: Final = "\x1b]0;owned\x07\x1b[2J"
 """What sets a terminal's title and clears it."""
 
 OPAQUE: Final = post("/v1/realtime/sessions", b'{"model":"gpt-5","input":"hi"}')
-PLAIN: Final = Head(200, "OK", (("Content-Type", "text/plain"),), "close")
+PLAIN: Final = ResponseHead(200, "OK", (("Content-Type", "text/plain"),), "close")
 
 
 def complete(folder: Path, *texts: str, content: str = "hi") -> Path:

@@ -7,10 +7,16 @@ from typing import Final, TypeVar
 
 from hypothesis import strategies as st
 
-from llm_proxy.modes import Player
+from llm_proxy.modes import TakePlayer
 from llm_proxy.pacing import Pace
-from llm_proxy.pacing.distributions import Distribution, Fixed, Lognormal, Normal, Uniform
-from llm_proxy.shell.running.pace_registry import Paces
+from llm_proxy.pacing.distributions import (
+    Distribution,
+    FixedSpan,
+    LognormalSpan,
+    NormalSpan,
+    UniformSpan,
+)
+from llm_proxy.shell.running.pace_registry import PaceRegistry
 
 T = TypeVar("T")
 
@@ -20,15 +26,15 @@ async def aside(function: Callable[[], T]) -> T:
     return function()
 
 
-def player(pace: Pace) -> Player:
+def player(pace: Pace) -> TakePlayer:
     """Plays every take at this pace, with seed 0."""
-    return Player(Paces(pace), aside)
+    return TakePlayer(PaceRegistry(pace), aside)
 
 
 MS: Final = st.integers(0, 86_400_000_000).map(lambda it: it / 1000)
 SPANS: Final[st.SearchStrategy[Distribution]] = st.one_of(
-    MS.map(Fixed),
-    st.tuples(MS, MS).map(lambda it: Uniform(min(it), max(it))),
-    st.builds(Normal, MS, MS),
-    st.builds(Lognormal, MS, st.integers(0, 5_000_000).map(lambda it: it / 1e6)),
+    MS.map(FixedSpan),
+    st.tuples(MS, MS).map(lambda it: UniformSpan(min(it), max(it))),
+    st.builds(NormalSpan, MS, MS),
+    st.builds(LognormalSpan, MS, st.integers(0, 5_000_000).map(lambda it: it / 1e6)),
 )

@@ -12,21 +12,21 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy import framing
-from llm_proxy.conversation import Conversation, Message
-from llm_proxy.dialects import Response, find
-from llm_proxy.exchange import Framing, Head, Request
+from llm_proxy.conversation import Conversation, RequestMessage
+from llm_proxy.dialects import DialectResponse, find_dialect
+from llm_proxy.exchange import Framing, Request, ResponseHead
 from llm_proxy.routing import SESSION_HEADER
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
-from llm_proxy.scenario.engine.choosing import Chosen
-from llm_proxy.scenario.engine.failure_counter import Attempts
-from llm_proxy.scenario.engine.match_context import Cue
-from llm_proxy.scenario.engine.scenario_set import Scripted
-from llm_proxy.scenario.engine.scripting import direct
-from llm_proxy.scenario.scripted_response import Direction, Say
-from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.scenario.engine.choosing import ChosenScenario
+from llm_proxy.scenario.engine.failure_counter import FailureCounter
+from llm_proxy.scenario.engine.match_context import MatchContext
+from llm_proxy.scenario.engine.scenario_set import LocatedScenario
+from llm_proxy.scenario.engine.scripting import scripted_response
+from llm_proxy.scenario.scripted_response import ScriptedResponse, SendTurns
+from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.sources import ModeName
-from llm_proxy.shell.server.journal import Entry, Journal, Simulated
+from llm_proxy.shell.server.journal import Journal, JournalEntry, SimulatedDetails
 from llm_proxy.turns import Reasoning, Text, ToolCall, Turn
 from proxying import proxy
 from raw import Raw, ask, post
@@ -49,7 +49,7 @@ def says(text: str = "Hello.", /, **fields: Any) -> JsonObject:
 
 def calls(*names: str, **fields: Any) -> JsonObject:
     """A turn that calls these tools, each with a city."""
-    wanted = [{"toolName": it, "arguments": {"city": "Rome"}} for it in names]
+    wanted = [{"toolName": name, "arguments": {"city": "Rome"}} for name in names]
     return {"response": {"kind": "tool-call", "toolCalls": wanted}} | fields
 
 
@@ -63,38 +63,42 @@ def answering(kind: str, **fields: Any) -> JsonObject:
 
 def read(document: JsonObject) -> Scenario:
     """The scenario that a document spells."""
-    return loading.one(Scenario, "a test", json.dumps(document))
+    return loading.parse_struct(Scenario, "a test", json.dumps(document))
 
 
-def scripted(document: JsonObject) -> Scripted:
+def scripted(document: JsonObject) -> LocatedScenario:
     """The same, as if it stood in a file."""
-    return Scripted(read(document), "a.yaml", 1)
+    return LocatedScenario(read(document), "a.yaml", 1)
 
 
 def cue(
     *said: str, scenario: str = "", seed: str = "s", session: str = "default", **conversation: Any
-) -> Cue:
+) -> MatchContext:
     """A request of chat in which user and model say these in turn."""
     messages = tuple(
-        Message("assistant" if number % 2 else "user", (Text(text),))
+        RequestMessage("assistant" if number % 2 else "user", (Text(text),))
         for number, text in enumerate(said)
     )
     asked = Conversation(**{"messages": messages} | conversation)
     about = {"model": "m", "path": "/v1/chat/completions", "provider": "openai"}
-    return Cue(
+    return MatchContext(
         asked, {}, **about, dialect="openai-chat", session=session, seed=seed, scenario=scenario
     )
 
 
-def directed(document: JsonObject, on: Cue, attempts: Attempts | None = None) -> Direction:
+def directed(
+    document: JsonObject, on: MatchContext, attempts: FailureCounter | None = None
+) -> ScriptedResponse:
     """What a scenario answers."""
-    return direct(Chosen(scripted(document), ""), on, attempts or Attempts())
+    return scripted_response(
+        ChosenScenario(scripted(document), ""), on, attempts or FailureCounter()
+    )
 
 
-def turn_of(direction: Direction) -> Turn:
+def turn_of(direction: ScriptedResponse) -> Turn:
     """The turn that a direction says."""
-    assert isinstance(direction.what, Say)
-    [turn] = direction.what.turns
+    assert isinstance(direction.action, SendTurns)
+    [turn] = direction.action.turns
     return turn
 
 
@@ -168,8 +172,8 @@ class Heard:
     def events(self) -> list[Any]:
         """The data of each event of a stream."""
         lines = self.raw.body.decode().split("\n")
-        data = [it.removeprefix("data: ") for it in lines if it.startswith(("data: ", "{"))]
-        return [it if it == "[DONE]" else json.loads(it) for it in data]
+        data = [line.removeprefix("data: ") for line in lines if line.startswith(("data: ", "{"))]
+        return [item if item == "[DONE]" else json.loads(item) for item in data]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,7 @@ class Stage:
     async def ask(
         self, dialect: str = "openai-chat", *, session: str = "", header: str = "", **about: Any
     ) -> Heard:
-        """Ask in this dialect; `about` is a `Question`'s, `header` one more of HTTP's."""
+        """Ask in this dialect; `about` is a `LastMessage`'s, `header` one more of HTTP's."""
         request = spelled(dialect, Question(**about))
         ours = [header] if header else []
         if session:
@@ -198,12 +202,12 @@ class Stage:
         return json.loads(raw.body)
 
     @property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[JournalEntry]:
         """The requests, in the order in which they came."""
         return list(self.journal.entries)
 
     @property
-    def last(self) -> Simulated:
+    def last(self) -> SimulatedDetails:
         """What the latest answer followed."""
         simulated = self.journal.entries[-1].simulated
         assert simulated is not None
@@ -230,12 +234,12 @@ def plain(heard: Heard) -> list[tuple[str, ...]]:
 async def playing(
     folder: Path, *documents: JsonObject, mode: ModeName = "simulate", **about: Any
 ) -> AsyncIterator[Stage]:
-    """A server that plays these scenarios; `about` are fields of `Simulating`, or settings."""
-    fields = Simulating.__dataclass_fields__
+    """A server that plays these scenarios; `about`: settings, or fields of `SimulationOptions`."""
+    fields = SimulationOptions.__dataclass_fields__
     simulating = {name: about.pop(name) for name in list(about) if name in fields}
     if documents:
         simulating["scenarios"] = write(folder, *documents)
-    async with proxy(mode, folder, simulating=Simulating(**simulating), **about) as it:
+    async with proxy(mode, folder, simulating=SimulationOptions(**simulating), **about) as it:
         yield Stage(it.url, it.journal)
 
 
@@ -258,12 +262,14 @@ def spelled(dialect: str, question: Question) -> Request:
 
 
 def _turns(request: Request, raw: Raw) -> tuple[Turn, ...]:
-    dialect = find(request)
+    dialect = find_dialect(request)
     length = raw.header("content-length")
     framed: Framing = "chunked" if length is None else "length"
-    head = Head(raw.status, raw.reason, tuple(raw.headers), framed)
+    head = ResponseHead(raw.status, raw.reason, tuple(raw.headers), framed)
     codec = dialect.codec(request, head)
-    return dialect.turns(Response(head, codec, tuple(framing.messages(codec, raw.body))))
+    return dialect.decode(
+        DialectResponse(head, codec, tuple(framing.split_messages(codec, raw.body)))
+    )
 
 
 def _given(**fields: Any) -> JsonObject:
@@ -277,7 +283,7 @@ def _messages(question: Question, model: str = "assistant") -> list[JsonObject]:
 
 
 def _functions(question: Question) -> list[JsonObject]:
-    return [{"type": "function", "function": {"name": it}} for it in question.tools]
+    return [{"type": "function", "function": {"name": tool}} for tool in question.tools]
 
 
 def _switch(question: Question, on: Any, off: Any) -> Any:
@@ -323,8 +329,8 @@ def _anthropic(it: Question) -> tuple[str, JsonObject]:
 
 def _gemini(it: Question) -> tuple[str, JsonObject]:
     contents = [
-        {"role": each["role"], "parts": [{"text": each["content"]}]}
-        for each in _messages(it, "model")
+        {"role": message["role"], "parts": [{"text": message["content"]}]}
+        for message in _messages(it, "model")
     ]
     declared = [{"name": name} for name in it.tools]
     config = _given(
@@ -358,7 +364,7 @@ _SPELLED: Final[Mapping[str, Callable[[Question], tuple[str, JsonObject]]]] = {
     "ollama": _ollama,
 }
 DIALECTS: Final = tuple(_SPELLED)
-PROVIDERS: Final = {it: it.partition("-")[0] for it in DIALECTS}
+PROVIDERS: Final = {item: item.partition("-")[0] for item in DIALECTS}
 """Who is asked, by dialect."""
 
 in_every_dialect = pytest.mark.parametrize("dialect", DIALECTS)

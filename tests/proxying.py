@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.pacing import Recorded
+from llm_proxy.pacing import RecordedPace
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.running.proxy import RunningProxy, running
 from llm_proxy.shell.running.settings import Settings
@@ -28,7 +28,7 @@ def settings(folder: Path, **changes: Any) -> Settings:
         idle_timeout=30.0,
         finish_on_disconnect=False,
         max_body=64 * 1024 * 1024,
-        pace=Recorded(),
+        pace=RecordedPace(),
         after_last="repeat",
         on_miss="record",
         allow_partial=False,
@@ -55,4 +55,4 @@ def cassettes(folder: Path) -> list[Cassette]:
     """Every cassette that was recorded below `folder`, in the order of the files' names."""
     library = Library(folder / "cassettes")
     library.refresh()
-    return [library.load(path) for path in library.files()]
+    return [library.load_cassette(path) for path in library.files()]

@@ -74,7 +74,7 @@ async def _response(reader: asyncio.StreamReader, start: float, *, bodiless: boo
         line, *fields = head.decode("latin-1").split("\r\n")
         _, status, raw.reason = line.split(" ", 2)
         raw.status = int(status)
-        pairs = (it.partition(":") for it in fields if it)
+        pairs = (item.partition(":") for item in fields if item)
         raw.headers = [(name, value.strip()) for name, _, value in pairs]
         if not bodiless and raw.status not in {204, 304}:
             await _body(reader, raw, now)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from corpus import Row
-from llm_proxy.framing.eventstream import frame
+from llm_proxy.framing.eventstream import encode_frame
 
 SSE: Final = "text/event-stream"
 FRAMES: Final = "application/vnd.amazon.eventstream"
@@ -33,21 +33,22 @@ def as_sent(row: Row) -> Row:
 
 def _unnamed(payloads: Iterable[bytes]) -> bytes:
     """Events without a name; a `[DONE]` that was not kept is not made up."""
-    return b"".join(b"data: %b\n\n" % it for it in payloads)
+    return b"".join(b"data: %b\n\n" % payload for payload in payloads)
 
 
 def _named(payloads: Iterable[bytes], by: str = "type") -> bytes:
     """Events that bear the name that stands inside them."""
     return b"".join(
-        b"event: %b\ndata: %b\n\n" % (str(json.loads(it)[by]).encode(), it) for it in payloads
+        b"event: %b\ndata: %b\n\n" % (str(json.loads(payload)[by]).encode(), payload)
+        for payload in payloads
     )
 
 
 def _frames(payloads: Iterable[bytes]) -> bytes:
     """Frames of the one event that each payload wraps."""
-    events = (next(iter(json.loads(it).items())) for it in payloads)
+    events = (next(iter(json.loads(item).items())) for item in payloads)
     return b"".join(
-        frame(
+        encode_frame(
             [
                 (":event-type", name),
                 (":content-type", "application/json"),

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from llm_proxy.errors import CannotSay
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
     Citation,
     Media,
@@ -32,29 +32,33 @@ def _keeps(*parts: Part) -> Callable[[Manner], str]:
 
     def mark(manner: Manner) -> str:
         try:
-            fits = manner.dialect.fit(manner.request, [Turn(parts)], manner.delivery)
-        except CannotSay:
+            fits = manner.dialect.convert(manner.request, [Turn(parts)], manner.delivery)
+        except NotRepresentable:
             return "refused"
-        told = iter([type(it) for it in fits.turns[0].parts])
-        return "yes" if all(type(it) in told for it in parts) else "no"
+        told = iter([type(part) for part in fits.turns[0].parts])
+        return "yes" if all(type(part) in told for part in parts) else "no"
 
     return mark
 
 
 def _seal(manner: Manner) -> str:
-    [turn] = manner.dialect.fit(manner.request, [Turn((_SEALED,))], manner.delivery).turns
-    return "yes" if any(isinstance(it, Reasoning) and it.signature for it in turn.parts) else "no"
+    [turn] = manner.dialect.convert(manner.request, [Turn((_SEALED,))], manner.delivery).turns
+    return (
+        "yes"
+        if any(isinstance(part, Reasoning) and part.signature for part in turn.parts)
+        else "no"
+    )
 
 
 def _citations(manner: Manner) -> str:
-    [turn] = manner.dialect.fit(manner.request, [Turn((_CITED,))], manner.delivery).turns
-    return "yes" if any(isinstance(it, Text) and it.citations for it in turn.parts) else "no"
+    [turn] = manner.dialect.convert(manner.request, [Turn((_CITED,))], manner.delivery).turns
+    return "yes" if any(isinstance(part, Text) and part.citations for part in turn.parts) else "no"
 
 
 def _choices(manner: Manner) -> str:
     try:
-        manner.dialect.fit(manner.request, [Turn((Text("a"),))] * 2, manner.delivery)
-    except CannotSay:
+        manner.dialect.convert(manner.request, [Turn((Text("a"),))] * 2, manner.delivery)
+    except NotRepresentable:
         return "refused"
     return "yes"
 
@@ -75,7 +79,7 @@ COLUMNS: Final[Mapping[str, Callable[[Manner], str]]] = {
 def table() -> str:
     """The table as it stands in the documentation."""
     rows = [("manner", *COLUMNS), ("---",) * (len(COLUMNS) + 1)]
-    rows += ((it.name, *(mark(it) for mark in COLUMNS.values())) for it in MANNERS)
+    rows += ((manner.name, *(mark(manner) for mark in COLUMNS.values())) for manner in MANNERS)
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

@@ -85,7 +85,7 @@ def page(found: Mapping[str, Sequence[str]]) -> str:
         for number, says in document["says"].items():
             key = f"{name}-{number}"
             why = [f"no twin here: {missing[key]}"] if key in missing else []
-            by = [f"`{it}`" for it in dict.fromkeys(found.get(key, ()))]
+            by = [f"`{fromkey}`" for fromkey in dict.fromkeys(found.get(key, ()))]
             rows.append(f"| {key} | {says} | {'<br>'.join(why + by)} |")
         parts.append("\n".join(rows) + "\n")
     return "".join(parts)
@@ -102,9 +102,9 @@ def _shows(node: ast.AST, before: str) -> Iterator[tuple[str, list[str]]]:
         return
     marks = [
         number
-        for it in node.decorator_list
-        if isinstance(it, ast.Call) and ast.unparse(it.func) == _MARKER
-        for argument in it.args
+        for item in node.decorator_list
+        if isinstance(item, ast.Call) and ast.unparse(item.func) == _MARKER
+        for argument in item.args
         for number in _expanded(ast.literal_eval(argument))
     ]
     if marks:

@@ -10,14 +10,14 @@ from typing import Final
 from llm_proxy import framing, matching, redaction
 from llm_proxy.cassette import Meta
 from llm_proxy.cassette.writer import CassetteWriter
-from llm_proxy.exchange import Ending, Head, Read, Request, header
+from llm_proxy.exchange import Ending, Read, Request, ResponseHead, header_value
 from llm_proxy.matching import KEY_RULES
-from llm_proxy.routing import Call, route
+from llm_proxy.routing import RoutedRequest, route
 from llm_proxy.shell.library.library import Library
 from raw import post
 
 DONE: Final = b"data: [DONE]\n\n"
-STREAM: Final = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
+STREAM: Final = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
 
 
 def chat(content: str = "hi", *headers: str, path: str = "/v1/chat/completions") -> bytes:
@@ -40,7 +40,7 @@ class Answer:
     ending: Ending = Ending.CLEAN
     end_at: float | None = None
     """ms; with the last read where None."""
-    head: Head = STREAM
+    head: ResponseHead = STREAM
     head_at: float = 0.0
 
 
@@ -50,13 +50,13 @@ def says(*texts: str, gap: float = 0.0) -> Answer:
     return Answer(tuple((gap * number, piece) for number, piece in enumerate(pieces, 1)))
 
 
-def call(request: bytes) -> Call:
+def call(request: bytes) -> RoutedRequest:
     """The call that a raw request makes."""
     head, _, body = request.partition(b"\r\n\r\n")
     line, *fields = head.decode("latin-1").split("\r\n")
     method, target, _ = line.split(" ")
     path, _, query = target.partition("?")
-    pairs = (it.partition(":") for it in fields)
+    pairs = (field.partition(":") for field in fields)
     headers = tuple((name, value.strip()) for name, _, value in pairs)
     return route(Request(method, path, query, headers, body), 0.0, lambda: 0.0)
 
@@ -80,7 +80,7 @@ def put(
         meta = replace(meta_of(of), key_rules=key_rules)
         if key_rules != KEY_RULES:
             meta = replace(meta, key="0" * 64)
-        path = library.place(meta, of.stored, number)
+        path = library.path_for_take(meta, of.stored_request, number)
         path = path.with_name(name) if name else path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(_content(of, meta, answer))
@@ -91,7 +91,7 @@ def put(
 def key_of(request: bytes) -> str:
     """The key of a raw request."""
     of = call(request)
-    return matching.key(of.provider, of.stored)
+    return matching.request_key(of.provider, of.stored_request)
 
 
 def bodies(answers: Sequence[Answer]) -> list[bytes]:
@@ -99,7 +99,7 @@ def bodies(answers: Sequence[Answer]) -> list[bytes]:
     return [b"".join(data for _, data in answer.reads) for answer in answers]
 
 
-def meta_of(of: Call) -> Meta:
+def meta_of(of: RoutedRequest) -> Meta:
     return Meta(
         tool="by hand",
         recorded="2026-01-01T00:00:00.000Z",
@@ -113,10 +113,15 @@ def meta_of(of: Call) -> Meta:
     )
 
 
-def _content(of: Call, meta: Meta, answer: Answer) -> bytes:
-    writer = CassetteWriter(framing.by_content_type(header(answer.head.headers, "content-type")))
-    lines = [writer.opening(meta, of.stored), writer.head(answer.head, answer.head_at)]
-    lines += [writer.read(Read(at, data)) for at, data in answer.reads]
+def _content(of: RoutedRequest, meta: Meta, answer: Answer) -> bytes:
+    writer = CassetteWriter(
+        framing.codec_of_content_type(header_value(answer.head.headers, "content-type"))
+    )
+    lines = [
+        writer.encode_opening(meta, of.stored_request),
+        writer.encode_head(answer.head, answer.head_at),
+    ]
+    lines += [writer.encode_read(Read(at, data)) for at, data in answer.reads]
     last = answer.reads[-1][0] if answer.reads else answer.head_at
-    lines.append(writer.ending(answer.ending, answer.end_at or last))
+    lines.append(writer.encode_ending(answer.ending, answer.end_at or last))
     return b"".join(lines)

@@ -96,7 +96,7 @@ def call(name: str, **arguments: Any) -> Said:
 
 def plays(*turns: Turn | Said, **more: Any) -> Played:
     """A scenario of these answers; one that is a part alone is all of its answer."""
-    return Played(tuple(it if isinstance(it, Turn) else Turn((it,)) for it in turns), more)
+    return Played(tuple(turn if isinstance(turn, Turn) else Turn((turn,)) for turn in turns), more)
 
 
 _ANTHROPIC: Final = "EqQBCkYIARgC"

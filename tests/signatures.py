@@ -37,13 +37,13 @@ def wrong(head: bytes, body: bytes, region: str = "eu-west-1") -> str:
     sent = fields(head)
     found: Mapping[str, str] = {name.lower(): value for name, value in sent}
     scheme, _, rest = found.get("authorization", "").partition(" ")
-    parts = dict(it.strip().partition("=")[::2] for it in rest.split(","))
+    parts = dict(item.strip().partition("=")[::2] for item in rest.split(","))
     covered = parts.get("SignedHeaders", "").split(";")
     if scheme != "AWS4-HMAC-SHA256" or found.get("x-amz-security-token") != TOKEN:
         return "no signature of the operator's"
     if sum(name.lower() == "authorization" for name, _ in sent) != 1:
         return "several signatures"
-    if missing := [it for it in found if it.startswith("x-amz-") and it not in covered]:
+    if missing := [item for item in found if item.startswith("x-amz-") and item not in covered]:
         return f"not covered: {missing}"
     asked = awsrequest.AWSRequest(method, f"http://{found['host']}{target}", data=body)
     for name, value in sent:

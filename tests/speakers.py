@@ -91,7 +91,7 @@ class Chat:
         question = _given(
             model=talk.model, messages=self._messages, metadata=talk.metadata or None,
             temperature=talk.temperature, top_p=talk.top_p,
-            tools=[_function(*it) for it in talk.tools.items()] or None,
+            tools=[_function(*item) for item in talk.tools.items()] or None,
             reasoning_effort="low" if reasons else None,
             response_format=talk.schema and {
                 "type": "json_schema", "json_schema": {"name": "answer", "schema": talk.schema},
@@ -99,7 +99,7 @@ class Chat:
             stream_options={"include_usage": True} if talk.stream else None,
         )  # fmt: skip
         answer = await self._create(**question, stream=talk.stream, **_told(talk))
-        pieces = [it async for it in answer] if talk.stream else [answer]
+        pieces = [item async for item in answer] if talk.stream else [answer]
         calls: dict[int, dict[str, Any]] = {}
         for piece in pieces:
             if piece.usage:
@@ -164,7 +164,9 @@ class Responses:
         question = _given(
             model=talk.model, input=self._items, instructions=talk.system or None,
             metadata=talk.metadata or None, temperature=talk.temperature, top_p=talk.top_p,
-            tools=[_function(*it)["function"] | {"type": "function"} for it in talk.tools.items()]
+            tools=[
+                _function(*entry)["function"] | {"type": "function"} for entry in talk.tools.items()
+            ]
             or None,
             reasoning={"effort": "low"} if reasons else None,
             include=["reasoning.encrypted_content"] if reasons else None,
@@ -191,7 +193,7 @@ class Responses:
                     words = block.text if is_text else block.refusal
                     heard.parts.append(("text" if is_text else "refusal", words))
             case "reasoning":
-                heard.parts += [("reasoning", it.text) for it in item.summary]
+                heard.parts += [("reasoning", entry.text) for entry in item.summary]
                 heard.seals += [item.encrypted_content] if item.encrypted_content else []
             case "function_call":
                 heard.parts.append(("call", item.name, json.loads(item.arguments)))
@@ -286,12 +288,12 @@ class Ollama:
         talk, heard = self.talk, Heard()
         question = _given(
             model=talk.model, messages=self._messages, think=reasons or None, format=talk.schema,
-            tools=[_function(*it) for it in talk.tools.items()] or None,
+            tools=[_function(*item) for item in talk.tools.items()] or None,
             options=_given(temperature=talk.temperature, top_p=talk.top_p) or None,
         )  # fmt: skip
         chat: Any = self._client.chat
         answer = await chat(**question, stream=talk.stream)
-        for line in [it async for it in answer] if talk.stream else [answer]:
+        for line in [item async for item in answer] if talk.stream else [answer]:
             heard.parts.append(("reasoning", line.message.thinking or ""))
             heard.parts.append(("text", line.message.content or ""))
             for call in line.message.tool_calls or ():
@@ -299,8 +301,8 @@ class Ollama:
             heard.finish = line.done_reason or heard.finish
             if line.done:
                 heard.usage = (line.prompt_eval_count, line.eval_count)
-        calls = [it for it in heard.parts if it[0] == "call"]
-        told = [{"function": {"name": it[1], "arguments": it[2]}} for it in calls]
+        calls = [part for part in heard.parts if part[0] == "call"]
+        told = [{"function": {"name": item[1], "arguments": item[2]}} for item in calls]
         said = {"content": _joined(heard, "text"), "thinking": _joined(heard, "reasoning")}
         self._messages.append({"role": "assistant", **said, "tool_calls": told})
         return heard
@@ -326,8 +328,8 @@ def _joined(heard: Heard, kind: str) -> str:
 
 async def _held_by_openai(url: str, talks: Sequence[Talk], kind: Any) -> list[list[Heard]]:
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
-        patient = (client.with_options(max_retries=it.retries) for it in talks)
-        return await _all(kind(*it) for it in zip(patient, talks, strict=True))
+        patient = (client.with_options(max_retries=talk.retries) for talk in talks)
+        return await _all(kind(*item) for item in zip(patient, talks, strict=True))
 
 
 async def _chats(url: str, talks: Sequence[Talk]) -> list[list[Heard]]:
@@ -340,8 +342,8 @@ async def _responses(url: str, talks: Sequence[Talk]) -> list[list[Heard]]:
 
 async def _messages(url: str, talks: Sequence[Talk]) -> list[list[Heard]]:
     async with anthropic.AsyncAnthropic(base_url=url, api_key=KEY, max_retries=0) as client:
-        patient = (client.with_options(max_retries=it.retries) for it in talks)
-        return await _all(Messages(*it) for it in zip(patient, talks, strict=True))
+        patient = (client.with_options(max_retries=talk.retries) for talk in talks)
+        return await _all(Messages(*item) for item in zip(patient, talks, strict=True))
 
 
 async def _ollama(url: str, talks: Sequence[Talk]) -> list[list[Heard]]:
@@ -363,7 +365,7 @@ async def _google(url: str, talks: Sequence[Talk]) -> list[list[Heard]]:
 
 def _of_google(turn: dict[str, Any]) -> Heard:
     usage = None if turn["usage"] is None else tuple(turn["usage"])
-    raised = [named(*it) for it in turn["raised"]]
+    raised = [named(*item) for item in turn["raised"]]
     return Heard(merged(turn["parts"]), turn["finish"], usage, turn["seals"], raised)
 
 

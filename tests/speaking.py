@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from llm_proxy.dialects import find
+from llm_proxy.dialects import find_dialect
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Request
 from llm_proxy.turns import (
     Citation,
@@ -30,7 +30,7 @@ from llm_proxy.turns import (
     Usage,
 )
 
-DELIVERY: Final = Delivery(seed="test", created=1_700_000_000, models=("small", "large"))
+DELIVERY: Final = EncodeContext(seed="test", created=1_700_000_000, models=("small", "large"))
 
 
 def asking(path: str, *headers: tuple[str, str], query: str = "", **body: Any) -> Request:
@@ -45,11 +45,11 @@ class Manner:
     name: str
     """The dialect's name, and how it is asked."""
     request: Request
-    delivery: Delivery = DELIVERY
+    delivery: EncodeContext = DELIVERY
 
     @property
     def dialect(self) -> Dialect:
-        return find(self.request)
+        return find_dialect(self.request)
 
 
 def _chat(**body: Any) -> Request:
@@ -124,7 +124,7 @@ MANNERS: Final = (
         Manner(
             f"openai-chat {'stream' if stream else 'whole'}, {provider}",
             _chat(stream=stream),
-            Delivery("test", 1_700_000_000, provider=provider),
+            EncodeContext("test", 1_700_000_000, provider=provider),
         )
         for provider in ("azure", "groq", "mistral", "openrouter")
         for stream in (True, False)
@@ -187,7 +187,7 @@ MANNERS: Final = (
     Manner(
         "openai-completions stream, deepseek",
         _continue(stream=True),
-        Delivery("test", 1_700_000_000, provider="deepseek"),
+        EncodeContext("test", 1_700_000_000, provider="deepseek"),
     ),
     Manner("openai-completions whole", _continue()),
     Manner("openai-responses stream", _response(stream=True)),
@@ -199,7 +199,7 @@ MANNERS: Final = (
     Manner(
         "openai-responses stream, openrouter",
         _response(stream=True),
-        Delivery("test", 1_700_000_000, provider="openrouter"),
+        EncodeContext("test", 1_700_000_000, provider="openrouter"),
     ),
 )
 

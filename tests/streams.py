@@ -14,14 +14,15 @@ Json = dict[str, Any]
 def sse(documents: Iterable[Json], *, named: bool = False, done: bool = False) -> bytes:
     """A body of events, as the providers write them; named ones after their `type`."""
     events = [
-        (f"event: {it['type']}\n" if named else "") + f"data: {compact(it)}\n\n" for it in documents
+        (f"event: {item['type']}\n" if named else "") + f"data: {compact(item)}\n\n"
+        for item in documents
     ]
     return "".join([*events, "data: [DONE]\n\n" if done else ""]).encode()
 
 
 def ndjson(*documents: Json) -> bytes:
     """A body of lines."""
-    return "".join(f"{compact(it)}\n" for it in documents).encode()
+    return "".join(f"{compact(item)}\n" for item in documents).encode()
 
 
 def compact(document: Json) -> str:
@@ -40,7 +41,10 @@ def chat_chunk(finish: str | None = None, **delta: Any) -> Json:
 
 
 def chat_stream(*words: str) -> bytes:
-    chunks = [chat_chunk(role="assistant", content=""), *(chat_chunk(content=it) for it in words)]
+    chunks = [
+        chat_chunk(role="assistant", content=""),
+        *(chat_chunk(content=word) for word in words),
+    ]
     return sse([*chunks, chat_chunk("stop")], done=True)
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from llm_proxy.shell.server.response_writer import unsent
+from llm_proxy.shell.server.response_writer import unsent_bytes
 from waiting import until
 
 Script = Callable[["Connection"], Awaitable[None]]
@@ -43,7 +43,7 @@ class Connection:
         """Write a head; chunked unless `headers` say something else of the body."""
         lines = [f"HTTP/1.1 {status}", f"Content-Type: {content_type}", *headers]
         named = " ".join(headers).lower()
-        if not any(it in named for it in ("content-length", "transfer-encoding", "connection")):
+        if not any(item in named for item in ("content-length", "transfer-encoding", "connection")):
             lines.append("Transfer-Encoding: chunked")
         await self.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
 
@@ -74,7 +74,9 @@ async def reset(writer: asyncio.StreamWriter) -> None:
     """Reset a connection once the peer's kernel has everything."""
     sock, transport = writer.get_extra_info("socket"), writer.transport
     await until(
-        lambda: transport.is_closing() or not (transport.get_write_buffer_size() or unsent(sock))
+        lambda: (
+            transport.is_closing() or not (transport.get_write_buffer_size() or unsent_bytes(sock))
+        )
     )
     if transport.is_closing():
         return

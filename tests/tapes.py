@@ -9,7 +9,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import Cassette, CassetteWriter, Meta, StoredRequest, read_cassette
-from llm_proxy.exchange import Ending, Head, Headers, Read
+from llm_proxy.exchange import Ending, Headers, Read, ResponseHead
 
 FILE: Final = "some.jsonl"
 META: Final = Meta(
@@ -30,7 +30,7 @@ REQUEST: Final = StoredRequest(
     headers=(("content-type", "application/json"),),
     body=b'{"model":"gpt-5","stream":true,"messages":[{"role":"user","content":"hi"}]}',
 )
-HEAD: Final = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
+HEAD: Final = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
 READS: Final = (
     Read(20.0, b'data: {"choices":[{"index":0,"delta":{"content":"Gr\xc3'),
     Read(21.5, b'\xbc\xc3\x9fe"}}]}\n'),
@@ -40,11 +40,11 @@ READS: Final = (
 """A whole chat stream, cut inside a character, a blank line and the terminator."""
 
 
-def head(status: int = 200, framing: str = "chunked", headers: Headers = ()) -> Head:
+def head(status: int = 200, framing: str = "chunked", headers: Headers = ()) -> ResponseHead:
     """A head of which a test says what matters."""
     match framing:
         case "chunked" | "length" | "close" | "none":
-            return Head(status, "", headers, framing)
+            return ResponseHead(status, "", headers, framing)
         case _:
             raise AssertionError(framing)
 
@@ -53,7 +53,7 @@ def written(
     reads: Iterable[Read] = READS,
     *,
     codec: str = "sse",
-    head: Head = HEAD,
+    head: ResponseHead = HEAD,
     head_at: float = 10.0,
     ending: Ending = Ending.CLEAN,
     end_at: float | None = None,
@@ -62,12 +62,12 @@ def written(
 ) -> bytes:
     """A cassette file; without `end_at` it ends with its last read."""
     writer = CassetteWriter(codec)
-    lines = [writer.opening(meta, request), writer.head(head, head_at)]
+    lines = [writer.encode_opening(meta, request), writer.encode_head(head, head_at)]
     at = head_at
     for read in reads:
-        lines.append(writer.read(read))
-        at = read.at
-    lines.append(writer.ending(ending, at if end_at is None else end_at))
+        lines.append(writer.encode_read(read))
+        at = read.at_ms
+    lines.append(writer.encode_ending(ending, at if end_at is None else end_at))
     return b"".join(lines)
 
 
@@ -75,7 +75,7 @@ def cassette(
     body: bytes = b"",
     *,
     codec: str = "sse",
-    head: Head = HEAD,
+    head: ResponseHead = HEAD,
     ending: Ending = Ending.CLEAN,
     meta: Meta = META,
 ) -> Cassette:
@@ -104,7 +104,9 @@ def arrivals(bodies: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[Read]]:
         )
         return gaps.map(lambda after: _arriving(pieces, after))
 
-    return bodies.flatmap(cuts).map(lambda pieces: [it for it in pieces if it]).flatmap(timed)
+    return (
+        bodies.flatmap(cuts).map(lambda pieces: [piece for piece in pieces if piece]).flatmap(timed)
+    )
 
 
 def _arriving(pieces: Sequence[bytes], gaps: Sequence[float]) -> list[Read]:

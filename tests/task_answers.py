@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.dialects import Dialect, Response
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects import Dialect, DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Text, ToolCall, Turn, Usage
 from stub import Script
@@ -28,15 +28,15 @@ _GIVEN: Final = (b'"tool_result"', b'"custom_tool_call_output"')
 def provider(file: Path) -> Script:
     """A script for `stub.upstream` that gives these answers, for a task that writes this file."""
 
-    def answer(dialect: Dialect, request: Request, delivery: Delivery) -> Response:
+    def answer(dialect: Dialect, request: Request, delivery: EncodeContext) -> DialectResponse:
         part = Text(LAST_WORD) if _has_run(request) else _CALLS[dialect.name](file)
-        return dialect.speak(request, [Turn((part,), usage=_COST)], delivery)
+        return dialect.encode(request, [Turn((part,), usage=_COST)], delivery)
 
     return telling(answer)
 
 
 def _has_run(request: Request) -> bool:
-    return any(it in request.body for it in _GIVEN)
+    return any(item in request.body for item in _GIVEN)
 
 
 def _write(file: Path) -> ToolCall:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from llm_proxy import http_heads
-from llm_proxy.dialects import Response, find
+from llm_proxy.dialects import DialectResponse, find_dialect
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.providers import provider_of
+from llm_proxy.providers import provider_of_request
 from speaking import DELIVERY
 from stub import Connection, Script
 
-Answer = Callable[[Dialect, Request, Delivery], Response]
+Answer = Callable[[Dialect, Request, EncodeContext], DialectResponse]
 """What is answered to a request in this dialect."""
 
 
@@ -26,9 +26,9 @@ def provider(answer: Answer, name: str = "", *, side: bool = True) -> Script:
 
     async def script(connection: Connection) -> None:
         request = asked(connection)
-        dialect = find(request)
-        delivery = replace(DELIVERY, provider=name or provider_of(request))
-        response = dialect.side_answer(request, delivery) if side else None
+        dialect = find_dialect(request)
+        delivery = replace(DELIVERY, provider=name or provider_of_request(request))
+        response = dialect.auxiliary_response(request, delivery) if side else None
         await perform(connection, response or answer(dialect, request, delivery))
 
     return script
@@ -44,9 +44,9 @@ def asked(connection: Connection) -> Request:
     return Request(method, path, query, headers, connection.body)
 
 
-async def perform(connection: Connection, response: Response) -> None:
+async def perform(connection: Connection, response: DialectResponse) -> None:
     """Write a response."""
-    lines = http_heads.lines(response.head)
+    lines = http_heads.head_lines(response.head)
     length = response.head.length
     lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}")
     await connection.send("\r\n".join([*lines, "", ""]).encode("latin-1"))

@@ -6,10 +6,10 @@ import dataclasses
 import pytest
 
 from llm_proxy.actions import Abort, Action, Begin, Send, SendRaw, Wait
-from llm_proxy.exchange import Head
+from llm_proxy.exchange import ResponseHead
 
 ACTIONS = [
-    Begin(Head(200, "OK", (("a", "b"),), "chunked")),
+    Begin(ResponseHead(200, "OK", (("a", "b"),), "chunked")),
     Send(b"a"),
     SendRaw(b"a"),
     Wait(1.5),

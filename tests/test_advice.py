@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.faults.grammar import rule_of
-from llm_proxy.shell.running.settings import Simulating
-from llm_proxy.shell.running.settings_checks import warnings
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.shell.running.settings import SimulationOptions
+from llm_proxy.shell.running.settings_checks import settings_warnings
 from proxying import settings
 
 _IDLE = "no effect: nothing is simulated in this run; "
@@ -18,8 +18,12 @@ _MISS = "give --on-miss scenario to have answered so what is not on disk"
 
 def said(folder: Path, mode: str, on_miss: str, **simulating: Any) -> list[str]:
     """The warnings, but for that of an empty library."""
-    it = settings(folder, on_miss=on_miss, simulating=Simulating(**simulating))
-    return [each for each in warnings(mode, it) if "every request will be a miss" not in each]
+    it = settings(folder, on_miss=on_miss, simulating=SimulationOptions(**simulating))
+    return [
+        settings_warning
+        for settings_warning in settings_warnings(mode, it)
+        if "every request will be a miss" not in settings_warning
+    ]
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,12 @@ def test_nothing_is_said_of_options_that_nobody_gave(tmp_path: Path, mode: str) 
 
 
 def test_a_silence_has_an_effect_on_faults(tmp_path: Path) -> None:
-    faults = (rule_of("hang"),)
-    it = settings(tmp_path, on_miss="fail", simulating=Simulating(silence=7.0), faults=faults)
-    assert [each for each in warnings("replay", it) if "no effect" in each] == []
+    faults = (parse_rule("hang"),)
+    it = settings(
+        tmp_path, on_miss="fail", simulating=SimulationOptions(silence=7.0), faults=faults
+    )
+    assert [
+        settings_warning
+        for settings_warning in settings_warnings("replay", it)
+        if "no effect" in settings_warning
+    ] == []

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from llm_proxy.pacing import Instant
+from llm_proxy.pacing import InstantPace
 from llm_proxy.take_numbers import OnMiss
 from proxying import cassettes, proxy
 from raw import ask
 from shelf import DONE, bodies, chat, event, put, says
 from stub import Connection, chunked, upstream
 
-INSTANT = Instant()
+INSTANT = InstantPace()
 
 
 async def _numbered(connection: Connection) -> None:
@@ -34,8 +34,8 @@ async def test_what_is_on_disk_is_played_and_what_is_not_becomes_the_next_take(
         async with proxy("auto", tmp_path, live.url, pace=INSTANT) as it:
             got = [(await ask(it.url, chat())).body for _ in range(3)]
     assert got == [*bodies([says("on disk")]), *_live(1, 2)]
-    assert [it.body for it in cassettes(tmp_path)] == got
-    assert [Path(it.file).stem[-1] for it in cassettes(tmp_path)] == ["1", "2", "3"]
+    assert [cassette.body for cassette in cassettes(tmp_path)] == got
+    assert [Path(cassette.file).stem[-1] for cassette in cassettes(tmp_path)] == ["1", "2", "3"]
 
 
 async def test_the_second_run_needs_no_upstream(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_a_partial_take_is_not_played_and_never_overwritten(tmp_path: Path
     async with proxy("auto", tmp_path, pace=INSTANT) as it:
         third = await ask(it.url, chat())
     assert third.body == _live(2)[0]
-    assert [it.body for it in cassettes(tmp_path)] == [event("half"), *_live(2)]
+    assert [cassette.body for cassette in cassettes(tmp_path)] == [event("half"), *_live(2)]
 
 
 @pytest.mark.parametrize(

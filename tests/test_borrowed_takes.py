@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from llm_proxy.exchange import Ending
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.settings import Matching
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.pacing import InstantPace
+from llm_proxy.shell.running.settings import MatchingOptions
 from proxying import proxy
 from raw import ask
 from shelf import Answer, bodies, chat, event, put, says
@@ -27,7 +27,7 @@ async def test_a_session_with_a_partial_take_alone_plays_the_default_sessions(
 ) -> None:
     put(tmp_path, MINE, own)
     put(tmp_path, chat(), says("one"), says("two"))
-    async with proxy("replay", tmp_path, pace=Instant()) as it:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as it:
         got = [await ask(it.url, MINE) for _ in range(2)]
 
     assert [raw.body for raw in got] == bodies([says("one"), says("two")])
@@ -37,7 +37,7 @@ async def test_a_session_with_a_partial_take_alone_plays_the_default_sessions(
 async def test_a_session_plays_its_own_partial_take_where_that_is_asked_for(tmp_path: Path) -> None:
     put(tmp_path, MINE, CUT)
     put(tmp_path, chat(), says("one"))
-    async with proxy("replay", tmp_path, pace=Instant(), allow_partial=True) as it:
+    async with proxy("replay", tmp_path, pace=InstantPace(), allow_partial=True) as it:
         raw = await ask(it.url, MINE)
 
     assert (raw.body, raw.how) == (event("half"), "fin")
@@ -47,7 +47,7 @@ async def test_a_partial_take_that_nobody_stands_in_for_is_a_miss_that_names_it(
     tmp_path: Path,
 ) -> None:
     [path] = put(tmp_path, MINE, CUT)
-    async with proxy("replay", tmp_path, pace=Instant()) as it:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as it:
         raw = await ask(it.url, MINE)
 
     assert raw.status == 424
@@ -61,13 +61,13 @@ async def test_a_session_goes_on_behind_the_default_sessions_takes_also_by_other
     put(tmp_path, chat(RUN), says("one"), says("two"))
     async with (
         upstream(chunked([*(data for _, data in says("three").reads)])) as stub,
-        proxy("auto", tmp_path, stub.url, pace=Instant()) as recording,
+        proxy("auto", tmp_path, stub.url, pace=InstantPace()) as recording,
     ):
         for _ in range(3):
             await ask(recording.url, mine)
 
-    rules = Matching(rules=rules_of(["uuids"]))
-    async with proxy("replay", tmp_path, pace=Instant(), matching=rules) as it:
+    rules = MatchingOptions(rules=parse_rules(["uuids"]))
+    async with proxy("replay", tmp_path, pace=InstantPace(), matching=rules) as it:
         got = [await ask(it.url, mine) for _ in range(3)]
 
     assert [raw.body for raw in got] == bodies([says("one"), says("two"), says("three")])

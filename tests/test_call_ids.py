@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import Normalised, key, normalised
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.matching.normalisers.texts_at_path import texts_at
+from llm_proxy.matching import NormalizedDocument, normalized_document, request_key
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.matching.normalisers.texts_at_path import texts_at_path
 from llm_proxy.turns import Json
 
-IDS: Final = rules_of(["call-ids"])
+IDS: Final = parse_rules(["call-ids"])
 CHAT: Final = "/v1/chat/completions"
 
 
@@ -24,8 +24,8 @@ def asked(path: str, **body: Any) -> StoredRequest:
     return StoredRequest("POST", path, "", (), json.dumps(body).encode())
 
 
-def done(request: StoredRequest) -> Normalised:
-    return normalised("openai", request, IDS)
+def done(request: StoredRequest) -> NormalizedDocument:
+    return normalized_document("openai", request, IDS)
 
 
 def called(id_: str, other: str = "", said: str = "", name: str = "f") -> StoredRequest:
@@ -62,15 +62,17 @@ def test_ids_become_names_by_their_place_wherever_they_stand() -> None:
             },
         ]
     }
-    assert it.names == {"<id-1>": "call_1234"}
+    assert it.aliases == {"<id-1>": "call_1234"}
 
 
 def test_requests_that_use_their_ids_alike_have_one_key() -> None:
-    assert key("o", called("call_1"), IDS) == key("o", called("toolu_9876"), IDS)
+    assert request_key("o", called("call_1"), IDS) == request_key("o", called("toolu_9876"), IDS)
 
 
 def test_requests_that_use_their_ids_otherwise_have_not() -> None:
-    assert key("o", called("call_1"), IDS) != key("o", called("call_1", "call_2"), IDS)
+    assert request_key("o", called("call_1"), IDS) != request_key(
+        "o", called("call_1", "call_2"), IDS
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_requests_that_use_their_ids_otherwise_have_not() -> None:
     ids=["a short id in a text", "an id that is a word", "another text"],
 )
 def test_what_is_no_id_counts(one: StoredRequest, other: StoredRequest) -> None:
-    assert key("o", one, IDS) != key("o", other, IDS)
+    assert request_key("o", one, IDS) != request_key("o", other, IDS)
 
 
 def placed(path: str, id_: str) -> Json:
@@ -96,14 +98,15 @@ def placed(path: str, id_: str) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("name", "path"), [(it.name, path) for it in dialects.DIALECTS for path in it.ids]
+    ("name", "path"),
+    [(dialect.name, path) for dialect in dialects.DIALECTS for path in dialect.id_paths],
 )
 def test_every_id_of_every_dialect_is_found(name: str, path: str) -> None:
     body = placed(path, "call_1234")
 
-    assert list(texts_at(body, path)) == ["call_1234"]
-    assert list(texts_at({"x": body}, path)) == []
-    assert name in {it.name for it in dialects.DIALECTS}
+    assert list(texts_at_path(body, path)) == ["call_1234"]
+    assert list(texts_at_path({"x": body}, path)) == []
+    assert name in {dialect.name for dialect in dialects.DIALECTS}
 
 
 @given(
@@ -111,8 +114,8 @@ def test_every_id_of_every_dialect_is_found(name: str, path: str) -> None:
     st.lists(st.text("ab1/_-. ", max_size=40), max_size=4),
 )
 def test_applied_twice_it_gives_the_same(ids: list[str], texts: list[str]) -> None:
-    calls = [{"id": it, "function": {"name": "f"}} for it in ids]
-    messages = [{"tool_calls": calls}, *({"content": f"{it} {ids[0]}"} for it in texts)]
+    calls = [{"id": item, "function": {"name": "f"}} for item in ids]
+    messages = [{"tool_calls": calls}, *({"content": f"{text} {ids[0]}"} for text in texts)]
     once = done(asked(CHAT, messages=messages)).document
 
     assert IDS.apply(once).document == once
@@ -154,4 +157,4 @@ def test_hostile_texts_take_no_longer_than_others() -> None:
 def test_what_refers_to_words_that_stand_elsewhere_counts(path: str, one: Any, other: Any) -> None:
     one, other = asked(path, **one), asked(path, **other)
 
-    assert key("openai", one, IDS) != key("openai", other, IDS)
+    assert request_key("openai", one, IDS) != request_key("openai", other, IDS)

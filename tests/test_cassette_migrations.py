@@ -32,7 +32,7 @@ def test_an_older_format_takes_every_step_in_turn(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize(
     "lines",
-    [[], [{}], *([{"cassette": it}] for it in (0, -1, True, "1", 1.0, None, [1]))],
+    [[], [{}], *([{"cassette": item}] for item in (0, -1, True, "1", 1.0, None, [1]))],
     ids=str,
 )
 def test_a_file_without_a_format_is_no_cassette(lines: list[dict[str, Any]]) -> None:

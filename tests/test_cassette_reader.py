@@ -61,7 +61,7 @@ def sound(it: Cassette) -> None:
     assert b"".join(it.messages) == it.body
     assert hashlib.sha256(it.body).hexdigest() == it.end.sha256
     assert len(it.body) == it.end.size
-    times = [it.head_at, *(read.at for read in it.reads), it.end.at]
+    times = [it.head_at_ms, *(read.at_ms for read in it.reads), it.end.at_ms]
     assert times == sorted(times)
     assert 0 <= times[0] <= times[-1] <= 6 * 60 * 60 * 1000
     assert all(read.data for read in it.reads)
@@ -152,7 +152,7 @@ def test_no_change_of_any_field_does_anything_but_refuse_the_file(content: bytes
 
 @pytest.mark.parametrize("content", [GOOD, FULL], ids=["stream", "every field"])
 def test_every_refusal_is_a_sentence_of_ours_whatever_field_is_wrong(content: bytes) -> None:
-    whys = {it.why for it in map(partial(refused, read_cassette), mutants(content)) if it}
+    whys = {item.why for item in map(partial(refused, read_cassette), mutants(content)) if item}
     assert len(whys) > 100
     assert [why for why in whys if re.search("[`$]|Expected|Object|Invalid|regex|enum", why)] == []
 

@@ -13,7 +13,7 @@ WORDS = {repr("^[0-9]+$"): "digits"}
 
 
 def said(message: str, root: str = "") -> str:
-    return refusal_messages.sentence(message, KNOWN, WORDS, root)
+    return refusal_messages.refusal_sentence(message, KNOWN, WORDS, root)
 
 
 @pytest.mark.parametrize(

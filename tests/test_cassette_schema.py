@@ -10,9 +10,9 @@ from llm_proxy.cassette.schema import (
     Marks,
     MetaLine,
     RequestLine,
-    dump,
-    refusal,
-    stamp,
+    encode_line,
+    refusal_sentence_of,
+    rounded_offset_ms,
 )
 from llm_proxy.exchange import Ending
 from tapes import HEAD, META, REQUEST, cassette
@@ -22,19 +22,19 @@ from tapes import HEAD, META, REQUEST, cassette
     ("at", "written"), [(0.0, 0.0), (12.344999, 12.34), (12.346, 12.35), (3_600_000.004, 3.6e6)]
 )
 def test_times_are_written_to_the_hundredth_of_a_ms(at: float, written: float) -> None:
-    assert stamp(at) == written
+    assert rounded_offset_ms(at) == written
 
 
 def test_each_line_gives_back_its_value() -> None:
     end = cassette(b"data: 1\n\n", ending=Ending.RST).end
-    assert MetaLine.of(META).value() == META
-    assert RequestLine.of(REQUEST).value() == REQUEST
-    assert HeadLine.of(HEAD, 1.0, "sse", "").value() == HEAD
-    assert EndLine.of(end).value() == end
+    assert MetaLine.from_value(META).to_value() == META
+    assert RequestLine.from_value(REQUEST).to_value() == REQUEST
+    assert HeadLine.from_value(HEAD, 1.0, "sse", "").to_value() == HEAD
+    assert EndLine.from_value(end).to_value() == end
 
 
 def test_what_is_as_usual_is_not_written() -> None:
-    assert dump(HeadLine.of(HEAD, 1.0, "sse", "")) == (
+    assert encode_line(HeadLine.from_value(HEAD, 1.0, "sse", "")) == (
         b'{"response":{"at":1.0,"status":200,"reason":"OK","framing":"chunked","codec":"sse",'
         b'"headers":[["Content-Type","text/event-stream"]]}}\n'
     )
@@ -66,10 +66,10 @@ def _changed(line: msgspec.Struct, path: str, to: object) -> object:
 
 
 LINES = {
-    "meta": MetaLine.of(META),
-    "request": RequestLine.of(REQUEST),
-    "head": HeadLine.of(HEAD, 1.0, "sse", ""),
-    "end": EndLine.of(cassette(b"").end),
+    "meta": MetaLine.from_value(META),
+    "request": RequestLine.from_value(REQUEST),
+    "head": HeadLine.from_value(HEAD, 1.0, "sse", ""),
+    "end": EndLine.from_value(cassette(b"").end),
 }
 
 
@@ -163,7 +163,7 @@ def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
     document = _changed(LINES[line], path, to)
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(document, type(LINES[line]))
-    assert refusal(caught.value) == words
+    assert refusal_sentence_of(caught.value) == words
 
 
 @pytest.mark.parametrize(
@@ -179,4 +179,4 @@ def test_a_refusal_names_the_field_what_it_must_be_and_what_it_is(
 def test_a_value_that_stands_alone_is_called_by_its_name(at: object, words: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(at, Marks)
-    assert refusal(caught.value, "at") == words
+    assert refusal_sentence_of(caught.value, "at") == words

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import framing
-from llm_proxy.cassette.message_json import spell, unspell
-from llm_proxy.framing.eventstream import frame
+from llm_proxy.cassette.message_json import decode_message, encode_message
+from llm_proxy.framing.eventstream import encode_frame
 
 
 def nested(depth: int) -> bytes:
@@ -22,7 +22,7 @@ def nested(depth: int) -> bytes:
 
 def stored(message: bytes) -> dict[str, Any]:
     """The fields of a message as they are read from a line of a file."""
-    line = orjson.dumps({"at": 1.5} | spell(message))
+    line = orjson.dumps({"at": 1.5} | encode_message(message))
     assert b"\n" not in line
     fields = orjson.loads(line)
     assert fields.pop("at") == 1.5
@@ -53,31 +53,33 @@ def stored(message: bytes) -> dict[str, Any]:
         (b"", {"text": ""}),
         (b"\xff\xfe", {"base64": "//4="}),
         (
-            frame([(":event-type", "messageStop"), (":x", "ü")], b'{"stopReason":"end_turn"}'),
+            encode_frame(
+                [(":event-type", "messageStop"), (":x", "ü")], b'{"stopReason":"end_turn"}'
+            ),
             {
                 "frame": {":event-type": "messageStop", ":x": "ü"},
                 "json": {"stopReason": "end_turn"},
             },
         ),
         (
-            frame([("a", "")], b'{"bytes":"eyJ0eXBlIjoicGluZyJ9","p":"abc"}'),
+            encode_frame([("a", "")], b'{"bytes":"eyJ0eXBlIjoicGluZyJ9","p":"abc"}'),
             {"frame": {"a": ""}, "chunk": {"type": "ping"}, "p": "abc"},
         ),
         (
-            frame([], b'{"bytes":"eyJ0eXBlIjoicGluZyJ9"}'),
+            encode_frame([], b'{"bytes":"eyJ0eXBlIjoicGluZyJ9"}'),
             {"frame": {}, "chunk": {"type": "ping"}},
         ),
         (
-            frame([], b'{"bytes":"eyJ0eXBlIjoicGluZyIgfQ=="}'),  # a space before the brace
+            encode_frame([], b'{"bytes":"eyJ0eXBlIjoicGluZyIgfQ=="}'),  # a space before the brace
             {"frame": {}, "json": {"bytes": "eyJ0eXBlIjoicGluZyIgfQ=="}},
         ),
-        (frame([], b'{"bytes":"e31="}'), {"frame": {}, "json": {"bytes": "e31="}}),
-        (frame([], b'{"bytes":"e"}'), {"frame": {}, "json": {"bytes": "e"}}),
-        (frame([], b'{ "a": 1 }'), {"frame": {}, "text": '{ "a": 1 }'}),
-        (frame([], b'data: {"a":1}\n\n'), {"frame": {}, "text": 'data: {"a":1}\n\n'}),
-        (frame([], b""), {"frame": {}, "text": ""}),
-        (frame([], b"\xff\xfe"), {"frame": {}, "base64": "//4="}),
-        (frame([], b"{}")[:-1] + b"\xff", {"base64": "AAAAEgAAAAB/AhuLe30vkmH/"}),
+        (encode_frame([], b'{"bytes":"e31="}'), {"frame": {}, "json": {"bytes": "e31="}}),
+        (encode_frame([], b'{"bytes":"e"}'), {"frame": {}, "json": {"bytes": "e"}}),
+        (encode_frame([], b'{ "a": 1 }'), {"frame": {}, "text": '{ "a": 1 }'}),
+        (encode_frame([], b'data: {"a":1}\n\n'), {"frame": {}, "text": 'data: {"a":1}\n\n'}),
+        (encode_frame([], b""), {"frame": {}, "text": ""}),
+        (encode_frame([], b"\xff\xfe"), {"frame": {}, "base64": "//4="}),
+        (encode_frame([], b"{}")[:-1] + b"\xff", {"base64": "AAAAEgAAAAB/AhuLe30vkmH/"}),
         (b"event: \xff\ndata: {}\n\n", {"base64": "ZXZlbnQ6IP8KZGF0YToge30KCg=="}),
     ],
 )
@@ -85,7 +87,7 @@ def test_a_message_is_spelled_as_a_reviewer_would_read_it(
     message: bytes, fields: dict[str, Any]
 ) -> None:
     assert stored(message) == fields
-    assert unspell(fields) == message
+    assert decode_message(fields) == message
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,7 @@ def test_json_that_writers_spell_differently_comes_back_as_it_was(
     document: bytes, shape: bytes
 ) -> None:
     message = shape % document
-    assert unspell(stored(message)) == message
+    assert decode_message(stored(message)) == message
 
 
 json_values = st.recursive(
@@ -158,8 +160,8 @@ def test_any_json_text_comes_back_as_it_was(
     if framed == "chunk":
         message = orjson.dumps({"bytes": b64encode(message).decode(), "p": "ab"})
     if framed:
-        message = frame([(":event-type", "chunk")], message)
-    assert unspell(stored(message)) == message
+        message = encode_frame([(":event-type", "chunk")], message)
+    assert decode_message(stored(message)) == message
 
 
 @given(
@@ -171,7 +173,7 @@ def test_any_json_text_comes_back_as_it_was(
     ).map(b"".join)
 )
 def test_any_bytes_come_back_as_they_were(message: bytes) -> None:
-    assert unspell(stored(message)) == message
+    assert decode_message(stored(message)) == message
 
 
 @given(
@@ -183,11 +185,11 @@ def test_any_bytes_come_back_as_they_were(message: bytes) -> None:
 def test_any_frame_whole_or_damaged_comes_back_as_it_was(
     headers: dict[str, str], payload: bytes, at: int, byte: int
 ) -> None:
-    whole = frame(list(headers.items()), payload)
+    whole = encode_frame(list(headers.items()), payload)
     damaged = whole[:at] + bytes([byte]) + whole[at + 1 :]
-    assert unspell(stored(whole)) == whole
+    assert decode_message(stored(whole)) == whole
     assert "frame" in stored(whole)
-    assert unspell(stored(damaged)) == damaged
+    assert decode_message(stored(damaged)) == damaged
 
 
 def test_a_frame_with_a_header_that_is_no_text_is_kept_as_it_is() -> None:
@@ -195,7 +197,7 @@ def test_a_frame_with_a_header_that_is_no_text_is_kept_as_it_is() -> None:
     body = lengths + crc32(lengths).to_bytes(4, "big") + b"\1a\0"
     message = body + crc32(body).to_bytes(4, "big")
     assert list(stored(message)) != ["frame", "text"]
-    assert unspell(stored(message)) == message
+    assert decode_message(stored(message)) == message
 
 
 @pytest.mark.corpus
@@ -204,9 +206,9 @@ def test_every_real_frame_can_be_read_in_the_file() -> None:
     spelled = []
     for row in corpus.rows():
         if row.wire.endswith(".eventstream"):
-            for message in framing.messages("eventstream", row.body):
+            for message in framing.split_messages("eventstream", row.body):
                 fields = stored(message)
-                assert unspell(fields) == message
+                assert decode_message(fields) == message
                 spelled.append(tuple(fields))
     assert set(spelled) == {("frame", "json"), ("frame", "chunk", "p")}
 
@@ -270,4 +272,4 @@ def test_compact_json_is_spelled_as_json(value: Any) -> None:
 )
 def test_fields_that_are_no_message_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        unspell(fields)
+        decode_message(fields)

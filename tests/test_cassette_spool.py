@@ -12,50 +12,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import read_cassette, spool
-from llm_proxy.cassette.spool import Spooled, SpoolEnd, SpoolLine
+from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolLine
 from llm_proxy.errors import CassetteError
-from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.exchange import Ending, Read, ResponseHead
 from tapes import FILE, HEAD, META, READS, REQUEST, arrivals
 
 TARGET = SpoolLine(1, "/some/library", 3)
-OPENING = spool.opening(TARGET, META, REQUEST)
-HEAD_LINE = spool.head(HEAD, 10.0, "sse", "")
-SPOOL = OPENING + HEAD_LINE + b"".join(map(spool.read, READS))
+OPENING = spool.encode_opening(TARGET, META, REQUEST)
+HEAD_LINE = spool.encode_head(HEAD, 10.0, "sse", "")
+SPOOL = OPENING + HEAD_LINE + b"".join(map(spool.encode_read, READS))
 
 
-def parse(content: bytes) -> Spooled:
-    return spool.parse(FILE, io.BytesIO(content))
+def parse(content: bytes) -> SpoolContent:
+    return spool.parse_spool(FILE, io.BytesIO(content))
 
 
 def assembled(
     content: bytes, ending: Ending = Ending.KILLED, at: float | None = None, redacted: int = 0
 ) -> bytes:
-    return b"".join(spool.assemble(parse(content), SpoolEnd(ending, at, redacted)))
+    return b"".join(spool.assemble_cassette(parse(content), SpoolEnd(ending, at, redacted)))
 
 
 def test_a_spool_gives_back_what_was_put_in() -> None:
     it = parse(SPOOL)
     assert (it.target, it.meta, it.request) == (TARGET, META, REQUEST)
     assert it.head_line is not None
-    assert (it.head_line.value(), it.head_line.response.at) == (HEAD, 10.0)
+    assert (it.head_line.to_value(), it.head_line.response.at) == (HEAD, 10.0)
     assert tuple(it.reads) == READS
 
 
 def test_a_spool_becomes_a_cassette() -> None:
     it = read_cassette(FILE, assembled(SPOOL, Ending.CLEAN, 40.0, redacted=2))
-    assert (it.meta, it.request, it.head, it.head_at) == (META, REQUEST, HEAD, 10.0)
+    assert (it.meta, it.request, it.head, it.head_at_ms) == (META, REQUEST, HEAD, 10.0)
     assert it.reads == READS
-    assert (it.end.ending, it.end.at, it.end.redacted) == (Ending.CLEAN, 40.0, 2)
+    assert (it.end.ending, it.end.at_ms, it.end.redacted) == (Ending.CLEAN, 40.0, 2)
 
 
 def test_the_end_that_was_seen_goes_before_any_other() -> None:
-    content = SPOOL + spool.end(SpoolEnd(Ending.RST, 41.5, 3))
+    content = SPOOL + spool.encode_end(SpoolEnd(Ending.RST, 41.5, 3))
     for length in range(len(SPOOL), len(content)):
         assert read_cassette(FILE, assembled(content[:length])).end.ending is Ending.KILLED
 
     end = read_cassette(FILE, assembled(content)).end
 
-    assert (end.ending, end.at, end.redacted) == (Ending.RST, 41.5, 3)
+    assert (end.ending, end.at_ms, end.redacted) == (Ending.RST, 41.5, 3)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_end_that_was_seen_goes_before_any_other() -> None:
 def test_a_cassette_ends_no_earlier_than_what_it_holds(
     content: bytes, at: float | None, ends: float
 ) -> None:
-    assert read_cassette(FILE, assembled(content, at=at)).end.at == ends
+    assert read_cassette(FILE, assembled(content, at=at)).end.at_ms == ends
 
 
 def test_everything_before_a_tear_comes_back() -> None:
@@ -90,7 +90,7 @@ def test_a_spool_without_its_opening_is_refused() -> None:
             parse(SPOOL[:length])
 
 
-TAIL = spool.read(Read(35.0, b"data: 3\n\n"))
+TAIL = spool.encode_read(Read(35.0, b"data: 3\n\n"))
 
 
 def test_a_last_line_without_its_end_is_dropped() -> None:
@@ -126,7 +126,7 @@ def test_a_whole_line_that_is_no_read_is_damage(wrong: bytes, rest: bytes) -> No
 
 def test_nothing_comes_behind_the_end() -> None:
     with pytest.raises(CassetteError, match="it goes on behind its end"):
-        tuple(parse(SPOOL + spool.end(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads)
+        tuple(parse(SPOOL + spool.encode_end(SpoolEnd(Ending.CLEAN, 40.0, 0)) + TAIL).reads)
 
 
 @pytest.mark.parametrize("wrong", [b"{}\n", b"[]\n", b"\0\n", b"\n", b'{"response":1}\n'])
@@ -189,10 +189,14 @@ def test_any_bytes_are_a_spool_or_refused(lines: Sequence[bytes]) -> None:
 
 @given(reads=arrivals(st.binary(max_size=40)), codec=st.sampled_from(["sse", "ndjson", "whole"]))
 def test_a_recording_survives_the_spool(reads: list[Read], codec: str) -> None:
-    head: Head = replace(HEAD, framing="close")
-    content = OPENING + spool.head(head, 10.0, codec, "gzip") + b"".join(map(spool.read, reads))
+    head: ResponseHead = replace(HEAD, framing="close")
+    content = (
+        OPENING
+        + spool.encode_head(head, 10.0, codec, "gzip")
+        + b"".join(map(spool.encode_read, reads))
+    )
     assert tuple(parse(content).reads) == tuple(reads)
     it = read_cassette(FILE, assembled(content))
     assert [read.data for read in it.reads] == [read.data for read in reads]
-    assert [read.at for read in it.reads] == [round(read.at, 2) for read in reads]
+    assert [read.at_ms for read in it.reads] == [round(read.at_ms, 2) for read in reads]
     assert (it.head, it.codec, it.decoded) == (head, codec, "gzip")

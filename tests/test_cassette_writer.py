@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llm_proxy import framing
 from llm_proxy.cassette import CassetteWriter, StoredRequest, read_cassette, read_opening
-from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.exchange import Ending, Read, ResponseHead
 from tapes import FILE, HEAD, META, READS, REQUEST, arrivals, cassette, written
 
 GOLDEN = (
@@ -50,12 +50,18 @@ def test_the_format_is_stable() -> None:
 
 def test_a_file_of_this_format_is_read() -> None:
     it = read_cassette(FILE, GOLDEN)
-    assert (it.file, it.meta, it.request, it.head, it.head_at) == (FILE, META, REQUEST, HEAD, 10.0)
+    assert (it.file, it.meta, it.request, it.head, it.head_at_ms) == (
+        FILE,
+        META,
+        REQUEST,
+        HEAD,
+        10.0,
+    )
     assert it.reads == READS
     assert it.body == b"".join(read.data for read in READS)
-    assert list(it.messages) == framing.messages("sse", it.body)
+    assert list(it.messages) == framing.split_messages("sse", it.body)
     assert (it.codec, it.decoded) == ("sse", "")
-    assert (it.end.ending, it.end.at, it.end.size) == (Ending.CLEAN, 34.5, len(it.body))
+    assert (it.end.ending, it.end.at_ms, it.end.size) == (Ending.CLEAN, 34.5, len(it.body))
     assert it.end.sha256 == hashlib.sha256(it.body).hexdigest()
     assert read_opening(FILE, GOLDEN) == (META, REQUEST)
 
@@ -98,16 +104,19 @@ def test_reads_are_noted_beside_the_messages(
 
 def test_a_message_is_written_as_soon_as_it_is_complete() -> None:
     writer = CassetteWriter("sse")
-    assert writer.read(Read(1.0, b"data: 1\n")) == b""
-    assert writer.read(Read(2.0, b"\nda")) == b'{"at":[[0,1.0],[8,2.0]],"text":"data: 1\\n\\n"}\n'
-    assert lines(writer.ending(Ending.FIN, 3.0, redacted=2))[0] == {"text": "da"}
+    assert writer.encode_read(Read(1.0, b"data: 1\n")) == b""
+    assert (
+        writer.encode_read(Read(2.0, b"\nda"))
+        == b'{"at":[[0,1.0],[8,2.0]],"text":"data: 1\\n\\n"}\n'
+    )
+    assert lines(writer.encode_ending(Ending.FIN, 3.0, redacted=2))[0] == {"text": "da"}
 
 
 def test_what_was_replaced_is_counted() -> None:
     writer = CassetteWriter("whole")
-    [end] = lines(writer.ending(Ending.RST, 3.0, redacted=2))
+    [end] = lines(writer.encode_ending(Ending.RST, 3.0, redacted=2))
     assert (end["end"]["redacted"], end["end"]["ending"]) == (2, "rst")
-    [_, request] = lines(writer.opening(META, replace(REQUEST, redacted=3)))
+    [_, request] = lines(writer.encode_opening(META, replace(REQUEST, redacted=3)))
     assert request["request"]["redacted"] == 3
 
 
@@ -145,8 +154,8 @@ def test_a_model_that_would_upset_a_terminal_is_spelled_out() -> None:
 
 def test_a_response_that_came_compressed_is_marked() -> None:
     writer = CassetteWriter("sse")
-    content = writer.opening(META, REQUEST) + writer.head(HEAD, 1.0, "gzip")
-    assert read_cassette(FILE, content + writer.ending(Ending.CLEAN, 2.0)).decoded == "gzip"
+    content = writer.encode_opening(META, REQUEST) + writer.encode_head(HEAD, 1.0, "gzip")
+    assert read_cassette(FILE, content + writer.encode_ending(Ending.CLEAN, 2.0)).decoded == "gzip"
 
 
 def test_a_codec_that_does_not_exist_cannot_be_written() -> None:
@@ -183,7 +192,7 @@ numbers = st.none() | st.integers(0, 2**63 - 1)
 @given(
     reads=arrivals(bodies),
     head=st.builds(
-        Head,
+        ResponseHead,
         st.sampled_from([200, 206, 304, 400, 529, 999]),
         st.sampled_from(["OK", "", "Überlastet \x80\xff"]),
         headers,
@@ -194,20 +203,20 @@ numbers = st.none() | st.integers(0, 2**63 - 1)
     after=st.floats(0, 1000),
 )
 def test_whatever_was_written_is_read(
-    codec: str, reads: list[Read], head: Head, ending: Ending, after: float
+    codec: str, reads: list[Read], head: ResponseHead, ending: Ending, after: float
 ) -> None:
     body = b"".join(read.data for read in reads)
     if head.status == 304:
         reads, body, head = [], b"", replace(head, framing="none")
-    end_at = (reads[-1].at if reads else 10.0) + after
+    end_at = (reads[-1].at_ms if reads else 10.0) + after
     content = written(reads, codec=codec, head=head, ending=ending, end_at=end_at)
     it = read_cassette(FILE, content)
     assert [read.data for read in it.reads] == [read.data for read in reads]
-    assert [read.at for read in it.reads] == [round(read.at, 2) for read in reads]
-    assert (it.head, it.head_at, it.body) == (head, 10.0, body)
-    assert it.codec == framing.by_bytes(codec, body)
-    assert list(it.messages) == framing.messages(it.codec, body)
-    assert (it.end.ending, it.end.at, it.end.size) == (ending, round(end_at, 2), len(body))
+    assert [read.at_ms for read in it.reads] == [round(read.at_ms, 2) for read in reads]
+    assert (it.head, it.head_at_ms, it.body) == (head, 10.0, body)
+    assert it.codec == framing.codec_of_bytes(codec, body)
+    assert list(it.messages) == framing.split_messages(it.codec, body)
+    assert (it.end.ending, it.end.at_ms, it.end.size) == (ending, round(end_at, 2), len(body))
 
 
 def test_a_message_beyond_the_limit_goes_on_in_the_next_line() -> None:

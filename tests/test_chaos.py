@@ -17,14 +17,14 @@ from typing import Any, Final
 import pytest
 
 from command import Ran, environment, run, started
-from llm_proxy.chaos.plan import plan
-from llm_proxy.chaos.trials import Outcome, Trial
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.grammar import rule_of
+from llm_proxy.chaos.plan import fault_plan
+from llm_proxy.chaos.trials import FaultTrial, TrialOutcome
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.shell.running import chaos as shell_chaos
-from llm_proxy.shell.running.command_output import Output
-from llm_proxy.verdict.attempts import read_run
+from llm_proxy.shell.running.command_output import CommandOutput
+from llm_proxy.verdict.attempts import parse_run
 from waiting import appeared
 from watching import document, entry, fault
 
@@ -61,12 +61,12 @@ async def chaos(
 
 def under(*faults: str) -> list[str]:
     """The options that try these faults."""
-    return [it for fault in faults for it in ("--fault", fault)]
+    return [item for fault in faults for item in ("--fault", fault)]
 
 
 def found(trial: dict[str, Any]) -> set[str]:
     """The rules with a finding."""
-    return {it["rule"] for it in trial["verdict"]["findings"]}
+    return {finding["rule"] for finding in trial["verdict"]["findings"]}
 
 
 @pytest.mark.long
@@ -77,29 +77,29 @@ async def test_it_finds_what_is_wrong_with_a_client(tmp_path: Path) -> None:
     assert (baseline["fault"], baseline["outcome"], baseline["requests"]) == (
         "no fault", "passed", 1,
     )  # fmt: skip
-    assert {it["fault"]: found(it) for it in trials} == PLANTED
-    assert {it["fault"]: it["outcome"] for it in trials} == dict.fromkeys(PLANTED, "passed") | {
-        "status,code=503": "failed"
-    }
+    assert {trial["fault"]: found(trial) for trial in trials} == PLANTED
+    assert {trial["fault"]: trial["outcome"] for trial in trials} == dict.fromkeys(
+        PLANTED, "passed"
+    ) | {"status,code=503": "failed"}
     assert (ran.code, document["ok"], document["planned"]) == (1, False, len(PLANTED))
 
 
 @pytest.mark.long
 async def test_a_client_that_behaves_passes_under_each_fault(tmp_path: Path) -> None:
-    rules = [f"{it},first=1" if "first" not in it else it for it in PLANTED]
+    rules = [f"{item},first=1" if "first" not in item else item for item in PLANTED]
     rules.append("refuse,window=300ms")
     ran = await chaos(tmp_path, *under(*rules), "--json", "--survive", careful=True, command=ONCE)
     document = json.loads(ran.out)
-    assert [found(it) for it in document["trials"]] == [set()] * (1 + len(rules))
+    assert [found(trial) for trial in document["trials"]] == [set()] * (1 + len(rules))
     assert document["trials"][-1]["struck"] > 0
-    assert {it["outcome"] for it in document["trials"]} == {"passed"}
+    assert {trial["outcome"] for trial in document["trials"]} == {"passed"}
     assert (ran.code, document["ok"]) == (0, True)
 
 
 async def test_the_table_tells_each_fault_its_outcome_and_the_verdict(tmp_path: Path) -> None:
     ran = await chaos(tmp_path, *under("truncate,after=4", "drop,after=99"), command=ONCE)
     heads, *rows = [line.split("  ") for line in ran.out.splitlines() if line]
-    assert [it.strip() for it in heads if it] == [
+    assert [head.strip() for head in heads if head] == [
         "FAULT", "OUTCOME", "REQUESTS", "SECONDS", "VERDICT",
     ]  # fmt: skip
     assert [rows[n][0] for n in range(3)] == ["no fault", "truncate,after=4", "drop,after=99"]
@@ -221,36 +221,42 @@ async def test_what_a_command_prints_cannot_steer_a_terminal(tmp_path: Path) -> 
 
 def test_what_a_command_prints_does_not_fill_the_disk(tmp_path: Path) -> None:
     with (tmp_path / "output").open("w+b") as file, (tmp_path / "output").open("ab") as command:
-        output = Output(file, most=10_000)
+        output = CommandOutput(file, most=10_000)
         for number in range(40):
             command.write(b"%9000d" % number)
             command.flush()
-            output.trim()
+            output.trim_if_large()
             assert file.seek(0, 2) <= 10_000
         assert file.seek(0, 2) == 0
-        assert output.tail() == f"{39:8192}"
+        assert output.last_output() == f"{39:8192}"
 
 
 async def test_a_command_that_prints_much_is_told_by_its_last_words(tmp_path: Path) -> None:
     with (tmp_path / "output").open("w+b") as file:
-        output = Output(file, most=10_000)
+        output = CommandOutput(file, most=10_000)
         many = "import time\nfor n in range(40): print('x' * 9000, n, flush=True); time.sleep(0.01)"
-        command = shell_chaos.Command((sys.executable, "-c", many), 20.0)
-        assert await shell_chaos._run(command, environment(tmp_path), output) == (0, False)
-        assert output.tail().endswith("x 39\n")
+        command = shell_chaos.TrialCommand((sys.executable, "-c", many), 20.0)
+        assert await shell_chaos._run_command(command, environment(tmp_path), output) == (0, False)
+        assert output.last_output().endswith("x 39\n")
 
 
 def test_a_fault_struck_where_it_did_itself_and_not_where_a_scenario_fails() -> None:
     scripted = entry(1, 0, status=500, simulated={"source": "s, turn 1", "failure": "model_error"})
-    other = entry(2, 900, fault(Effect.CUT, rule="reset"))
-    skipped = entry(3, 1800, fault(Effect.CUT, rule="truncate", skipped="no body"))
-    run = read_run(document(scripted, other, skipped), "a test")
-    it = Trial("truncate", 0, 1.0, hung=False, run=run, misses=0, output="")
-    assert (it.struck, it.outcome, it.why) == (0, Outcome.NOT_STRUCK, "not struck: no body")
-    assert replace(it, fault="reset").struck == 1
+    other = entry(2, 900, fault(FaultEffect.CUT, rule="reset"))
+    skipped = entry(3, 1800, fault(FaultEffect.CUT, rule="truncate", skipped="no body"))
+    run = parse_run(document(scripted, other, skipped), "a test")
+    it = FaultTrial("truncate", 0, 1.0, timed_out=False, run=run, misses=0, output="")
+    assert (it.injected_count, it.outcome, it.reason) == (
+        0,
+        TrialOutcome.NOT_STRUCK,
+        "not struck: no body",
+    )
+    assert replace(it, fault="reset").injected_count == 1
 
 
 def test_every_fault_is_tried_where_none_is_chosen() -> None:
-    assert [rule.kind.name for rule in plan(())] == [it.name for it in KINDS.values() if it.example]
-    given = (rule_of("reset"),)
-    assert plan(given) == given
+    assert [rule.kind.name for rule in fault_plan(())] == [
+        kind.name for kind in KINDS.values() if kind.example
+    ]
+    given = (parse_rule("reset"),)
+    assert fault_plan(given) == given

@@ -19,7 +19,7 @@ import pytest
 
 from command import Ran, environment, run, serving, started
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from llm_proxy.shell.running.environment import BASE_URLS, DUMMY_KEY, KEYS
 from llm_proxy.version import __version__
 from proxying import cassettes
@@ -84,7 +84,7 @@ def _on_a_terminal(before: str, once_ready: str) -> list[str]:
         "pid, fd = pty.fork()",
         "if pid == 0:",
         "    null = os.open('/dev/null', os.O_RDWR)",
-        *(f"    {it}" for it in before.splitlines()),
+        *(f"    {splitline}" for splitline in before.splitlines()),
         "    os.execv(sys.argv[1], sys.argv[1:])",
         "said = b''",
         "while b'ready' not in said: said += os.read(fd, 1000)",
@@ -373,7 +373,7 @@ class TestRecordAndReplay:
             options = ("--upstream", f"default={live.url}", "--", "sh", "-c", asks)
             ran = await run("record", *options, folder=tmp_path)
         assert ran.code == 0
-        files = [it.file for it in cassettes(tmp_path)]
+        files = [cassette.file for cassette in cassettes(tmp_path)]
         assert len(files) == 2
         for file in files:
             assert ran.err.count(str(Path(file).relative_to(tmp_path))) == 1
@@ -624,7 +624,7 @@ class TestMistakes:
         ran = await run(mode, *arguments, folder=tmp_path, prefix=prefix)
         _assert_one_line(ran)
         assert f"{option} shut/below/it cannot be written: you may not write to" in ran.err
-        assert sorted(it.name for it in tmp_path.iterdir()) == ["shut"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["shut"]
 
     @pytest.mark.parametrize("option", ["--cassettes", "--spool"])
     async def test_a_folder_that_is_a_broken_link(self, tmp_path: Path, option: str) -> None:
@@ -816,9 +816,9 @@ class TestServing:
             running.send(signal.SIGINT)
             ran = await running.ended()
         assert ran.out == ""
-        lines: list[dict[str, Any]] = [json.loads(it) for it in ran.err.splitlines()]
-        assert all({"at", "level", "message"} <= set(it) for it in lines)
-        warnings = [it["message"] for it in lines if it["level"] == "warning"]
+        lines: list[dict[str, Any]] = [json.loads(splitline) for splitline in ran.err.splitlines()]
+        assert all({"at", "level", "message"} <= set(item) for item in lines)
+        warnings = [item["message"] for item in lines if item["level"] == "warning"]
         begins = [
             "cassettes/ does not exist", "no cassette for", "not answered from", "  missed: POST",
             "    no cassette for",
@@ -877,7 +877,7 @@ class TestStoppingWhileItRecords:
                 ran = await running.ended()
         assert (ran.code, raw.how, raw.body) == (0, "clean", event("first") + DONE)
         [cassette] = cassettes(tmp_path)
-        assert outcome(cassette).complete
+        assert outcome_of(cassette).complete
         assert "still running: 1 stream; once more to stop at once" in ran.err
         assert "recorded 1 exchange, 1 complete" in ran.err
 

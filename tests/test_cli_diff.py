@@ -28,7 +28,7 @@ async def test_two_takes_are_told_apart(tmp_path: Path) -> None:
         f"+ cassettes/openai-chat/m/{KEY}-2.jsonl",
         "said      turns[0].parts[0].text  The red car is far away → The green car is far away",
     ]
-    assert any("[-red-] {+green+} car" in it for it in lines)
+    assert any("[-red-] {+green+} car" in line for line in lines)
     assert ran.err == "llm-proxy: 4 differences\n"
 
 
@@ -45,7 +45,7 @@ async def test_takes_that_say_the_same_at_other_times_are_the_same(tmp_path: Pat
 async def test_rules_say_what_of_a_request_is_no_matter(tmp_path: Path) -> None:
     put(tmp_path, chat("one"), says("Yes."))
     put(tmp_path, chat("two"), says("Yes."))
-    both = [key_of(chat(it))[:16] for it in ("one", "two")]
+    both = [key_of(chat(item))[:16] for item in ("one", "two")]
 
     plain = await run("diff", *both, folder=tmp_path)
     under = await run("diff", *both, "--normalise", "ignore=$.messages[0].content", folder=tmp_path)
@@ -109,7 +109,7 @@ class TestLive:
         assert "different by nature, and no matter:\nsaid      turns[0]" in out
         assert "+ the live answer\n" in out
         assert path.read_bytes() == before
-        assert [it.name for it in (tmp_path / "cassettes").rglob("*.jsonl")] == [path.name]
+        assert [item.name for item in (tmp_path / "cassettes").rglob("*.jsonl")] == [path.name]
 
     async def test_a_new_field_is_drift(self, tmp_path: Path) -> None:
         put(tmp_path, chat(), says("Hello"))

@@ -119,7 +119,7 @@ def test_every_error_of_ours_is_in_the_docs(kind: str) -> None:
 
 def test_every_status_of_a_refusal_is_in_the_docs() -> None:
     files = (guards.__file__, intake.__file__, signing.__file__)
-    sources = "".join(Path(it).read_text("utf-8") for it in files)
+    sources = "".join(Path(file).read_text("utf-8") for file in files)
     statuses = set(re.findall(r"RequestRefused\(\s*(\d{3})", sources))
     assert {"400", "403", "408", "413", "417", "421", "426", "501", "508"} == statuses
     [row] = [line for line in SERVER.splitlines() if "`request_refused`" in line]

@@ -16,31 +16,31 @@ import library
 from command import Ran, run, serving
 from leftovers import PIECES, body, left, opening
 from llm_proxy.cli.doctor import machine
-from llm_proxy.cli.doctor.library import verdicts
-from llm_proxy.cli.doctor.listeners import Occupant, listener
+from llm_proxy.cli.doctor.library import library_checks
+from llm_proxy.cli.doctor.listeners import PortOccupant, find_listener
 from llm_proxy.cli.doctor.machine import (
-    base_url_verdicts,
-    package_verdict,
-    parser_verdict,
-    port_verdict,
-    proxy_verdict,
+    check_base_urls,
+    check_http_parser,
+    check_package,
+    check_port,
+    check_proxy_variables,
 )
-from llm_proxy.cli.doctor.results import Level, Verdict
+from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
 
-OK, WARNING, PROBLEM = Level.OK, Level.WARNING, Level.PROBLEM
+OK, WARNING, PROBLEM = CheckLevel.OK, CheckLevel.WARNING, CheckLevel.PROBLEM
 
 
 async def doctor(folder: Path, *options: str, **env: str) -> Ran:
     return await run("doctor", "--spool", "spool", *options, folder=folder, env=env)
 
 
-def of(found: Iterator[Verdict], level: Level) -> list[str]:
-    return [it.text for it in found if it.level is level]
+def of(found: Iterator[CheckResult], level: CheckLevel) -> list[str]:
+    return [item.text for item in found if item.level is level]
 
 
-def checked(folder: Path) -> Iterator[Verdict]:
+def checked(folder: Path) -> Iterator[CheckResult]:
     """The checks of the library in `folder`."""
-    return verdicts(folder / "cassettes", folder / "spool")
+    return library_checks(folder / "cassettes", folder / "spool")
 
 
 async def test_everything_that_is_checked_has_a_line(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_json_is_one_document(tmp_path: Path) -> None:
 
     document: dict[str, Any] = json.loads(ran.out)
     assert (ran.code, ran.err, document["ok"]) == (1, "", False)
-    [problem] = [it for it in document["checks"] if it["level"] == "problem"]
+    [problem] = [check for check in document["checks"] if check["level"] == "problem"]
     assert problem["name"] == "library"
     assert "the file is torn" in problem["text"]
 
@@ -101,8 +101,8 @@ class TestTheLibrary:
         library.complete(tmp_path)
         (tmp_path / "spool").mkdir(mode=0o700)
         found = list(checked(tmp_path))
-        assert {it.level for it in found} == {OK}
-        texts = [it.text for it in found]
+        assert {item.level for item in found} == {OK}
+        texts = [item.text for item in found]
         assert texts == [
             f"1 cassette in {tmp_path}/cassettes, each of them whole",
             f"{tmp_path}/cassettes can be written",
@@ -113,7 +113,7 @@ class TestTheLibrary:
 
     def test_an_empty_one_is_fine_and_can_be_made(self, tmp_path: Path) -> None:
         found = list(checked(tmp_path))
-        assert {it.level for it in found} == {OK}
+        assert {item.level for item in found} == {OK}
         assert "holds no cassettes yet" in found[0].text
         assert found[1].text.endswith("cassettes can be written, and will be made")
 
@@ -181,9 +181,9 @@ class TestTheSpool:
     ids=["there", "too old", "missing"],
 )
 def test_packages_are_held_against_the_oldest_that_is_safe(
-    package: str, floor: tuple[int, ...], level: Level, words: str
+    package: str, floor: tuple[int, ...], level: CheckLevel, words: str
 ) -> None:
-    found = package_verdict(package, floor)
+    found = check_package(package, floor)
     assert found.level is level
     assert words in found.text
 
@@ -201,15 +201,15 @@ def test_packages_are_held_against_the_oldest_that_is_safe(
     ],
 )
 def test_releases_are_compared_by_their_numbers(
-    monkeypatch: pytest.MonkeyPatch, release: str, floor: tuple[int, ...], level: Level
+    monkeypatch: pytest.MonkeyPatch, release: str, floor: tuple[int, ...], level: CheckLevel
 ) -> None:
     monkeypatch.setattr(machine, "version", lambda package: release)
-    assert package_verdict("aiohttp", floor).level is level
+    assert check_package("aiohttp", floor).level is level
 
 
 def test_the_slow_parser_is_a_warning() -> None:
-    assert parser_verdict(in_c=True).level is OK
-    assert parser_verdict(in_c=False).level is WARNING
+    assert check_http_parser(in_c=True).level is OK
+    assert check_http_parser(in_c=False).level is WARNING
 
 
 async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path) -> None:
@@ -222,18 +222,20 @@ async def test_the_parser_that_is_in_use_is_the_one_that_is_named(tmp_path: Path
     ("found", "level", "text"),
     [
         (None, OK, "free"),
-        (Occupant(ours="replay"), OK, "llm-proxy replay serves there"),
+        (PortOccupant(our_mode="replay"), OK, "llm-proxy replay serves there"),
         (
-            Occupant(process="nginx (process 7)"),
+            PortOccupant(process="nginx (process 7)"),
             WARNING,
             "taken by nginx (process 7): stop it, ",
         ),
-        (Occupant(), WARNING, "taken: stop it, or give --port 0"),
+        (PortOccupant(), WARNING, "taken: stop it, or give --port 0"),
     ],
     ids=["free", "ours", "somebody's", "nobody knows whose"],
 )
-def test_a_taken_port_is_a_warning(found: Occupant | None, level: Level, text: str) -> None:
-    verdict = port_verdict(4777, found)
+def test_a_taken_port_is_a_warning(
+    found: PortOccupant | None, level: CheckLevel, text: str
+) -> None:
+    verdict = check_port(4777, found)
     assert (verdict.name, verdict.level) == ("port 4777", level)
     assert verdict.text.startswith(text)
 
@@ -241,20 +243,20 @@ def test_a_taken_port_is_a_warning(found: Occupant | None, level: Level, text: s
 def test_whoever_listens_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=1) as server:
         port = server.getsockname()[1]
-        found = listener("127.0.0.1", port)
+        found = find_listener("127.0.0.1", port)
         assert found is not None
-        assert found.ours == ""
+        assert found.our_mode == ""
         if Path("/proc/net/tcp").exists():
             assert found.process.endswith(f"(process {os.getpid()})")
-    assert listener("127.0.0.1", port) is None
+    assert find_listener("127.0.0.1", port) is None
 
 
 async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
     async with serving("replay", folder=tmp_path) as running:
         port = int(running.url.rpartition(":")[2])
-        found = listener("127.0.0.1", port)
+        found = find_listener("127.0.0.1", port)
     assert found is not None
-    assert found.ours == "replay"
+    assert found.our_mode == "replay"
 
 
 @pytest.mark.parametrize(
@@ -276,9 +278,9 @@ async def test_an_llm_proxy_on_the_port_is_recognised(tmp_path: Path) -> None:
     ids=lambda it: " ".join(f"{k}={v}" for k, v in it.items()) if isinstance(it, dict) else "",
 )
 def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
-    environ: dict[str, str], level: Level, words: str
+    environ: dict[str, str], level: CheckLevel, words: str
 ) -> None:
-    verdict = proxy_verdict(environ)
+    verdict = check_proxy_variables(environ)
     assert verdict.level is level
     assert words in verdict.text
 
@@ -292,7 +294,7 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
         ("http://127.0.0.1:4777/v1", None, WARNING, "where nothing listens: start llm-proxy"),
         (
             "http://localhost:4777/v1",
-            Occupant("replay"),
+            PortOccupant("replay"),
             OK,
             "the default port of llm-proxy",
         ),
@@ -309,9 +311,9 @@ def test_a_proxy_before_loopback_is_a_warning_with_the_line_to_add(
     ],
 )
 def test_a_base_url_says_where_clients_ask(
-    value: str, found: Occupant | None, level: Level, words: str
+    value: str, found: PortOccupant | None, level: CheckLevel, words: str
 ) -> None:
-    [verdict] = base_url_verdicts({"OPENAI_BASE_URL": value}, 4777, found)
+    [verdict] = check_base_urls({"OPENAI_BASE_URL": value}, 4777, found)
     assert (verdict.name, verdict.level) == ("OPENAI_BASE_URL", level)
     assert words in verdict.text
     assert "pass" not in verdict.text
@@ -321,10 +323,10 @@ def test_a_base_url_says_where_clients_ask(
     ("value", "level"), [("http://b/v1", OK), ("nonsense", WARNING)], ids=["a URL", "none"]
 )
 def test_of_two_variables_for_one_provider_the_one_that_counts_is_named(
-    value: str, level: Level
+    value: str, level: CheckLevel
 ) -> None:
     environ = {"OPENAI_BASE_URL": "http://a/v1", "OPENAI_API_BASE": value}
-    first, second = base_url_verdicts(environ, 4777, None)
+    first, second = check_base_urls(environ, 4777, None)
     assert "take it as the upstream" in first.text
     assert (second.name, second.level) == ("OPENAI_API_BASE", level)
     assert "take OPENAI_BASE_URL instead as the upstream" in second.text
@@ -333,10 +335,10 @@ def test_of_two_variables_for_one_provider_the_one_that_counts_is_named(
 
 @pytest.mark.parametrize("value", ["box", "box:1", ":1", "[::1]"])
 def test_the_spellings_of_ollama_are_no_mistake(value: str) -> None:
-    [verdict] = base_url_verdicts({"OLLAMA_HOST": value}, 4777, None)
+    [verdict] = check_base_urls({"OLLAMA_HOST": value}, 4777, None)
     assert verdict.level is OK
 
 
 def test_no_base_url_means_that_clients_ask_the_providers() -> None:
-    [verdict] = base_url_verdicts({"PATH": "/bin"}, 4777, None)
+    [verdict] = check_base_urls({"PATH": "/bin"}, 4777, None)
     assert verdict.level is OK

@@ -10,8 +10,8 @@ import pytest
 
 from command import run
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
-from llm_proxy.exchange import Ending, Head
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.turns import Finish, Reasoning, Text, ToolCall, Turn, Usage
 from raw import post
 from shelf import DONE, Answer, chat, event, key_of, put, says
@@ -30,20 +30,22 @@ END = (
 
 
 def recorded(folder: Path, *events: bytes) -> None:
-    put(folder, chat("hi"), Answer(tuple((1.0, it) for it in (*events, DONE))))
+    put(folder, chat("hi"), Answer(tuple((1.0, item) for item in (*events, DONE))))
 
 
 def read(name: str, told: str, *, stream: bool) -> Turn:
     """What the dialect reads of what was exported."""
-    dialect = dialects.named(name)
-    request = dialects.speakers()[name].typical("m", stream=stream)
-    head = Head(200, "OK", (), "chunked")
+    dialect = dialects.dialect_named(name)
+    request = dialects.chat_dialects()[name].sample_request("m", stream=stream)
+    head = ResponseHead(200, "OK", (), "chunked")
     codec = dialect.codec(request, head)
-    [turn] = dialect.turns(Response(head, codec, framing.messages(codec, told.encode())))
+    [turn] = dialect.decode(
+        DialectResponse(head, codec, framing.split_messages(codec, told.encode()))
+    )
     return turn
 
 
-TEXTUAL = sorted(set(dialects.speakers()) - {"bedrock", "openai-completions"})
+TEXTUAL = sorted(set(dialects.chat_dialects()) - {"bedrock", "openai-completions"})
 """The dialects that have words for a call, and are text on the wire."""
 
 
@@ -152,7 +154,9 @@ async def test_a_file_is_written_once_and_never_over_another(tmp_path: Path) -> 
 
 async def test_a_recorded_error_is_told_as_the_other_provider_would(tmp_path: Path) -> None:
     body = b'{"error":{"message":"Slow down","type":"requests","code":"rate_limit_exceeded"}}'
-    head = Head(429, "Too Many", (("Content-Type", "application/json"),), "length", len(body))
+    head = ResponseHead(
+        429, "Too Many", (("Content-Type", "application/json"),), "length", len(body)
+    )
     put(tmp_path, chat("hi"), Answer(((1.0, body),), head=head))
 
     ran = await run("export", KEY[:8], "--as", "anthropic", "--head", folder=tmp_path)
@@ -168,7 +172,7 @@ async def test_a_recorded_error_is_told_as_the_other_provider_would(tmp_path: Pa
 async def test_headers_of_an_error_that_stay_behind_are_named(tmp_path: Path) -> None:
     fields = (("Content-Type", "application/json"), ("X-Ratelimit-Limit-Requests", "60"))
     body = b'{"error":{"message":"Slow down"}}'
-    head = Head(429, "Too Many", fields, "length", len(body))
+    head = ResponseHead(429, "Too Many", fields, "length", len(body))
     put(tmp_path, chat("hi"), Answer(((1.0, body),), head=head))
 
     ran = await run("export", KEY[:8], "--as", "anthropic", folder=tmp_path)
@@ -218,7 +222,7 @@ def response(folder: Path, *items: Mapping[str, object]) -> None:
     """A recorded answer of OpenAI's responses."""
     body = {"id": "resp_1", "object": "response", "status": "completed", "model": "gpt-5"}
     document = json.dumps({**body, "output": items, "usage": None}).encode()
-    head = Head(200, "OK", (("Content-Type", "application/json"),), "length", len(document))
+    head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(document))
     put(
         folder,
         post("/v1/responses", b'{"model":"gpt-5","input":"hi"}'),
@@ -278,7 +282,7 @@ async def test_seals_and_ids_of_a_provider_stay_behind_and_are_named(tmp_path: P
                     {"type": "text", "text": "Yes."}],
         "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 2},
     }).encode()  # fmt: skip
-    head = Head(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
+    head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
     put(tmp_path, post("/v1/messages", b'{"model":"claude"}'), Answer(((1.0, body),), head=head))
 
     ran = await run("export", "anthropic", "--as", "openai-chat", folder=tmp_path)
@@ -295,8 +299,8 @@ async def test_two_takes_of_one_request_are_told_under_ids_of_their_own(tmp_path
     one, two = [
         read("anthropic", ran.out, stream=True)
         for ran in [
-            await run("export", f"{KEY[:16]}-{it}", "--as", "anthropic", folder=tmp_path)
-            for it in (1, 2)
+            await run("export", f"{KEY[:16]}-{item}", "--as", "anthropic", folder=tmp_path)
+            for item in (1, 2)
         ]
     ]
 

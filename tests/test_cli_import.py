@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from command import Ran, run
-from llm_proxy.pacing import Instant
-from llm_proxy.shell.importing.files import sessions
+from llm_proxy.pacing import InstantPace
+from llm_proxy.shell.importing.files import session_names
 from llm_proxy.shell.library.library import Library
 from proxying import cassettes, proxy
 from raw import ask, post
@@ -44,7 +44,7 @@ async def test_what_was_imported_is_replayed(tmp_path: Path) -> None:
 
     assert ran.code == 0
     assert "1 exchange of 1 file imported into cassettes" in ran.err
-    async with proxy("replay", tmp_path, pace=Instant()) as replaying:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         answer = await ask(replaying.url, QUESTION)
     assert (answer.status, answer.body) == (200, STREAM.encode())
 
@@ -53,7 +53,7 @@ async def test_repeats_become_takes_in_the_order_of_the_file(tmp_path: Path) -> 
     (tmp_path / "vcr.yaml").write_text(twice("one", "two"))
     await imported(tmp_path, "vcr.yaml")
 
-    async with proxy("replay", tmp_path, pace=Instant()) as replaying:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         got = [(await ask(replaying.url, QUESTION)).body for _ in range(2)]
 
     assert [b"one" in got[0], b"two" in got[1]] == [True, True]
@@ -63,13 +63,13 @@ async def test_what_is_there_before_stays_and_nothing_is_imported_twice(tmp_path
     (tmp_path / "a.yaml").write_text(twice("one", "one"))
     (tmp_path / "b.yaml").write_text(answered("two"))
     await imported(tmp_path, "a.yaml")
-    before = {it.file: it for it in cassettes(tmp_path)}
+    before = {cassette.file: cassette for cassette in cassettes(tmp_path)}
 
     again = await imported(tmp_path, "a.yaml", "b.yaml", "--json")
 
     sums = json.loads(again.out)["sum"]["exchanges"]
     assert sums == {"imported": 1, "there before": 2, "refused": 0}
-    after = {it.file: it for it in cassettes(tmp_path)}
+    after = {cassette.file: cassette for cassette in cassettes(tmp_path)}
     assert len(before) == 2
     assert before.items() <= after.items()
     [new] = after.keys() - before.keys()
@@ -85,14 +85,14 @@ async def test_each_file_may_have_a_session_of_its_own(tmp_path: Path) -> None:
 
     ran = await imported(tmp_path, "kept", "--session-per-file", "--json")
 
-    said = [it["session"] for it in json.loads(ran.out)["files"]]
-    assert [it.rpartition("kept-")[2] for it in said] == ["a-test-chat", "other", "b-test-chat"]
-    assert {it.partition("/")[0] for it in takes(tmp_path)} == {f"@{it}" for it in said}
+    said = [file["session"] for file in json.loads(ran.out)["files"]]
+    assert [item.rpartition("kept-")[2] for item in said] == ["a-test-chat", "other", "b-test-chat"]
+    assert {take.partition("/")[0] for take in takes(tmp_path)} == {f"@{item}" for item in said}
 
 
 def test_sessions_that_folders_do_not_tell_apart_get_numbers() -> None:
     paths = [Path(f"/{root}/x/y/z/Test.yaml") for root in ("a", "b")] + [Path("/c/test.json")]
-    assert list(sessions(paths).values()) == ["x-y-z-Test", "x-y-z-Test-2", "c-test"]
+    assert list(session_names(paths).values()) == ["x-y-z-Test", "x-y-z-Test-2", "c-test"]
 
 
 async def test_a_dry_run_says_what_would_be_and_writes_nothing(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ async def test_what_a_source_does_not_hold_is_said_file_by_file_and_in_sum(tmp_p
 
     told = json.loads((await imported(tmp_path, "a.har", "b.yaml", "--dry-run", "--json")).out)
 
-    assert [it["lost"] for it in told["files"]] == [{"times of pieces": 1}, {"times": 1}]
+    assert [file["lost"] for file in told["files"]] == [{"times of pieces": 1}, {"times": 1}]
     assert {name: it["exchanges"] for name, it in told["sum"]["lost"].items()} == {
         "times of pieces": 1,
         "times": 1,
@@ -164,7 +164,7 @@ async def test_a_pace_gives_times_to_answers_without_any(tmp_path: Path) -> None
     await imported(tmp_path, "vcr.yaml", "--pace", "ttft=300ms")
 
     [it] = cassettes(tmp_path)
-    assert (it.head_at, it.end.at) == (300.0, 300.0)
+    assert (it.head_at_ms, it.end.at_ms) == (300.0, 300.0)
     assert it.meta.tool.endswith(", imported from vcr, its times made up by ttft=300ms")
 
 
@@ -203,4 +203,4 @@ async def test_an_imported_library_is_whole(tmp_path: Path) -> None:
     assert "3 cassettes checked" in ran.err
     library = Library(tmp_path / "cassettes")
     library.refresh()
-    assert {library.load(it).meta.session for it in library.files()} == {"mine"}
+    assert {library.load_cassette(file).meta.session for file in library.files()} == {"mine"}

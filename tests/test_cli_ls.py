@@ -11,8 +11,8 @@ import pytest
 
 import library
 from command import run
-from llm_proxy.cli.output.printing import Span
-from llm_proxy.cli.output.tables import Column, columns_that_fit, plain_table
+from llm_proxy.cli.output.printing import StyledText
+from llm_proxy.cli.output.tables import TableColumn, columns_that_fit, plain_table
 from shelf import chat, key_of, put, says
 
 
@@ -60,7 +60,7 @@ async def test_takes_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None
 
     document = await listed(tmp_path)
 
-    names = [it["name"] for it in document["cassettes"]]
+    names = [cassette["name"] for cassette in document["cassettes"]]
     assert [name.rpartition("-")[2] for name in names] == [f"{n}.jsonl" for n in range(1, 12)]
 
 
@@ -156,7 +156,7 @@ async def test_rows_are_sorted_by_what_is_asked(tmp_path: Path, sort: str, order
     found = await listed(tmp_path, "--sort", sort)
     turned = await listed(tmp_path, "--sort", sort, "--reverse")
 
-    models = "".join(it["model"] for it in found["cassettes"])
+    models = "".join(cassette["model"] for cassette in found["cassettes"])
     assert models == order
     assert turned["cassettes"] == found["cassettes"][::-1]
 
@@ -246,8 +246,15 @@ async def test_two_files_of_one_take_are_both_listed(tmp_path: Path) -> None:
     assert len((await listed(tmp_path))["cassettes"]) == 2
 
 
-HEADS = (Column("name"), Column("size", right=True, spare=1), Column("when", spare=2))
-ROWS = [(Span("a"), Span("1234567"), Span("today")), (Span("漢字"), Span("1"), Span(""))]
+HEADS = (
+    TableColumn("name"),
+    TableColumn("size", right=True, spare=1),
+    TableColumn("when", spare=2),
+)
+ROWS = [
+    (StyledText("a"), StyledText("1234567"), StyledText("today")),
+    (StyledText("漢字"), StyledText("1"), StyledText("")),
+]
 
 
 def test_a_plain_table_is_aligned_by_columns() -> None:

@@ -36,8 +36,10 @@ def young(path: Path) -> Path:
 def played(folder: Path, ago: timedelta, *paths: Path, noted: timedelta = 400 * DAY) -> None:
     """What this machine knows."""
     state, root, now = folder / "state" / "llm-proxy", folder / "cassettes", datetime.now(UTC)
-    last_played.note(state, root, [], now - noted)
-    last_played.note(state, root, [str(path.relative_to(root)) for path in paths], now - ago)
+    last_played.record_played(state, root, [], now - noted)
+    last_played.record_played(
+        state, root, [str(path.relative_to(root)) for path in paths], now - ago
+    )
 
 
 async def test_what_is_older_goes_and_its_folder_with_it(tmp_path: Path) -> None:
@@ -100,7 +102,9 @@ async def test_what_was_not_played_for_long_goes(tmp_path: Path) -> None:
 
     assert there(tmp_path) == sorted([fresh, new])
     assert "2 cassettes of cassettes deleted" in ran.complaint
-    known = last_played.read(tmp_path / "state" / "llm-proxy", tmp_path / "cassettes").played
+    known = last_played.read_last_played(
+        tmp_path / "state" / "llm-proxy", tmp_path / "cassettes"
+    ).played
     assert list(known) == [str(fresh.relative_to(tmp_path / "cassettes"))]
 
 
@@ -127,7 +131,7 @@ async def test_what_is_not_known_for_long_enough_is_not_taken_for_unused(
 
 
 async def test_what_no_run_of_these_used_goes(tmp_path: Path) -> None:
-    [a], [b], _ = (put(tmp_path, chat(it), says(it)) for it in "abc")
+    [a], [b], _ = (put(tmp_path, chat(item), says(item)) for item in "abc")
     for name, used in (("one", {"played": [a], "recorded": []}),
                        ("two", {"played": [], "recorded": [b]})):  # fmt: skip
         names = {
@@ -188,7 +192,7 @@ def test_takes_stay_together_when_another_is_recorded_meanwhile(tmp_path: Path) 
     rows, _ = read_rows(files, files.files(), datetime.now(UTC))
     second = put(tmp_path, chat(), says("2"), first=2)
 
-    gone = prune._delete(files, rows)
+    gone = prune._delete_rows(files, rows)
 
     assert gone == []
     assert there(tmp_path) == sorted([rows[0].path, *second])

@@ -16,10 +16,10 @@ from command import Ran, run, serving
 from leftovers import PIECES, REQUEST, aged, body, left, opening
 from llm_proxy.cassette import Cassette
 from llm_proxy.cli.recover import recover as command
-from llm_proxy.exchange import Ending, Head
+from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recovery
-from llm_proxy.shell.recording.cassette_filer import Files
+from llm_proxy.shell.recording.cassette_filer import CassetteFiler
 from llm_proxy.shell.recording.recovery import Result
 from llm_proxy.shell.recording.spooling import SpoolFile
 from proxying import cassettes
@@ -54,8 +54,8 @@ async def test_a_recording_that_was_broken_off_becomes_a_cassette(tmp_path: Path
     assert not path.exists()
     cassette = only(tmp_path)
     assert cassette.messages == PIECES
-    assert [read.at for read in cassette.reads] == [10.0, 20.0]
-    assert (cassette.end.ending, cassette.end.at) == (Ending.KILLED, 20.0)
+    assert [read.at_ms for read in cassette.reads] == [10.0, 20.0]
+    assert (cassette.end.ending, cassette.end.at_ms) == (Ending.KILLED, 20.0)
 
 
 async def test_a_line_that_the_crash_tore_is_dropped_and_the_rest_comes_back(
@@ -127,22 +127,24 @@ async def test_no_take_is_overwritten(tmp_path: Path) -> None:
 
 
 def test_two_processes_that_file_takes_of_one_key_overwrite_nothing(tmp_path: Path) -> None:
-    both = [Files(Library(tmp_path / "cassettes"), renew=False) for _ in range(2)]
+    both = [CassetteFiler(Library(tmp_path / "cassettes"), renew=False) for _ in range(2)]
 
     filed = []
     for number, files in enumerate([*both, *both], 1):
         path = left(tmp_path, opening(tmp_path, take=1) + body(event(str(number))))
-        filed.append(files.file(path))
+        filed.append(files.file_spool(path))
 
-    assert [it and it.path.name for it in filed] == [
+    assert [item and item.path.name for item in filed] == [
         f"{KEY[:16]}-{number}.jsonl" for number in (1, 2, 3, 4)
     ]
-    assert [it.body for it in cassettes(tmp_path)] == [event(str(it)) for it in (1, 2, 3, 4)]
+    assert [cassette.body for cassette in cassettes(tmp_path)] == [
+        event(str(item)) for item in (1, 2, 3, 4)
+    ]
 
 
 async def test_secrets_that_were_replaced_are_counted(tmp_path: Path) -> None:
     ids = (("X-Request-Id", "[redacted]"), ("Cache-Control", "[redacted]"))
-    head = Head(200, "OK", (*STREAM.headers, *ids), "chunked")
+    head = ResponseHead(200, "OK", (*STREAM.headers, *ids), "chunked")
     left(tmp_path, opening(tmp_path) + body(event("[redacted] [redacted]"), head=head))
     await recover(tmp_path)
     assert only(tmp_path).end.redacted == 3
@@ -153,15 +155,15 @@ def test_what_was_recovered_does_not_pile_up_in_memory(
 ) -> None:
     for number in range(6):
         left(tmp_path, opening(tmp_path, chat(str(number))) + body(*PIECES), f"1-{number}")
-    real, alive = recovery.recover, list[int]()
+    real, alive = recovery.recover_spools, list[int]()
 
     def watched(library: Library, folder: Path) -> Iterator[Result]:
         for result in real(library, folder):
-            alive.append(sum(isinstance(it, Cassette) for it in gc.get_objects()))
+            alive.append(sum(isinstance(get_object, Cassette) for get_object in gc.get_objects()))
             yield result
 
-    monkeypatch.setattr(recovery, "recover", watched)
-    before = sum(isinstance(it, Cassette) for it in gc.get_objects())
+    monkeypatch.setattr(recovery, "recover_spools", watched)
+    before = sum(isinstance(get_object, Cassette) for get_object in gc.get_objects())
     folders = ["--cassettes", str(tmp_path / "cassettes"), "--spool", str(tmp_path / "spool")]
     ran = CliRunner().invoke(command, folders)
     assert (ran.exit_code, ran.output.count("messages")) == (0, 6)
@@ -276,8 +278,8 @@ async def test_two_recoveries_at_once_recover_each_recording_once(tmp_path: Path
 
     ran = await asyncio.gather(*(recover(tmp_path) for _ in range(3)))
 
-    assert [it.err for it in ran if it.code] == []
-    assert sum(it.out.count("recovered ") for it in ran) == 12
+    assert [item.err for item in ran if item.code] == []
+    assert sum(item.out.count("recovered ") for item in ran) == 12
     bodies = {cassette.body for cassette in cassettes(tmp_path)}
     assert bodies == {event(str(number)) for number in range(12)}
 

@@ -11,12 +11,12 @@ import pytest
 import library
 from command import run
 from llm_proxy import redaction
-from llm_proxy.matching import Rules
-from llm_proxy.matching.grammar import rules_of
+from llm_proxy.matching import RuleSet
+from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer
-from llm_proxy.shell.running.settings import Matching
+from llm_proxy.shell.running.settings import MatchingOptions
 from proxying import cassettes, proxy
 from raw import ask
 from shelf import bodies, chat, key_of, put, says
@@ -31,21 +31,23 @@ def names(folder: Path) -> list[str]:
 
 async def hears(folder: Path, *contents: str) -> list[bytes]:
     """What a replay with the rule answers."""
-    async with proxy("replay", folder, matching=Matching(rules=rules_of(["uuids"]))) as it:
+    async with proxy(
+        "replay", folder, matching=MatchingOptions(rules=parse_rules(["uuids"]))
+    ) as it:
         return [(await ask(it.url, chat(content))).body for content in contents]
 
 
 async def test_files_get_the_names_that_they_would_have_today(tmp_path: Path) -> None:
     put(tmp_path, chat(ONE), says("1"), says("2"))
     put(tmp_path, chat("plain"), says("3"))
-    before = [it.body for it in cassettes(tmp_path)]
+    before = [cassette.body for cassette in cassettes(tmp_path)]
 
     ran = await run("rekey", *UUIDS, folder=tmp_path)
 
     assert ran.code == 0
     assert ran.complaint == "llm-proxy: 3 cassettes: 3 keyed anew, 2 of them renamed"
-    assert sorted(before) == sorted(it.body for it in cassettes(tmp_path))
-    assert {it.meta.rules for it in cassettes(tmp_path)} == {("uuids@1",)}
+    assert sorted(before) == sorted(cassette.body for cassette in cassettes(tmp_path))
+    assert {cassette.meta.rules for cassette in cassettes(tmp_path)} == {("uuids@1",)}
     assert f"{key_of(chat('plain'))[:16]}-1.jsonl" in names(tmp_path)
     assert await hears(tmp_path, OTHER, ONE) == bodies([says("1"), says("2")])
     assert (await run("verify", folder=tmp_path)).code == 0
@@ -90,7 +92,7 @@ async def test_a_replay_by_a_rule_that_files_do_not_have_says_which_of_them_it_j
 
     await hears(tmp_path, OTHER, ONE)
 
-    [warning] = [it.message for it in caplog.records if "have one key" in it.message]
+    [warning] = [record.message for record in caplog.records if "have one key" in record.message]
     assert "2 cassettes of different requests have one key by uuids@1" in warning
     assert str(one) in warning
 
@@ -144,27 +146,27 @@ async def test_what_cannot_be_read_is_named_and_stays(tmp_path: Path) -> None:
     assert path.read_text() == "{}\n"
 
 
-def planned(folder: Path, rules: Rules) -> rekeying.Plan:
+def planned(folder: Path, rules: RuleSet) -> rekeying.RekeyPlan:
     files = Library(folder / "cassettes")
     files.refresh()
-    return rekeying.plan(files, rules, files.files())
+    return rekeying.rekey_plan(files, rules, files.files())
 
 
 def test_what_a_crash_left_of_both_is_one_take_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, chat(ONE), says("1"))
-    rules = rules_of(["uuids"])
+    rules = parse_rules(["uuids"])
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _crash)
         with pytest.raises(KeyboardInterrupt):
-            list(rekeying.carry_out(planned(tmp_path, rules).changes))
+            list(rekeying.apply_changes(planned(tmp_path, rules).changes))
     both = len(names(tmp_path))
-    list(rekeying.carry_out(planned(tmp_path, rules).changes))
+    list(rekeying.apply_changes(planned(tmp_path, rules).changes))
 
     assert both == 2
-    assert [it.body for it in cassettes(tmp_path)] == bodies([says("1")])
+    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies([says("1")])
     assert planned(tmp_path, rules).changes == ()
 
 
@@ -172,14 +174,14 @@ def test_what_a_crash_leaves_over_is_known_to_recover(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path, chat(ONE), says("1"))
-    found = planned(tmp_path, rules_of(["uuids"]))
+    found = planned(tmp_path, parse_rules(["uuids"]))
     there: list[str] = []
 
     def synced(_: int) -> None:
-        there.extend(it.name for it in tmp_path.rglob("*.tmp"))
+        there.extend(path.name for path in tmp_path.rglob("*.tmp"))
 
     monkeypatch.setattr("os.fsync", synced)
-    list(rekeying.carry_out(found.changes))
+    list(rekeying.apply_changes(found.changes))
 
     assert [cassette_filer.TEMPORARY.fullmatch(name) is not None for name in there] == [True]
 
@@ -190,15 +192,15 @@ def test_takes_keep_their_order_when_a_crash_comes_in_between(
     """The second was recorded before the first, as an import of two files may have it."""
     _, second = put(tmp_path, chat(ONE), says("1"), says("2"))
     library.rewritten(second, "2026-01-01", "2025-01-01")
-    rules = rules_of(["uuids"])
+    rules = parse_rules(["uuids"])
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", _crash)
         with pytest.raises(KeyboardInterrupt):
-            list(rekeying.carry_out(planned(tmp_path, rules).changes))
-    list(rekeying.carry_out(planned(tmp_path, rules).changes))
+            list(rekeying.apply_changes(planned(tmp_path, rules).changes))
+    list(rekeying.apply_changes(planned(tmp_path, rules).changes))
 
-    assert [it.body for it in cassettes(tmp_path)] == bodies([says("1"), says("2")])
+    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies([says("1"), says("2")])
 
 
 def _crash(path: Path, *, missing_ok: bool = False) -> None:
@@ -211,15 +213,19 @@ def test_what_is_there_keeps_its_number(tmp_path: Path) -> None:
     put(tmp_path, chat(ONE), says("1"))
     files = Library(tmp_path / "cassettes")
     files.refresh()
-    list(rekeying.carry_out(rekeying.plan(files, rules_of(["uuids"]), files.files()).changes))
+    list(
+        rekeying.apply_changes(
+            rekeying.rekey_plan(files, parse_rules(["uuids"]), files.files()).changes
+        )
+    )
     put(tmp_path, chat(OTHER), says("2"))
     files.refresh()
 
-    found = rekeying.plan(files, rules_of(["uuids"]), files.files())
-    list(rekeying.carry_out(found.changes))
+    found = rekeying.rekey_plan(files, parse_rules(["uuids"]), files.files())
+    list(rekeying.apply_changes(found.changes))
 
-    assert [it.body for it in cassettes(tmp_path)] == bodies([says("1"), says("2")])
-    assert [it.rules for it in found.collisions] == [("uuids@1",)]
+    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies([says("1"), says("2")])
+    assert [collision.rules for collision in found.collisions] == [("uuids@1",)]
 
 
 async def test_what_was_played_of_late_is_known_by_its_new_name(tmp_path: Path) -> None:
@@ -227,16 +233,18 @@ async def test_what_was_played_of_late_is_known_by_its_new_name(tmp_path: Path) 
     put(tmp_path, chat(ONE), says("1"))
     put(tmp_path, chat("stale"), says("2"))
     state, root, now = tmp_path / "state" / "llm-proxy", tmp_path / "cassettes", datetime.now(UTC)
-    last_played.note(state, root, [], now - timedelta(days=400))
-    [path] = (str(it.relative_to(root)) for it in root.rglob(f"{key_of(chat(ONE))[:16]}-1.jsonl"))
-    last_played.note(state, root, [path], now)
+    last_played.record_played(state, root, [], now - timedelta(days=400))
+    [path] = (
+        str(item.relative_to(root)) for item in root.rglob(f"{key_of(chat(ONE))[:16]}-1.jsonl")
+    )
+    last_played.record_played(state, root, [path], now)
 
     await run("rekey", *UUIDS, folder=tmp_path)
     await run("prune", "--unused-since", "30d", "--yes", folder=tmp_path)
 
-    assert [it.body for it in cassettes(tmp_path)] == bodies([says("1")])
+    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies([says("1")])
     [name] = names(tmp_path)
-    assert [Path(it).name for it in last_played.read(state, root).played] == [name]
+    assert [Path(item).name for item in last_played.read_last_played(state, root).played] == [name]
 
 
 @pytest.mark.parametrize("command", ["verify", "doctor"])

@@ -15,11 +15,11 @@ import pytest
 from command import Ran, run, started
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending
-from llm_proxy.shell.library.library import Library, files_below
+from llm_proxy.shell.library.library import Library, cassette_files
 from llm_proxy.shell.library.replacing import replace_takes
 from llm_proxy.shell.reissuing import rerecording
-from llm_proxy.shell.reissuing.reissuer import Asking, asking_again
-from llm_proxy.shell.reissuing.take_group import Group
+from llm_proxy.shell.reissuing.reissuer import ReissueSettings, reissuing
+from llm_proxy.shell.reissuing.take_group import TakeGroup
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 from proxying import proxy
 from raw import post
@@ -44,7 +44,7 @@ async def broken(connection: Connection) -> None:
 def kept(folder: Path) -> dict[str, bytes]:
     """The bodies of a library, by the names of their files."""
     library = Library(folder / "cassettes")
-    return {path.stem: library.load(path).body for path in files_below(library.root)}
+    return {path.stem: library.load_cassette(path).body for path in cassette_files(library.root)}
 
 
 async def rerecord(folder: Path, *arguments: str, scripts: tuple[Script, ...]) -> Ran:
@@ -61,7 +61,7 @@ async def test_an_official_client_hears_the_new_answer(tmp_path: Path) -> None:
         heard = await openai_stream(it.url, "hi", 0)
 
     assert ran.code == 0, ran.err
-    assert [it["choices"][0]["delta"]["content"] for it in heard] == ["new"]
+    assert [item["choices"][0]["delta"]["content"] for item in heard] == ["new"]
 
 
 async def test_all_takes_of_a_request_are_asked_again_in_their_order(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_all_takes_of_a_request_are_asked_again_in_their_order(tmp_path: P
     assert ran.code == 0, ran.err
     assert kept(tmp_path) == {f"{KEY}-1": SAYING["new"], f"{KEY}-2": SAYING["newer"]}
     assert ran.err.endswith("llm-proxy: recorded again: 2 takes\n")
-    assert [it.name for it in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]
+    assert [path.name for path in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]
 
 
 async def test_a_session_keeps_its_takes(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ async def test_a_session_keeps_its_takes(tmp_path: Path) -> None:
     assert ran.code == 0, ran.err
     [path] = (tmp_path / "cassettes" / "@one").rglob("*.jsonl")
     assert b'"session":"one"' in path.read_bytes()
-    assert Library(tmp_path).load(path).body == SAYING["new"]
+    assert Library(tmp_path).load_cassette(path).body == SAYING["new"]
     assert "two" in other.read_text()
 
 
@@ -146,8 +146,8 @@ async def test_several_requests_are_asked_at_once(tmp_path: Path) -> None:
     document = json.loads(ran.out)
     assert ran.code == 0, ran.err
     assert set(kept(tmp_path).values()) == {SAYING["new"]}
-    assert [it["failure"] for it in document["requests"]] == [None] * 5
-    assert all(it["new"] == it["old"] for it in document["requests"])
+    assert [request["failure"] for request in document["requests"]] == [None] * 5
+    assert all(request["new"] == request["old"] for request in document["requests"])
 
 
 async def test_a_dry_run_asks_nothing_and_needs_no_key(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_who_stops_it_finds_the_library_as_it_was(
 
     assert ran.code == 130
     assert kept(tmp_path) == {f"{KEY}-1": SAYING["one"]}
-    assert [it.name for it in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]
+    assert [path.name for path in (tmp_path / "cassettes").iterdir()] == ["openai-chat"]
 
 
 async def test_takes_that_are_being_replaced_are_replaced_together_when_it_is_stopped(
@@ -252,10 +252,10 @@ async def test_takes_that_are_being_replaced_are_replaced_together_when_it_is_st
 
     monkeypatch.setattr(rerecording, "replace_takes", slowly)
     async with upstream(saying("new"), saying("newer")) as it:
-        asking = Asking(UpstreamSettings({"default": it.url}))
-        group = Group("default", KEY, "openai", tuple(paths))
+        asking = ReissueSettings(UpstreamSettings({"default": it.url}))
+        group = TakeGroup("default", KEY, "openai", tuple(paths))
         library = Library(tmp_path / "cassettes")
-        async with aclosing(rerecording.rerecorded(asking, library, [group], 1)) as coming:
+        async with aclosing(rerecording.rerecord(asking, library, [group], 1)) as coming:
             first = asyncio.ensure_future(anext(coming))
             await placing.wait()
             first.cancel()
@@ -272,5 +272,5 @@ async def test_a_library_that_cannot_be_written_is_said_before_anything_is_asked
     tmp_path: Path,
 ) -> None:
     with pytest.raises(UsageError, match=r"gone cannot be written: .*; nothing was asked"):
-        async with asking_again(Asking(UpstreamSettings({})), tmp_path / "gone"):
+        async with reissuing(ReissueSettings(UpstreamSettings({})), tmp_path / "gone"):
             pass

@@ -79,8 +79,8 @@ async def test_nothing_steers_a_terminal(tmp_path: Path) -> None:
 
 def git(folder: Path, *arguments: str) -> str:
     """What git prints, with nobody's settings but those of the folder."""
-    who = {f"GIT_{role}_{it}": "a@b.example" for role in ("AUTHOR", "COMMITTER")
-           for it in ("NAME", "EMAIL")}  # fmt: skip
+    who = {f"GIT_{role}_{item}": "a@b.example" for role in ("AUTHOR", "COMMITTER")
+           for item in ("NAME", "EMAIL")}  # fmt: skip
     env = environment(folder, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_SYSTEM="/dev/null", **who)
     ran = subprocess.run(
         [GIT, *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True

@@ -14,8 +14,8 @@ import pytest
 
 import library
 from command import environment, run
-from llm_proxy.exchange import Ending, Head
-from llm_proxy.framing.eventstream import frame
+from llm_proxy.exchange import Ending, ResponseHead
+from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.shell.library.library import Library
 from raw import post
 from shelf import DONE, STREAM, Answer, chat, event, key_of, put, says
@@ -88,7 +88,7 @@ async def test_a_cassette_tells_what_was_asked_what_was_said_and_how_it_ended(
     assert rows["finish"] == "none: the answer ended before saying why"
     assert rows["timeline"] == "3 messages in 3 reads, 131 bytes"
     assert rows["ending"] == "clean after 60 ms, 131 bytes"
-    assert rows["sha256"] == hashlib.sha256(Library(tmp_path).load(path).body).hexdigest()
+    assert rows["sha256"] == hashlib.sha256(Library(tmp_path).load_cassette(path).body).hexdigest()
     assert "            user: Say hello.\n" in text
 
 
@@ -170,7 +170,9 @@ async def test_messages_alone_are_raw_and_whole(tmp_path: Path) -> None:
 
 def test_the_body_is_written_byte_for_byte(tmp_path: Path) -> None:
     body = bytes(range(256)) * 3
-    head = Head(200, "OK", (("Content-Type", "application/octet-stream"),), "length", len(body))
+    head = ResponseHead(
+        200, "OK", (("Content-Type", "application/octet-stream"),), "length", len(body)
+    )
     put(tmp_path, chat("hi"), Answer(((1.0, body[:100]), (2.0, body[100:])), head=head))
 
     assert bytes_of("show", KEY[:6], "--body", folder=tmp_path) == body
@@ -197,17 +199,20 @@ async def test_json_holds_everything(tmp_path: Path) -> None:
             "arguments": '{"city":"Bonn"}',
         },
     ]
-    assert [(it["at"], it["gap"], it["reads"]) for it in document["messages"]] == [
+    arrivals = [(entry["at"], entry["gap"], entry["reads"]) for entry in document["messages"]]
+    assert arrivals == [
         (10.0, 10.0, 1), (20.0, 10.0, 1), (30.0, 10.0, 1), (40.0, 10.0, 1),
     ]  # fmt: skip
     assert document["messages"][3]["text"] == "data: [DONE]\n\n"
-    assert [it["at"] for it in document["reads"]] == [10.0, 20.0, 30.0, 40.0]
+    assert [read["at"] for read in document["reads"]] == [10.0, 20.0, 30.0, 40.0]
     assert document["end"]["ending"] == "clean"
 
 
 async def test_an_opaque_answer_without_a_body_can_be_shown(tmp_path: Path) -> None:
     request = post("/v1/things/1", b"", method="DELETE")
-    put(tmp_path, request, Answer((), head=Head(204, "No Content", (), "none"), head_at=3.0))
+    put(
+        tmp_path, request, Answer((), head=ResponseHead(204, "No Content", (), "none"), head_at=3.0)
+    )
 
     text = await shown(tmp_path, "opaque")
 
@@ -220,10 +225,12 @@ async def test_an_opaque_answer_without_a_body_can_be_shown(tmp_path: Path) -> N
 async def test_frames_of_an_event_stream_are_shown_as_their_type_and_payload(
     tmp_path: Path,
 ) -> None:
-    head = Head(200, "OK", (("Content-Type", "application/vnd.amazon.eventstream"),), "chunked")
-    said = frame([(":event-type", "contentBlockDelta")], b'{"delta":{"text":"Hi"}}')
-    thrown = frame([(":exception-type", "throttlingException")], b'{"message":"slow"}')
-    failed = frame([(":error-code", "500"), (":error-message", "lost")], b"")
+    head = ResponseHead(
+        200, "OK", (("Content-Type", "application/vnd.amazon.eventstream"),), "chunked"
+    )
+    said = encode_frame([(":event-type", "contentBlockDelta")], b'{"delta":{"text":"Hi"}}')
+    thrown = encode_frame([(":exception-type", "throttlingException")], b'{"message":"slow"}')
+    failed = encode_frame([(":error-code", "500"), (":error-message", "lost")], b"")
     pieces = (said, thrown, failed, b"no frame")
     reads = tuple((10.0 * number, piece) for number, piece in enumerate(pieces, 1))
     put(tmp_path, post("/model/m/converse-stream", b"{}"), Answer(reads, head=head))
@@ -323,7 +330,7 @@ class TestHostileText:
         """A cassette whose every free text tries to steer the terminal."""
         quoted = orjson.dumps(library.ESC + "\u202e\x9b31m").decode()[1:-1]
         raw = f"event: {library.ESC}\ndata: \x9b31m\u202e\n\n".encode()
-        head = Head(200, "OK", (*STREAM.headers, ("X-Title", "\x9b31m")), "chunked")
+        head = ResponseHead(200, "OK", (*STREAM.headers, ("X-Title", "\x9b31m")), "chunked")
         request = chat(quoted)
         reads = ((1.0, event(quoted)), (2.0, raw), (3.0, TOOL_CALL.replace(b"Bonn", b"\\u001b[2J")))
         return put(tmp_path, request, Answer(reads, Ending.FIN, head=head))[0]

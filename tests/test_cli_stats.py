@@ -19,11 +19,11 @@ async def test_a_library_is_told_in_figures(tmp_path: Path) -> None:
     document = json.loads((await run("stats", "--json", folder=tmp_path)).out)
 
     assert document["cassettes"] == 5
-    assert document["file_bytes"] == sum(it["file_bytes"] for it in document["by_session"])
-    assert [(it["dialect"], it["cassettes"]) for it in document["by_dialect"]] == [
+    assert document["file_bytes"] == sum(item["file_bytes"] for item in document["by_session"])
+    assert [(item["dialect"], item["cassettes"]) for item in document["by_dialect"]] == [
         ("openai-chat", 4), ("opaque", 1),
     ]  # fmt: skip
-    assert [(it["session"], it["cassettes"]) for it in document["by_session"]] == [
+    assert [(item["session"], item["cassettes"]) for item in document["by_session"]] == [
         ("default", 4), ("alice", 1),
     ]  # fmt: skip
     assert document["takes"] == [{"takes": 1, "keys": 3}, {"takes": 2, "keys": 1}]

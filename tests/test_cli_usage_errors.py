@@ -9,7 +9,7 @@ import click
 import pytest
 
 from llm_proxy.cli import cli
-from llm_proxy.cli.usage_errors import sentence
+from llm_proxy.cli.usage_errors import error_sentence
 from llm_proxy.errors import UsageError
 
 NO_PACE = (
@@ -35,7 +35,7 @@ def said(*arguments: str) -> str:
     match caught.value:
         case click.ClickException() as error:
             assert error.exit_code == 2
-            return sentence(error)
+            return error_sentence(error)
         case error:
             return str(error)
 
@@ -150,6 +150,6 @@ def test_a_mistake_in_a_file_names_the_file_and_the_setting(
 
 
 def test_a_mistake_that_click_words_itself_still_is_one_sentence() -> None:
-    assert sentence(click.ClickException("Something\n  new.")) == (
+    assert error_sentence(click.ClickException("Something\n  new.")) == (
         "Something new: llm-proxy --help shows how"
     )

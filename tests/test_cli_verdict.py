@@ -14,14 +14,14 @@ import pytest
 from aiohttp import web
 
 from command import run, serving
-from llm_proxy.faults.fault_record import Effect
+from llm_proxy.faults.fault_record import FaultEffect
 from playing import says, script, write
 from raw import ask
 from shelf import chat
 from watching import Entry, document, entry, fault, refused
 
 EARLY: Final = (refused(1, 1200.0, 429, retry_after_ms=2000.0), entry(2, 1500.0))
-NOTED: Final = (entry(1, 0, fault(Effect.FAILED, 5, event=2)),)
+NOTED: Final = (entry(1, 0, fault(FaultEffect.FAILED, 5, event=2)),)
 ALONE: Final = {"LLM_PROXY_URL": "http://127.0.0.1:1"}
 
 
@@ -55,7 +55,7 @@ async def test_a_client_that_behaves_gives_no_finding(tmp_path: Path) -> None:
 
 
 async def test_a_run_without_faults_says_so(tmp_path: Path) -> None:
-    skipped = entry(1, 0, fault(Effect.CUT, skipped="no body"))
+    skipped = entry(1, 0, fault(FaultEffect.CUT, skipped="no body"))
     ran = await run("verdict", left(tmp_path, skipped), folder=tmp_path)
     words = "nothing was injected: nothing to judge; 1 fault could not strike"
     assert (ran.code, ran.out, ran.err) == (0, "", f"llm-proxy: {words}\n")
@@ -200,11 +200,11 @@ async def test_a_report_tells_a_run_in_figures(tmp_path: Path) -> None:
     path = left(
         tmp_path,
         *EARLY,
-        entry(3, 0, fault(Effect.CUT, rule="cut", skipped="no body"), late_mean_ms=0.5,
+        entry(3, 0, fault(FaultEffect.CUT, rule="cut", skipped="no body"), late_mean_ms=0.5,
               late_worst_ms=2.0, timed_writes=1200),
         entry(4, retry_count=1, ms=2500.0, pace="50tps"),
         requests=12_345,
-        faults=[{"rule": it, "seen": 4, "struck": 0} for it in ("cut", "reset,after=3")],
+        faults=[{"rule": item, "seen": 4, "struck": 0} for item in ("cut", "reset,after=3")],
     )  # fmt: skip
     ran = await run("report", path, folder=tmp_path)
 

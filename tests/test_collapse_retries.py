@@ -9,18 +9,18 @@ import openai
 import pytest
 
 from llm_proxy.exchange import Ending
-from llm_proxy.faults.grammar import rules_of
-from llm_proxy.shell.running.settings import Matching
+from llm_proxy.faults.grammar import parse_rules
+from llm_proxy.shell.running.settings import MatchingOptions
 from llm_proxy.shell.running.sources import ModeName
-from llm_proxy.shell.server.retries import Retries
-from llm_proxy.take_numbers import Ordinals, Wish
+from llm_proxy.shell.server.retries import RetryTracker
+from llm_proxy.take_numbers import LogicalRequest, RequestCounter
 from proxying import cassettes, proxy
 from raw import ask
 from sdks import openai_client
 from shelf import DONE, Answer, bodies, call, chat, event, put, says
 from stub import Connection, Script, chunked, upstream
 
-COLLAPSED = Matching(collapse_retries=True)
+COLLAPSED = MatchingOptions(collapse_retries=True)
 
 
 async def limited(connection: Connection) -> None:
@@ -50,12 +50,17 @@ async def say(client: openai.AsyncOpenAI, content: str = "hi") -> str:
     pieces = await client.chat.completions.create(
         model="m", stream=True, messages=[{"role": "user", "content": content}]
     )
-    return "".join([it.choices[0].delta.content or "" async for it in pieces if it.choices])
+    return "".join(
+        [piece.choices[0].delta.content or "" async for piece in pieces if piece.choices]
+    )
 
 
 def shelf(folder: Path) -> list[tuple[str, int]]:
     """The take number and the status of each cassette."""
-    return [(Path(it.file).stem.rpartition("-")[2], it.head.status) for it in cassettes(folder)]
+    return [
+        (Path(cassette.file).stem.rpartition("-")[2], cassette.head.status)
+        for cassette in cassettes(folder)
+    ]
 
 
 @pytest.mark.parametrize("mode", ["record", "auto"])
@@ -123,7 +128,7 @@ async def test_a_retry_after_an_injected_fault_hears_the_take_that_the_fault_hid
     tmp_path: Path,
 ) -> None:
     put(tmp_path, chat(), says("a"), says("b"))
-    faults = rules_of(["status,code=429,first=1"])
+    faults = parse_rules(["status,code=429,first=1"])
 
     async with proxy("replay", tmp_path, matching=COLLAPSED, faults=faults) as it:
         takes = [
@@ -135,37 +140,40 @@ async def test_a_retry_after_an_injected_fault_hears_the_take_that_the_fault_hid
 
 
 def test_a_retry_is_of_what_failed_before_what_runs() -> None:
-    retries = Retries(collapses=True)
-    one, other = (retries.joined(call(chat())) for _ in range(2))
-    retries.ended(other, well=False)
+    retries = RetryTracker(collapses=True)
+    one, other = (retries.join(call(chat())) for _ in range(2))
+    retries.finish(other, succeeded=False)
 
-    again = retries.joined(call(chat("hi", "x-stainless-retry-count: 1")))
-    late = retries.joined(call(chat("hi", "x-stainless-retry-count: 1")))
+    again = retries.join(call(chat("hi", "x-stainless-retry-count: 1")))
+    late = retries.join(call(chat("hi", "x-stainless-retry-count: 1")))
 
-    assert (one.wish, other.wish) == (Wish(1, 0), Wish(2, 0))
-    assert again.wish == Wish(2, 1)
-    assert late.wish == Wish(1, 1)
+    assert (one.logical_request, other.logical_request) == (
+        LogicalRequest(1, 0),
+        LogicalRequest(2, 0),
+    )
+    assert again.logical_request == LogicalRequest(2, 1)
+    assert late.logical_request == LogicalRequest(1, 1)
 
 
 def test_what_is_well_over_is_not_repeated() -> None:
-    retries = Retries(collapses=True)
-    retries.ended(retries.joined(call(chat())), well=True)
+    retries = RetryTracker(collapses=True)
+    retries.finish(retries.join(call(chat())), succeeded=True)
 
-    again = retries.joined(call(chat("hi", "x-stainless-retry-count: 1")))
+    again = retries.join(call(chat("hi", "x-stainless-retry-count: 1")))
 
-    assert again.wish == Wish(2, 1)
+    assert again.logical_request == LogicalRequest(2, 1)
 
 
 def test_the_end_of_an_attempt_that_was_given_up_does_not_matter() -> None:
-    retries = Retries(collapses=True)
-    first = retries.joined(call(chat()))
-    second = retries.joined(call(chat("hi", "x-stainless-retry-count: 1")))
-    retries.ended(first, well=True)
-    retries.ended(second, well=False)
+    retries = RetryTracker(collapses=True)
+    first = retries.join(call(chat()))
+    second = retries.join(call(chat("hi", "x-stainless-retry-count: 1")))
+    retries.finish(first, succeeded=True)
+    retries.finish(second, succeeded=False)
 
-    third = retries.joined(call(chat("hi", "x-stainless-retry-count: 2")))
+    third = retries.join(call(chat("hi", "x-stainless-retry-count: 2")))
 
-    assert third.wish == Wish(1, 2)
+    assert third.logical_request == LogicalRequest(1, 2)
 
 
 @pytest.mark.parametrize("changed", [chat("ho", "x-stainless-retry-count: 1"),
@@ -173,21 +181,27 @@ def test_the_end_of_an_attempt_that_was_given_up_does_not_matter() -> None:
                                           "x-llm-proxy-session: b")],
                          ids=["another body", "another session"])  # fmt: skip
 def test_a_retry_is_of_the_very_same_request(changed: bytes) -> None:
-    retries = Retries(collapses=True)
-    retries.ended(retries.joined(call(chat())), well=False)
+    retries = RetryTracker(collapses=True)
+    retries.finish(retries.join(call(chat())), succeeded=False)
 
-    assert retries.joined(call(changed)).wish == Wish(2, 1)
+    assert retries.join(call(changed)).logical_request == LogicalRequest(2, 1)
 
 
 def test_every_attempt_has_the_ordinal_of_the_first_until_a_reset() -> None:
-    ordinals = Ordinals()
-    first = [ordinals.next("s", "k", Wish(1, 0)), ordinals.next("s", "k", Wish(2, 0))]
-    again = [ordinals.next("s", "k", Wish(1, 1)), ordinals.next("s", "k", Wish(3, 0))]
-    ordinals.reset("s")
+    ordinals = RequestCounter()
+    first = [
+        ordinals.next_ordinal("s", "k", LogicalRequest(1, 0)),
+        ordinals.next_ordinal("s", "k", LogicalRequest(2, 0)),
+    ]
+    again = [
+        ordinals.next_ordinal("s", "k", LogicalRequest(1, 1)),
+        ordinals.next_ordinal("s", "k", LogicalRequest(3, 0)),
+    ]
+    ordinals.reset_session("s")
 
     assert (first, again) == ([1, 2], [1, 3])
-    assert ordinals.next("s", "k", Wish(1, 2)) == 1
-    assert ordinals.next("s", "k", Wish(2, 1)) == 2
+    assert ordinals.next_ordinal("s", "k", LogicalRequest(1, 2)) == 1
+    assert ordinals.next_ordinal("s", "k", LogicalRequest(2, 1)) == 2
 
 
 async def test_an_incomplete_attempt_does_not_take_the_place_of_a_complete_one(
@@ -210,12 +224,16 @@ async def test_older_takes_give_way_to_the_first_complete_attempt_alone(tmp_path
             for count in (0, 1):
                 await ask(it.url, chat("hi", f"x-stainless-retry-count: {count}"))
         assert shelf(tmp_path) == [("1", 200), ("2", 200), ("3", 200)]
-        assert [it.body for it in cassettes(tmp_path)[:2]] == bodies([says("old 1"), says("old 2")])
+        assert [cassette.body for cassette in cassettes(tmp_path)[:2]] == bodies(
+            [says("old 1"), says("old 2")]
+        )
         async with proxy("record", tmp_path, live.url, matching=COLLAPSED) as it:
             for count in (0, 1, 0):
                 await ask(it.url, chat("hi", f"x-stainless-retry-count: {count}"))
 
-    assert [it.body for it in cassettes(tmp_path)] == bodies([says("new"), says("next")])
+    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies(
+        [says("new"), says("next")]
+    )
 
 
 async def test_failed_attempts_of_another_wish_keep_their_places(tmp_path: Path) -> None:
@@ -227,5 +245,5 @@ async def test_failed_attempts_of_another_wish_keep_their_places(tmp_path: Path)
                 await ask(it.url, chat("hi", f"x-stainless-retry-count: {count}"))
             await ask(it.url, chat("hi", "x-stainless-retry-count: 1"))
 
-    found = [it.body for it in cassettes(tmp_path)]
+    found = [cassette.body for cassette in cassettes(tmp_path)]
     assert found == [bodies([says("new")])[0], event("x")]

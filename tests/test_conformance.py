@@ -13,7 +13,7 @@ import judges_at_hand
 import understood
 from conformance import CALLING, CASES, Told, question
 from judges_at_hand import Answer, Ask
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from llm_proxy.turns import Turn
 from proxying import cassettes, proxy
 from stub import upstream
@@ -67,13 +67,16 @@ def misheard(judge: str, told: Told, answers: list[Answer]) -> list[str]:
             continue
         dialect, mode, _ = answer.id.strip("[]").split(" ")
         can = judges_at_hand.abilities(judge)[dialect]
-        fields = [it for it in can[mode] if it not in can.get("own", {})]
+        fields = [item for item in can[mode] if item not in can.get("own", {})]
         turn = told.turns[answer.id]
         if turn.failure and answer.finish in BROKEN_OFF:
-            fields = [it for it in fields if it != "finish"]
-        found += [f"{answer.id} {it}" for it in understood.differences(answer, turn, fields)]
+            fields = [field for field in fields if field != "finish"]
+        found += [
+            f"{answer.id} {difference}"
+            for difference in understood.differences(answer, turn, fields)
+        ]
         if "error" in fields and answer.error and turn.failure:
-            found += [f"{answer.id} {it}" for it in misjudged(answer, turn, told.statuses)]
+            found += [f"{answer.id} {item}" for item in misjudged(answer, turn, told.statuses)]
     return found
 
 
@@ -90,7 +93,7 @@ def misjudged(answer: Answer, turn: Turn, statuses: dict[str, int]) -> Iterator[
 
 def plainly(answer: Answer) -> Answer:
     """An answer without what some clients roll anew, or quote of a request's id."""
-    calls = answer.calls and [{**it, "id": None} for it in answer.calls]
+    calls = answer.calls and [{**item, "id": None} for item in answer.calls]
     error = answer.error and {**answer.error, "message": ""}
     return replace(answer, calls=calls, error=error)
 
@@ -116,8 +119,8 @@ async def test_a_client_hears_what_was_told_live_and_replayed(
     assert sorted(misheard(judge, told, first)) == sorted(listed)
     assert list(map(plainly, again)) == list(map(plainly, first))
     assert replaying.journal.misses == []
-    assert all(outcome(it).complete for it in cassettes(tmp_path))
-    refused = {tuple(it.strip("[]").split(" ")[::2]) for it in told.refused}
+    assert all(outcome_of(cassette).complete for cassette in cassettes(tmp_path))
+    refused = {tuple(item.strip("[]").split(" ")[::2]) for item in told.refused}
     spoken = judges_at_hand.abilities(judge)
-    assert refused == {(it, case) for it in WITHOUT_TOOLS & spoken.keys() for case in CALLING}
-    assert {it.id for it in first} == told.turns.keys() | told.refused.keys()
+    assert refused == {(item, case) for item in WITHOUT_TOOLS & spoken.keys() for case in CALLING}
+    assert {item.id for item in first} == told.turns.keys() | told.refused.keys()

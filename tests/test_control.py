@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.miss_report import Missed
-from llm_proxy.pacing import Instant
+from llm_proxy.miss_report import MissReport
+from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server import control
 from llm_proxy.version import __version__
@@ -20,7 +20,7 @@ from raw import Raw, ask, post
 from shelf import bodies, chat, put, says
 from stub import chunked, upstream
 
-INSTANT = Instant()
+INSTANT = InstantPace()
 
 
 async def _get(url: str, page: str) -> Any:
@@ -136,24 +136,26 @@ async def test_reset_destroys_nothing_that_a_recording_run_has_kept(tmp_path: Pa
         for _ in texts:
             await ask(it.url, chat())
             await _reset(it.url, "default")
-    assert [it.body for it in cassettes(tmp_path)] == bodies([says(text) for text in texts])
+    assert [cassette.body for cassette in cassettes(tmp_path)] == bodies(
+        [says(text) for text in texts]
+    )
 
 
 async def test_a_long_journal_is_written_by_a_thread_and_keeps_the_latest_of_each_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dump = control._dump
+    dump = control._serialize_lists
     threads: list[int] = []
 
     def seen(document: Mapping[str, Any]) -> bytes:
         threads.append(threading.get_ident())
         return dump(document)
 
-    monkeypatch.setattr(control, "_dump", seen)
+    monkeypatch.setattr(control, "_serialize_lists", seen)
     async with proxy("replay", tmp_path) as it:
         for number in range(10_001):
-            it.journal.open("s", "POST", f"/{number}").status = 200
-            it.journal.miss(Missed(text=f"miss {number}"))
+            it.journal.open_entry("s", "POST", f"/{number}").status = 200
+            it.journal.add_miss(MissReport(text=f"miss {number}"))
         journal, misses = await _get(it.url, "journal"), await _get(it.url, "misses")
     assert len(threads) == 2
     assert threading.get_ident() not in threads
@@ -167,15 +169,15 @@ async def test_a_long_journal_is_written_by_a_thread_and_keeps_the_latest_of_eac
 async def test_what_a_thread_writes_of_the_journal_does_not_change_under_its_hands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dump = control._dump
+    dump = control._serialize_lists
 
     async with proxy("replay", tmp_path) as it:
-        entry = it.journal.open("s", "POST", "/asked")
+        entry = it.journal.open_entry("s", "POST", "/asked")
 
         def later(document: Mapping[str, Any]) -> bytes:
             entry.path, entry.status = "/changed", 200
             return dump(document)
 
-        monkeypatch.setattr(control, "_dump", later)
+        monkeypatch.setattr(control, "_serialize_lists", later)
         [told] = (await _get(it.url, "journal"))["entries"]
     assert (told["path"], told["status"]) == ("/asked", 0)

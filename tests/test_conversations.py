@@ -34,8 +34,8 @@ from conversations import (
     responses,
 )
 from llm_proxy import dialects
-from llm_proxy.conversation import Conversation, Message, Tool
-from llm_proxy.dialects import find
+from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
+from llm_proxy.dialects import find_dialect
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Json, Media, Reasoning, Refusal, Text, ToolCall, ToolResult
 from speaking import MANNERS, asking
@@ -43,14 +43,14 @@ from speaking import MANNERS, asking
 
 def said(request: Request) -> Conversation:
     """What the request asks."""
-    conversation = find(request).conversation(request)
+    conversation = find_dialect(request).decode_request(request)
     assert conversation is not None
     return conversation
 
 
 def apart(conversation: Conversation) -> Conversation:
     """The conversation with its system prompt where it is kept by itself."""
-    spoken = tuple(it for it in conversation.messages if it.role != "system")
+    spoken = tuple(message for message in conversation.messages if message.role != "system")
     return replace(conversation, messages=spoken)
 
 
@@ -59,20 +59,20 @@ def apart(conversation: Conversation) -> Conversation:
 def test_the_same_is_read_from_every_dialect(name: str) -> None:
     request, told = SAID[name]
 
-    assert name.startswith(find(request).name) or name == "vertex"
-    assert replace(apart(said(request)), is_kept=False) == told
+    assert name.startswith(find_dialect(request).name) or name == "vertex"
+    assert replace(apart(said(request)), is_stored_by_provider=False) == told
 
 
 def test_every_dialect_that_says_turns_is_asked_for_them() -> None:
-    asked = {find(request).name for request, _ in SAID.values()}
+    asked = {find_dialect(request).name for request, _ in SAID.values()}
 
-    assert asked | {"openai-completions"} == set(dialects.speakers())
+    assert asked | {"openai-completions"} == set(dialects.chat_dialects())
 
 
 def test_a_conversation_counts_its_turns_and_knows_what_was_said() -> None:
     told = said(chat(**CHAT))
 
-    assert told.messages[0] == Message("system", (Text("Be brief."),))
+    assert told.messages[0] == RequestMessage("system", (Text("Be brief."),))
     assert (told.turn, told.first_user_text, told.last_user_text) == (
         2, "Weather in Rome?\nPlease.", "Warm?",
     )  # fmt: skip
@@ -82,27 +82,27 @@ def test_a_conversation_counts_its_turns_and_knows_what_was_said() -> None:
 PROMPTS: Final[Mapping[str, tuple[Request, Conversation]]] = {
     "openai-completions": (
         asking("/v1/completions", prompt="Once", suffix="end", temperature=0, top_p=1),
-        Conversation((Message("user", (Text("Once"),)),), temperature=0, top_p=1),
+        Conversation((RequestMessage("user", (Text("Once"),)),), temperature=0, top_p=1),
     ),
     "openai-completions, several": (
         asking("/v1/completions", prompt=["Once", "upon"]),
-        Conversation((Message("user", (Text("Once"), Text("upon"))),)),
+        Conversation((RequestMessage("user", (Text("Once"), Text("upon"))),)),
     ),
     "openai-completions, tokens": (
         asking("/v1/completions", prompt=[1, 2]),
-        Conversation((Message("user", ()),)),
+        Conversation((RequestMessage("user", ()),)),
     ),
     "openai-responses": (
         responses(input="Once"),
-        Conversation((Message("user", (Text("Once"),)),)),
+        Conversation((RequestMessage("user", (Text("Once"),)),)),
     ),
     "gemini-interactions": (
         interaction(input=[{"type": "text", "text": "Once"}, {"type": "text", "text": "upon"}]),
-        Conversation((Message("user", (Text("Once"), Text("upon"))),)),
+        Conversation((RequestMessage("user", (Text("Once"), Text("upon"))),)),
     ),
     "anthropic": (
         asking("/v1/complete", prompt="Once"),
-        Conversation((Message("user", (Text("Once"),)),)),
+        Conversation((RequestMessage("user", (Text("Once"),)),)),
     ),
     "anthropic, speakers": (
         asking(
@@ -111,9 +111,9 @@ PROMPTS: Final[Mapping[str, tuple[Request, Conversation]]] = {
         ),
         Conversation(
             (
-                Message("user", (Text("Hi"),)),
-                Message("assistant", (Text("Hello"),)),
-                Message("user", (Text("Who?"),)),
+                RequestMessage("user", (Text("Hi"),)),
+                RequestMessage("assistant", (Text("Hello"),)),
+                RequestMessage("user", (Text("Who?"),)),
             ),
             system="Be brief.",
         ),
@@ -121,14 +121,14 @@ PROMPTS: Final[Mapping[str, tuple[Request, Conversation]]] = {
     "ollama": (
         generate(prompt="Once", system="Be brief.", images=["aGk="], options={"temperature": 1}),
         Conversation(
-            (Message("user", (Text("Once"), Media("image/*", base64="aGk="))),),
+            (RequestMessage("user", (Text("Once"), Media("image/*", base64="aGk="))),),
             system="Be brief.",
             temperature=1,
         ),
     ),
     "cohere": (
         asking("/v1/generate", prompt="Once", p=0.5, num_generations=2),
-        Conversation((Message("user", (Text("Once"),)),), top_p=0.5),
+        Conversation((RequestMessage("user", (Text("Once"),)),), top_p=0.5),
     ),
     "titan": (
         invoke(
@@ -136,11 +136,11 @@ PROMPTS: Final[Mapping[str, tuple[Request, Conversation]]] = {
             inputText="Once",
             textGenerationConfig={"temperature": 0, "topP": 0.9},
         ),
-        Conversation((Message("user", (Text("Once"),)),), temperature=0, top_p=0.9),
+        Conversation((RequestMessage("user", (Text("Once"),)),), temperature=0, top_p=0.9),
     ),
     "llama": (
         invoke("meta.llama3-1-8b-instruct-v1%3A0", prompt="Once", temperature=0.5, top_p=0.9),
-        Conversation((Message("user", (Text("Once"),)),), temperature=0.5, top_p=0.9),
+        Conversation((RequestMessage("user", (Text("Once"),)),), temperature=0.5, top_p=0.9),
     ),
 }
 
@@ -149,7 +149,7 @@ PROMPTS: Final[Mapping[str, tuple[Request, Conversation]]] = {
 def test_a_prompt_is_what_a_user_says(name: str) -> None:
     request, told = PROMPTS[name]
 
-    assert replace(said(request), is_kept=False) == told
+    assert replace(said(request), is_stored_by_provider=False) == told
 
 
 def test_version_1_of_cohere_has_a_history_beside_what_is_said_now() -> None:
@@ -178,13 +178,13 @@ def test_version_1_of_cohere_has_a_history_beside_what_is_said_now() -> None:
 
     assert said(request) == Conversation(
         (
-            Message("user", (Text("Weather?"),)),
-            Message("assistant", (Text("One moment."), ToolCall("", "weather", ARGUMENTS))),
-            Message("tool", (ToolResult("", '[{"degrees":21}]', "weather"),)),
+            RequestMessage("user", (Text("Weather?"),)),
+            RequestMessage("assistant", (Text("One moment."), ToolCall("", "weather", ARGUMENTS))),
+            RequestMessage("tool", (ToolResult("", '[{"degrees":21}]', "weather"),)),
         ),
         system="Be brief.",
         tools=(
-            Tool(
+            ToolDefinition(
                 "weather",
                 TOLD,
                 {
@@ -194,7 +194,7 @@ def test_version_1_of_cohere_has_a_history_beside_what_is_said_now() -> None:
                 },
             ),
         ),
-        stored="c1",
+        stored_conversation_id="c1",
     )
 
 
@@ -216,11 +216,11 @@ def test_all_that_the_model_made_at_once_is_one_turn_of_a_response() -> None:
     )
 
     assert said(request).messages == (
-        Message("user", (Text("Hi"),)),
-        Message("assistant", (ToolCall("ws_1", "web_search", ""), Refusal("No."))),
-        Message("user", (Text("Why?"),)),
-        Message("assistant", (ToolCall("c1", "sh", "ls"), ToolCall("c2", "sh", "cd"))),
-        Message("tool", (ToolResult("c1", "a", "sh"), ToolResult("c2", "", "sh"))),
+        RequestMessage("user", (Text("Hi"),)),
+        RequestMessage("assistant", (ToolCall("ws_1", "web_search", ""), Refusal("No."))),
+        RequestMessage("user", (Text("Why?"),)),
+        RequestMessage("assistant", (ToolCall("c1", "sh", "ls"), ToolCall("c2", "sh", "cd"))),
+        RequestMessage("tool", (ToolResult("c1", "a", "sh"), ToolResult("c2", "", "sh"))),
     )
     assert said(request).turn == 3
 
@@ -240,9 +240,9 @@ def test_two_messages_of_the_model_are_two_turns_where_messages_have_roles(two: 
 
 
 def test_results_of_one_turn_stand_in_one_message_however_they_are_sent() -> None:
-    each = [{"role": "tool", "tool_call_id": it, "content": it} for it in ("a", "b")]
-    blocks = [{"type": "tool_result", "tool_use_id": it, "content": it} for it in ("a", "b")]
-    told = (Message("tool", (ToolResult("a", "a"), ToolResult("b", "b"))),)
+    each = [{"role": "tool", "tool_call_id": item, "content": item} for item in ("a", "b")]
+    blocks = [{"type": "tool_result", "tool_use_id": item, "content": item} for item in ("a", "b")]
+    told = (RequestMessage("tool", (ToolResult("a", "a"), ToolResult("b", "b"))),)
 
     assert said(chat(messages=each)).messages == told
     assert said(claude(messages=[{"role": "user", "content": blocks}])).messages == told
@@ -255,7 +255,7 @@ def test_results_beside_words_are_said_by_the_user() -> None:
     ]
 
     assert said(claude(messages=[{"role": "user", "content": blocks}])).messages == (
-        Message("user", (ToolResult("a", "no", failed=True), Text("Go on."))),
+        RequestMessage("user", (ToolResult("a", "no", failed=True), Text("Go on."))),
     )
 
 
@@ -268,7 +268,9 @@ def test_sealed_thoughts_keep_their_seals() -> None:
     ]
 
     assert said(claude(messages=[{"role": "assistant", "content": thoughts}])).messages == (
-        Message("assistant", (Reasoning("a"), Reasoning("b", SEAL), Reasoning(redacted="xyz"))),
+        RequestMessage(
+            "assistant", (Reasoning("a"), Reasoning("b", SEAL), Reasoning(redacted="xyz"))
+        ),
     )
 
 
@@ -279,14 +281,14 @@ def test_images_are_media_and_say_nothing() -> None:
     words, user = {"type": "text", "text": "What?"}, {"role": "user"}
     request = chat(
         messages=[
-            {"content": [{"type": "image_url", "image_url": {"url": it}}, words], **user}
-            for it in (address, data)
+            {"content": [{"type": "image_url", "image_url": {"url": item}}, words], **user}
+            for item in (address, data)
         ]
     )
 
     assert said(request).messages == (
-        Message("user", (Media("image/*", url=address), Text("What?"))),
-        Message("user", inline),
+        RequestMessage("user", (Media("image/*", url=address), Text("What?"))),
+        RequestMessage("user", inline),
     )
     assert said(request).first_user_text == "What?"
     for other in (
@@ -301,7 +303,7 @@ def test_images_are_media_and_say_nothing() -> None:
             ]
         ),
     ):  # fmt: skip
-        assert said(other).messages == (Message("user", inline),)
+        assert said(other).messages == (RequestMessage("user", inline),)
 
 
 REASONS: Final[Mapping[str, tuple[list[Request], list[Request]]]] = {
@@ -336,10 +338,13 @@ REASONS: Final[Mapping[str, tuple[list[Request], list[Request]]]] = {
     ),
     "gemini": (
         [
-            gemini(generationConfig={"thinkingConfig": it})
-            for it in ({"thinkingBudget": -1}, {"thinkingLevel": "LOW"}, {"thinkingBudget": None})
+            gemini(generationConfig={"thinkingConfig": item})
+            for item in ({"thinkingBudget": -1}, {"thinkingLevel": "LOW"}, {"thinkingBudget": None})
         ],
-        [gemini(generationConfig={"thinkingConfig": it}) for it in ({"thinkingBudget": 0}, None)],
+        [
+            gemini(generationConfig={"thinkingConfig": item})
+            for item in ({"thinkingBudget": 0}, None)
+        ],
     ),
     "gemini-interactions": (
         [interaction(generation_config={"thinking_level": "minimal"})],
@@ -366,9 +371,9 @@ REASONS: Final[Mapping[str, tuple[list[Request], list[Request]]]] = {
 def test_reasoning_is_on_where_its_switch_is_there_and_not_off(name: str) -> None:
     on, off = REASONS[name]
 
-    assert {find(it).name for it in (*on, *off)} == {name}
-    assert [said(it).reasons for it in on] == [True] * len(on)
-    assert [said(it).reasons for it in off] == [False] * len(off)
+    assert {find_dialect(item).name for item in (*on, *off)} == {name}
+    assert [said(item).reasoning_enabled for item in on] == [True] * len(on)
+    assert [said(item).reasoning_enabled for item in off] == [False] * len(off)
 
 
 @pytest.mark.shows("000-45")
@@ -404,7 +409,7 @@ def test_numbers_are_told_as_they_were_sent(sent: Json, told: float | None) -> N
     ids=lambda it: it.body.decode() if isinstance(it, Request) else "",
 )
 def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> None:
-    assert said(request_).schema == told
+    assert said(request_).response_schema == told
 
 
 @pytest.mark.shows("000-42")
@@ -478,12 +483,12 @@ def test_the_form_of_an_answer_is_its_schema(request_: Request, told: Json) -> N
             ["weather", "nova_grounding"],
         ),
     ],
-    ids=lambda it: find(it).name if isinstance(it, Request) else "",
+    ids=lambda it: find_dialect(it).name if isinstance(it, Request) else "",
 )
 def test_tools_are_known_by_their_names_and_built_in_ones_by_their_types(
     request_: Request, names: list[str]
 ) -> None:
-    assert [it.name for it in said(request_).tools] == names
+    assert [tool.name for tool in said(request_).tools] == names
 
 
 def test_a_schema_in_googles_own_spelling_is_told_as_a_json_schema() -> None:
@@ -497,7 +502,7 @@ def test_a_schema_in_googles_own_spelling_is_told_as_a_json_schema() -> None:
         },
     }
 
-    assert said(gemini(generationConfig={"responseSchema": schema})).schema == {
+    assert said(gemini(generationConfig={"responseSchema": schema})).response_schema == {
         "type": "array",
         "minItems": 1,
         "items": {
@@ -521,7 +526,7 @@ def test_a_schema_in_googles_own_spelling_is_told_as_a_json_schema() -> None:
 def test_some_providers_keep_answers_unless_they_are_told_not_to(
     request_: Request, is_kept: bool
 ) -> None:
-    assert said(request_).is_kept is is_kept
+    assert said(request_).is_stored_by_provider is is_kept
 
 
 @pytest.mark.shows("000-29")
@@ -536,7 +541,7 @@ def test_some_providers_keep_answers_unless_they_are_told_not_to(
     ],
 )
 def test_what_goes_on_is_named(request_: Request, told: tuple[str, str]) -> None:
-    assert (said(request_).previous, said(request_).stored) == told
+    assert (said(request_).previous_response_id, said(request_).stored_conversation_id) == told
 
 
 @pytest.mark.shows("000-31")
@@ -583,15 +588,15 @@ NO_TURN: Final = (
 
 @pytest.mark.parametrize("request_", NO_TURN, ids=lambda it: f"{it.method} {it.path}")
 def test_nothing_is_read_where_no_turn_is_asked_for(request_: Request) -> None:
-    assert find(request_).conversation(request_) is None
+    assert find_dialect(request_).decode_request(request_) is None
 
 
-@pytest.mark.parametrize("name", dialects.speakers())
+@pytest.mark.parametrize("name", dialects.chat_dialects())
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_typical_request_asks_for_a_turn(name: str, stream: bool) -> None:
-    dialect = dialects.named(name)
+    dialect = dialects.dialect_named(name)
 
-    conversation = dialect.conversation(dialect.typical("m", stream=stream))
+    conversation = dialect.decode_request(dialect.sample_request("m", stream=stream))
 
     assert conversation is not None
     assert conversation.turn == 1
@@ -624,7 +629,9 @@ JSON: Final[st.SearchStrategy[Json]] = st.recursive(
     max_leaves=25,
 )
 REQUESTS: Final = {
-    (it.dialect.name, it.request.path): it.request for it in MANNERS if it.request.method == "POST"
+    (manner.dialect.name, manner.request.path): manner.request
+    for manner in MANNERS
+    if manner.request.method == "POST"
 }
 
 
@@ -638,16 +645,16 @@ def test_any_body_is_read_without_a_word_of_complaint_and_can_be_written(
 ) -> None:
     sent = replace(request, body=json.dumps(body).encode())
 
-    conversation = find(request).conversation(sent)
+    conversation = find_dialect(request).decode_request(sent)
 
     if conversation is not None:
         told = (conversation.messages, conversation.system, conversation.turn)
         assert orjson.dumps(told)
-        assert all(it.name for it in conversation.tools)
+        assert all(tool.name for tool in conversation.tools)
 
 
 def test_a_body_that_is_nested_deeply_is_read() -> None:
     for request in REQUESTS.values():
         for name in ("messages", "input", "contents", "tools", "generationConfig", "schema"):
             body = f'{{"{name}":{"[" * 500}{"]" * 500}}}'.encode()
-            find(request).conversation(replace(request, body=body))
+            find_dialect(request).decode_request(replace(request, body=body))

@@ -19,9 +19,9 @@ from corpus import read_timings, rows
 from exchanges import Exchange, ask_all, exchanges, serving
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
-from llm_proxy.exchange import Ending, header
-from llm_proxy.outcome import outcome
-from llm_proxy.pacing import Instant, Pace, Recorded
+from llm_proxy.exchange import Ending, header_value
+from llm_proxy.outcome import outcome_of
+from llm_proxy.pacing import InstantPace, Pace, RecordedPace
 from llm_proxy.shell.library.library import Library
 from proxying import cassettes, proxy
 from raw import Raw
@@ -48,7 +48,7 @@ _UNSPLIT: Final = 32 * 1024
 
 def answered(it: Exchange, answer: Raw) -> Iterator[str]:
     """What is wrong with an answer that a client got."""
-    content_type = header(it.row.head.headers, "content-type")
+    content_type = header_value(it.row.head.headers, "content-type")
     if answer.status != it.row.status:
         yield f"status {answer.status}, not {it.row.status}"
     if answer.body != it.row.body:
@@ -72,7 +72,7 @@ def recorded(it: Exchange, passed_on: Raw, cassette: Cassette) -> Iterator[str]:
         yield why
     if it.chunked and tuple(passed_on.chunks) != reads:
         yield "the client's chunks are not the reads"
-    if matching.key(cassette.meta.provider, cassette.request) != cassette.meta.key:
+    if matching.request_key(cassette.meta.provider, cassette.request) != cassette.meta.key:
         yield "the stored request does not give the key"
     if (cassette.meta.key, cassette.meta.session) != (it.key, it.session):
         yield "another key or session"
@@ -96,7 +96,7 @@ def partial(of: Iterable[Exchange], tapes: Iterable[Cassette]) -> dict[str, dict
     """What is not complete, and why: wire, then id, then reason."""
     found: dict[str, dict[str, str]] = {}
     for it, cassette in zip(of, tapes, strict=True):
-        judged = outcome(cassette)
+        judged = outcome_of(cassette)
         if not judged.complete:
             found.setdefault(it.row.wire, {})[it.row.id] = judged.reason
     return {wire: dict(sorted(found[wire].items())) for wire in sorted(found)}
@@ -136,13 +136,15 @@ def kept(folder: Path, of: Iterable[Exchange]) -> list[Cassette]:
     """The cassette of each, found by its session, key and take alone."""
     library = Library(folder / "cassettes")
     library.refresh()
-    return [library.load(library.take(it.session, it.key, it.take).path) for it in of]
+    return [
+        library.load_cassette(library.take(item.session, item.key, item.take).path) for item in of
+    ]
 
 
 def some(of: list[Exchange]) -> list[Exchange]:
     """Those of every third session, or all of them where all is wanted."""
     assert len(of) == EXCHANGES
-    return [it for it in of if is_thorough() or int(it.session, 16) % 3 == 0]
+    return [item for item in of if is_thorough() or int(item.session, 16) % 3 == 0]
 
 
 @pytest.mark.long
@@ -152,7 +154,7 @@ async def test_every_exchange_is_recorded_and_replayed_byte_for_byte_and_read_fo
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # thousands of times, and no crash is tried
     asked = some(exchanges(rows()))
     live = await record_all(tmp_path, asked, [0])
-    played = await replay_all(tmp_path, asked, Instant())
+    played = await replay_all(tmp_path, asked, InstantPace())
     tapes = kept(tmp_path, asked)
 
     assert complaints(asked, lambda n, it: answered(it, live[n])) == []
@@ -160,14 +162,14 @@ async def test_every_exchange_is_recorded_and_replayed_byte_for_byte_and_read_fo
     assert complaints(asked, lambda n, it: answered(it, played[n])) == []
     assert complaints(asked, lambda n, it: replayed(it, played[n], tapes[n])) == []
 
-    files = [it for it in tmp_path.rglob("*") if it.is_file()]
-    assert {it.file for it in cassettes(tmp_path)} == set(map(str, files))
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {cassette.file for cassette in cassettes(tmp_path)} == set(map(str, files))
     assert len(files) == len(asked)
 
     found = tmp_path / "corpus_partial.json"
     found.write_text(json.dumps(partial(asked, tapes), indent=1, ensure_ascii=False) + "\n")
     expected = json.loads(EXPECTED.read_bytes())
-    rows_asked = {it.row.id for it in asked}
+    rows_asked = {item.row.id for item in asked}
     assert json.loads(found.read_bytes()) == {
         wire: {row: why for row, why in of.items() if row in rows_asked}
         for wire, of in expected.items()
@@ -176,7 +178,7 @@ async def test_every_exchange_is_recorded_and_replayed_byte_for_byte_and_read_fo
 
 
 def test_the_upstream_cuts_inside_characters_and_inside_the_ends_of_events() -> None:
-    cuts = [piece[:1] for it in exchanges(rows()) for piece in it.pieces[1:]]
+    cuts = [piece[:1] for exchange in exchanges(rows()) for piece in exchange.pieces[1:]]
 
     assert sum(b"\x80" <= first < b"\xc0" for first in cuts) > 100
     assert sum(first == b"\n" for first in cuts) > 500
@@ -185,20 +187,24 @@ def test_the_upstream_cuts_inside_characters_and_inside_the_ends_of_events() -> 
 async def test_no_read_of_a_real_stream_is_replayed_before_its_time(
     tmp_path: Path,
 ) -> None:
-    of_a_wire = {it.row.wire: it for it in exchanges(rows()) if it.row.streaming and it.take == 1}
+    of_a_wire = {
+        exchange.row.wire: exchange
+        for exchange in exchanges(rows())
+        if exchange.row.streaming and exchange.take == 1
+    }
     asked = list(of_a_wire.values())
     gaps = [min(gap, 100) / 1000 for timing in read_timings() for gap in timing]
     await record_all(tmp_path, asked, gaps)
-    played = await replay_all(tmp_path, asked, Recorded())
+    played = await replay_all(tmp_path, asked, RecordedPace())
     tapes = kept(tmp_path, asked)
 
     assert complaints(asked, lambda n, it: answered(it, played[n])) == []
     assert complaints(asked, lambda n, it: replayed(it, played[n], tapes[n])) == []
     # How late they are is a matter of the machine, and `scripts/bench` tells: here is no limit.
     early = [
-        read.at - at
+        read.at_ms - at
         for answer, tape in zip(played, tapes, strict=True)
         for at, read in zip(answer.times, tape.reads, strict=True)
     ]
     assert max(early) < EARLY
-    assert max(read.at for tape in tapes for read in tape.reads) > SPREAD
+    assert max(read.at_ms for tape in tapes for read in tape.reads) > SPREAD

@@ -79,7 +79,7 @@ def test_every_event_that_is_left_out_is_listed_and_few_of_them_said_anything() 
     assert left_out.keys() == empty.keys() | lost.keys()
     assert not empty.keys() & lost.keys()
     assert seen.total() > 29_000
-    assert sum(left_out[it] for it in lost) <= MOST_LOST * seen.total()
+    assert sum(left_out[item] for item in lost) <= MOST_LOST * seen.total()
 
 
 @pytest.mark.corpus
@@ -87,9 +87,11 @@ def test_every_real_stream_is_complete_as_it_was_sent_but_for_two() -> None:
     verdicts = corpus_tables.verdicts()
 
     assert len(verdicts) == STREAMS
-    assert {it.row.id: it.sent.reason for it in verdicts if not it.sent.whole} == UNFINISHED
+    assert {
+        verdict.row.id: verdict.sent.reason for verdict in verdicts if not verdict.sent.is_complete
+    } == UNFINISHED
     kept = json.loads((corpus_readings.DIFFERENCES.with_name("corpus_partial.json")).read_bytes())
-    assert {it.row.id for it in verdicts if not it.kept.whole} <= {
+    assert {verdict.row.id for verdict in verdicts if not verdict.kept.is_complete} <= {
         row for rows in kept.values() for row in rows
     }
 
@@ -137,7 +139,11 @@ def test_what_is_heard_otherwise_is_a_difference(field: str, otherwise: object) 
 
 
 def test_every_judge_in_python_says_what_it_can_tell() -> None:
-    fields = {it for it in Answer.__dataclass_fields__ if it != "id"}
+    fields = {
+        dataclass_field
+        for dataclass_field in Answer.__dataclass_fields__
+        if dataclass_field != "id"
+    }
     for name in {reading.judge for reading in corpus_readings.READINGS}:
         assert name in judges_at_hand.judges()
         for told in judges_at_hand.abilities(name).values():

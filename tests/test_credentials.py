@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from llm_proxy.credentials import credentials, has_secret_shape
+from llm_proxy.credentials import credential_spellings, has_secret_shape
 from llm_proxy.exchange import Request
 from llm_proxy.redaction import PLACEHOLDER, Redactor
 
@@ -60,23 +60,23 @@ def basic(pair: str) -> tuple[str, str]:
     ],
 )
 def test_credentials_are_found_where_they_are_sent(asked: Request, found: set[str]) -> None:
-    spelled = credentials(asked)
-    assert spelled >= {it.encode() for it in found}
+    spelled = credential_spellings(asked)
+    assert spelled >= {item.encode() for item in found}
     assert bool(spelled) == bool(found)
 
 
 def test_credentials_are_the_bytes_that_were_sent() -> None:
     sent = "pässwörter".encode()
     percent = b"p%C3%A4ssw%C3%B6rter"
-    assert credentials(request(("x-api-key", sent.decode("latin-1")))) >= {sent, percent}
-    assert credentials(request(query="key=p%C3%A4ssw%ffrter")) >= {
+    assert credential_spellings(request(("x-api-key", sent.decode("latin-1")))) >= {sent, percent}
+    assert credential_spellings(request(query="key=p%C3%A4ssw%ffrter")) >= {
         b"p%C3%A4ssw%ffrter", b"p\xc3\xa4ssw\xffrter",
         b"p%25C3%25A4ssw%25ffrter", b"p%C3%A4ssw%FFrter",
     }  # fmt: skip
 
 
 def test_a_credential_is_known_as_json_writes_it_and_in_a_url() -> None:
-    found = credentials(request(("Authorization", 'Bearer sk-"a/b\\c+1')))
+    found = credential_spellings(request(("Authorization", 'Bearer sk-"a/b\\c+1')))
     assert found >= {
         rb'sk-"a/b\c+1', rb'sk-\"a/b\\c+1', rb'sk-\"a\/b\\c+1', b"sk-%22a%2Fb%5Cc%2B1",
     }  # fmt: skip
@@ -124,7 +124,7 @@ def test_a_credential_is_known_as_json_writes_it_and_in_a_url() -> None:
 )  # fmt: skip
 def test_a_credential_is_found_however_it_is_echoed(asked: Request, echo: bytes) -> None:
     text = b'{"content":"a' + echo + b'"}'
-    assert Redactor(credentials(asked)).whole(text) == b'{"content":"%b"}' % MARK
+    assert Redactor(credential_spellings(asked)).redact(text) == b'{"content":"%b"}' % MARK
 
 
 SIGNATURE = (
@@ -137,35 +137,35 @@ SIGNATURE = (
 def test_of_an_aws_signature_the_key_and_the_signature_are_secret_and_no_header_is(
     signature: str,
 ) -> None:
-    redactor = Redactor(credentials(request(("Authorization", signature))))
+    redactor = Redactor(credential_spellings(request(("Authorization", signature))))
     said = b"the id AKIDEXAMPLE, AKIDEXAMPLE/20261122/us-east-1/bedrock/aws4_request, 0123abcd"
-    assert redactor.whole(said) == b"the id %b, %b, %b" % (MARK, MARK, MARK)
-    assert redactor.whole(signature.encode()) == MARK
+    assert redactor.redact(said) == b"the id %b, %b, %b" % (MARK, MARK, MARK)
+    assert redactor.redact(signature.encode()) == MARK
     for harmless in (b"content-type: application/json", b"x-amz-date", b"aws4_request"):
-        assert redactor.whole(harmless) == harmless
+        assert redactor.redact(harmless) == harmless
 
 
 @pytest.mark.timeout(10)
 @pytest.mark.parametrize("part", ["Credential=", "Credential=a", "Signature=", "=, "])
 def test_no_signature_takes_long(part: str) -> None:
-    assert credentials(request(("Authorization", f"AWS4-{part * 5000}")))
+    assert credential_spellings(request(("Authorization", f"AWS4-{part * 5000}")))
 
 
 def test_a_quoted_cookie_takes_no_quotes_of_the_answer_with_it() -> None:
-    redactor = Redactor(credentials(request(("Cookie", 'sid="abcdefgh"'))))
-    assert redactor.whole(b'{"content":"abcdefgh"}') == b'{"content":"[redacted]"}'
+    redactor = Redactor(credential_spellings(request(("Cookie", 'sid="abcdefgh"'))))
+    assert redactor.redact(b'{"content":"abcdefgh"}') == b'{"content":"[redacted]"}'
 
 
 def test_the_password_of_http_basic_is_a_credential_of_its_own() -> None:
     sent = b64encode(b"user:letmein-12345").decode()
-    assert b"letmein-12345" in credentials(request(("Authorization", f"Basic {sent}")))
+    assert b"letmein-12345" in credential_spellings(request(("Authorization", f"Basic {sent}")))
 
 
 @pytest.mark.parametrize(
     "name", ["cf-aig-authorization", "Helicone-Auth", "X-Auth-Token", "Ocp-Apim-Subscription-Key"]
 )
 def test_a_header_that_is_called_like_a_credential_is_one(name: str) -> None:
-    assert credentials(request((name, "Bearer 0123456789"))) == {b"0123456789"}
+    assert credential_spellings(request((name, "Bearer 0123456789"))) == {b"0123456789"}
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_header_that_is_called_like_a_credential_is_one(name: str) -> None:
 )  # fmt: skip
 def test_an_ordinary_value_of_a_cookie_is_not_looked_for(value: str) -> None:
     asked = request(("Cookie", f"consent={value}; pref=a"), ("x-auth-mode", value))
-    assert credentials(asked) == frozenset()
+    assert credential_spellings(asked) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_value_that_looks_random_is_looked_for_whatever_it_is_called(
     value: str, name: str
 ) -> None:
     header, _, sent = name.format(value).partition(": ")
-    assert value.encode() in credentials(request((header, sent)))
+    assert value.encode() in credential_spellings(request((header, sent)))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_value_that_looks_random_is_looked_for_whatever_it_is_called(
      "XSRF-TOKEN", "__cf_bm", "cf_clearance", "jwt", "api_key"],
 )  # fmt: skip
 def test_a_cookie_that_is_called_like_a_session_is_looked_for_whatever_it_holds(name: str) -> None:
-    assert b"accepted" in credentials(request(("Cookie", f"a=1; {name}=accepted")))
+    assert b"accepted" in credential_spellings(request(("Cookie", f"a=1; {name}=accepted")))
 
 
 DIGEST = 'Digest username="postgres", uri="/v1/models", qop=auth, response="8f14e45fceea167a"'
@@ -246,7 +246,9 @@ def test_of_headers_and_queries_what_can_be_a_secret_is_looked_for(
     asked: Request, found: list[str]
 ) -> None:
     echo = 'accepted required postgres administrator content-type /v1/models my-stripe-key "'
-    spelled = credentials(asked)
-    assert [it for it in found if it.encode() in spelled] == found
-    kept = Redactor(spelled).whole(echo.encode()).decode()
-    assert [it for it in echo.split() if it not in kept] == [it for it in found if it in echo]
+    spelled = credential_spellings(asked)
+    assert [item for item in found if item.encode() in spelled] == found
+    kept = Redactor(spelled).redact(echo.encode()).decode()
+    assert [item for item in echo.split() if item not in kept] == [
+        item for item in found if item in echo
+    ]

@@ -14,9 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.exchange import Head
+from llm_proxy.exchange import ResponseHead
 from llm_proxy.shell import content_decoders
-from llm_proxy.shell.content_decoders import CodingError, Decoder, decoded_head, decoder
+from llm_proxy.shell.content_decoders import (
+    ContentDecoder,
+    InvalidContentCoding,
+    decode_head,
+    new_decoder,
+)
 
 MIB = 1024 * 1024
 Pack = Callable[[bytes], bytes]
@@ -41,8 +46,8 @@ CODINGS: dict[str, tuple[str, Pack]] = {
 each_coding = pytest.mark.parametrize("name", CODINGS)
 
 
-def _decoder(coding: str) -> Decoder:
-    undo = decoder(coding)
+def _decoder(coding: str) -> ContentDecoder:
+    undo = new_decoder(coding)
     assert undo is not None
     return undo
 
@@ -82,13 +87,13 @@ def test_a_body_that_is_cut_short_is_told_at_its_end(name: str) -> None:
         if name == "gzip in members" and size == len(gzip.compress(b"hello")):
             continue  # the first member is whole, and nothing says that there is another
         list(undo.decode(packed[:size]))
-        with pytest.raises(CodingError, match="cut short"):
+        with pytest.raises(InvalidContentCoding, match="cut short"):
             undo.close()
 
 
 @each_coding
 def test_a_body_that_is_something_else_is_told(name: str) -> None:
-    with pytest.raises(CodingError):
+    with pytest.raises(InvalidContentCoding):
         _decoded(CODINGS[name][0], [b"\xff\xfe this is not packed at all"])
 
 
@@ -96,7 +101,7 @@ def test_a_body_that_is_something_else_is_told(name: str) -> None:
 def test_a_bomb_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content_decoders, "LARGEST", 1024 * 1024)
     coding, pack = CODINGS[name]
-    with pytest.raises(CodingError, match="more than 1048576 bytes"):
+    with pytest.raises(InvalidContentCoding, match="more than 1048576 bytes"):
         list(_decoder(coding).decode(pack(bytes(3 * 1024 * 1024))))
 
 
@@ -119,13 +124,13 @@ def test_no_body_is_a_whole_one(name: str) -> None:
     assert _decoded(CODINGS[name][0], []) == b""
 
 
-def _head(coding: str) -> Head:
+def _head(coding: str) -> ResponseHead:
     headers = (("Content-Type", "text/event-stream"), ("content-Encoding", coding))
-    return Head(200, "OK", headers, "chunked")
+    return ResponseHead(200, "OK", headers, "chunked")
 
 
 def test_the_stored_head_says_nothing_of_a_coding_that_was_taken_off() -> None:
-    head, coding, undo = decoded_head(_head(" GZIP "))
+    head, coding, undo = decode_head(_head(" GZIP "))
     assert head.headers == (("Content-Type", "text/event-stream"),)
     assert coding == "gzip"
     assert undo is not None
@@ -133,9 +138,9 @@ def test_the_stored_head_says_nothing_of_a_coding_that_was_taken_off() -> None:
 
 @pytest.mark.parametrize("coding", ["exi", "identity", "gzip, br", ""])
 def test_a_coding_that_cannot_be_taken_off_stays(coding: str) -> None:
-    assert decoded_head(_head(coding)) == (_head(coding), "", None)
+    assert decode_head(_head(coding)) == (_head(coding), "", None)
 
 
 def test_an_answer_without_a_body_keeps_the_header_of_the_one_that_it_stands_for() -> None:
-    head = Head(200, "OK", (("Content-Encoding", "gzip"),), "none", 100)
-    assert decoded_head(head) == (head, "", None)
+    head = ResponseHead(200, "OK", (("Content-Encoding", "gzip"),), "none", 100)
+    assert decode_head(head) == (head, "", None)

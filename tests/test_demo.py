@@ -18,14 +18,14 @@ from llm_proxy import framing
 from llm_proxy.cli.demo import demo, report
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.exchange import Read
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from llm_proxy.shell.demo import provider as demo_provider
 from llm_proxy.shell.demo import run as stage
-from llm_proxy.shell.demo.run import Audience, Demo, Heard, play
+from llm_proxy.shell.demo.run import DemoObserver, DemoResult, ReceivedResponse, play_demo
 from llm_proxy.shell.library.library import Library
 from stub import upstream, whole
 
-SILENT = Audience(lambda _name, _text: None, lambda _read: None)
+SILENT = DemoObserver(lambda _name, _text: None, lambda _read: None)
 FIGURES = re.compile(
     r"^(recorded|replayed) +([\d.]+) ms +([\d.]+) ms +([\d.]+) ms +(.*)$", re.MULTILINE
 )
@@ -40,7 +40,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def left_in(folder: Path) -> list[str]:
-    return sorted(str(it.relative_to(folder)) for it in folder.rglob("*"))
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 def scratch(tmp_path: Path) -> tuple[Path, dict[str, str]]:
@@ -58,7 +58,7 @@ async def test_the_demo_shows_two_equal_timelines_and_leaves_nothing(tmp_path: P
     recorded, replayed = FIGURES.findall(ran.out)
     assert [recorded[0], replayed[0]] == ["recorded", "replayed"]
     assert recorded[4] == replayed[4]  # reads, bytes and checksum
-    body = b"".join(demo_provider.answer())
+    body = b"".join(demo_provider.response_events())
     assert f"all {len(body):,} bytes (sha256 {hashlib.sha256(body).hexdigest()[:12]})" in ran.out
     assert 'says "Connection refused"' in ran.out
     assert re.search(r"largest error of any read [\d.]+ ms", ran.out)
@@ -109,16 +109,16 @@ def test_a_cassette_that_is_kept_is_a_complete_one(
     library = Library(keep)
     library.refresh()
     [path] = library.files()
-    assert outcome(library.load(path)).complete
+    assert outcome_of(library.load_cassette(path)).complete
     assert f"llm-proxy show {path}" in result.stdout
     assert left_in(tmp_path / "temporary") == []
-    assert [it for it in keep.rglob("*") if it.is_file()] == [path]
+    assert [item for item in keep.rglob("*") if item.is_file()] == [path]
 
 
 @pytest.mark.usefixtures("hasty")
 def test_a_demo_kept_twice_keeps_one_take(tmp_path: Path) -> None:
     assert [invoke("--keep", str(tmp_path)).exit_code for _ in range(2)] == [0, 0]
-    assert len([it for it in tmp_path.rglob("*") if it.is_file()]) == 1
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
@@ -129,76 +129,78 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-async def played(tmp_path: Path, hasty: None) -> Demo:
-    return await play(tmp_path / "cassettes", tmp_path / "spool", SILENT)
+async def played(tmp_path: Path, hasty: None) -> DemoResult:
+    return await play_demo(tmp_path / "cassettes", tmp_path / "spool", SILENT)
 
 
-def shortened(heard: Heard) -> Heard:
+def shortened(heard: ReceivedResponse) -> ReceivedResponse:
     return dataclasses.replace(heard, reads=heard.reads[:-1])
 
 
-def recut(heard: Heard) -> Heard:
+def recut(heard: ReceivedResponse) -> ReceivedResponse:
     """The same bytes, its first two reads in one."""
     first, second, *rest = heard.reads
-    return dataclasses.replace(heard, reads=(Read(first.at, first.data + second.data), *rest))
+    return dataclasses.replace(heard, reads=(Read(first.at_ms, first.data + second.data), *rest))
 
 
-CHANGES: list[tuple[str, Callable[[Demo], Demo]]] = [
+CHANGES: list[tuple[str, Callable[[DemoResult], DemoResult]]] = [
     ("other bytes than were recorded", lambda it: altered(it, replayed=shortened(it.replayed))),
     ("cut into other reads", lambda it: altered(it, replayed=recut(it.replayed))),
     ("passed other bytes on", lambda it: altered(it, live=shortened(it.live))),
     ("cassette holds other bytes", lambda it: altered(it, sent=it.sent[:-1])),
-    ("another status", lambda it: altered(it, replayed=Heard(424, it.replayed.reads))),
+    ("another status", lambda it: altered(it, replayed=ReceivedResponse(424, it.replayed.reads))),
 ]
 
 
-def altered(it: Demo, **changes: object) -> Demo:
+def altered(it: DemoResult, **changes: object) -> DemoResult:
     return dataclasses.replace(it, **changes)  # type: ignore[arg-type] # the cases name real fields
 
 
 @pytest.mark.parametrize(("says", "change"), CHANGES, ids=[says for says, _ in CHANGES])
 async def test_whatever_differs_is_said(
-    played: Demo, says: str, change: Callable[[Demo], Demo]
+    played: DemoResult, says: str, change: Callable[[DemoResult], DemoResult]
 ) -> None:
-    assert report.differences(played) == []
-    found = report.differences(change(played))
-    assert [it for it in found if says in it]
-    assert report.verdict(played, found)[0] == ("DIFFERENT", found[0])
+    assert report.find_differences(played) == []
+    found = report.find_differences(change(played))
+    assert [item for item in found if says in item]
+    assert report.verdict_line(played, found)[0] == ("DIFFERENT", found[0])
 
 
-async def test_a_cassette_that_is_not_complete_is_said(played: Demo) -> None:
-    open_ended = tuple(it for it in played.cassette.messages if b"[DONE]" not in it)[:5]
+async def test_a_cassette_that_is_not_complete_is_said(played: DemoResult) -> None:
+    open_ended = tuple(message for message in played.cassette.messages if b"[DONE]" not in message)[
+        :5
+    ]
     changed = altered(played, cassette=altered_cassette(played, open_ended))
-    assert "the cassette is partial" in report.differences(changed)[0]
+    assert "the cassette is partial" in report.find_differences(changed)[0]
 
 
-def altered_cassette(played: Demo, messages: tuple[bytes, ...]) -> object:
+def altered_cassette(played: DemoResult, messages: tuple[bytes, ...]) -> object:
     return dataclasses.replace(played.cassette, messages=messages)
 
 
 @pytest.mark.usefixtures("hasty")
 def test_a_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def altered_play(cassettes: Path, spool: Path, audience: Audience) -> Demo:
-        done = await play(cassettes, spool, audience)
+    async def altered_play(cassettes: Path, spool: Path, audience: DemoObserver) -> DemoResult:
+        done = await play_demo(cassettes, spool, audience)
         return altered(done, replayed=recut(done.replayed))
 
-    monkeypatch.setattr(stage, "play", altered_play)
+    monkeypatch.setattr(stage, "play_demo", altered_play)
     result = invoke()
     assert result.exit_code == 1
     assert "DIFFERENT" in result.stdout
     assert "equal" not in result.stdout
 
 
-async def test_both_timelines_share_one_scale_also_in_ascii(played: Demo) -> None:
-    rows = dict(report.comparison(played, 60, ascii_only=True)[:3])
+async def test_both_timelines_share_one_scale_also_in_ascii(played: DemoResult) -> None:
+    rows = dict(report.comparison_lines(played, 60, ascii_only=True)[:3])
     assert rows["timeline"].startswith("0 ")
     assert len(rows["timeline"]) == len(rows["recorded"]) == len(rows["replayed"]) == 60
     assert rows["recorded"].isascii()
     assert rows["recorded"].strip()
 
 
-async def test_the_peek_into_the_cassette_is_cut_to_the_width(played: Demo) -> None:
-    rows = report.cassette(played, 70, None)
+async def test_the_peek_into_the_cassette_is_cut_to_the_width(played: DemoResult) -> None:
+    rows = report.cassette_lines(played, 70, None)
     lines = [text for _, text in rows[2:]]
     assert all(len(line) <= 70 for line in lines)
     assert [line[:8] for line in lines if line.startswith('{"end":')]
@@ -209,25 +211,25 @@ async def test_a_provider_that_still_answers_stops_the_demo() -> None:
     async with upstream(whole(b"{}")) as live:
         port = int(live.url.rpartition(":")[2])
         with pytest.raises(LlmProxyError, match="still answers"):
-            await stage._refusal(demo_provider.Provider("127.0.0.1", port, 0, ()))
+            await stage._connection_error(demo_provider.DemoProvider("127.0.0.1", port, 0, ()))
 
 
 async def test_an_answer_that_is_none_is_an_error() -> None:
     async with upstream(whole(b"{}")) as live:
         with pytest.raises(LlmProxyError, match="no whole answer"):
-            await stage.listen(live.url, SILENT)
+            await stage.receive(live.url, SILENT)
 
 
 def test_the_provider_cuts_its_events_as_networks_do() -> None:
-    events = demo_provider.answer()
-    pieces = demo_provider.pieces(events)
+    events = demo_provider.response_events()
+    pieces = demo_provider.network_pieces(events)
 
     assert b"".join(piece.data for piece in pieces) == b"".join(events)
-    assert framing.messages("sse", b"".join(events)) == list(events)
+    assert framing.split_messages("sse", b"".join(events)) == list(events)
     assert len(pieces) == len(events) >= 40
     assert [piece.data for piece in pieces] != list(events)
     assert [piece for piece in pieces if breaks_a_character(piece.data)]
-    assert demo_provider.pieces(events) == pieces
+    assert demo_provider.network_pieces(events) == pieces
 
 
 def breaks_a_character(data: bytes) -> bool:
@@ -239,7 +241,7 @@ def breaks_a_character(data: bytes) -> bool:
 
 
 def test_the_provider_pauses_as_models_do() -> None:
-    times = [piece.at for piece in demo_provider.pieces(demo_provider.answer())]
+    times = [piece.at_ms for piece in demo_provider.network_pieces(demo_provider.response_events())]
     gaps = [after - before for before, after in pairwise(times)]
     assert times[0] > 100
     assert min(gaps) >= 10

@@ -26,8 +26,8 @@ from anthropic_events import (
     whole,
 )
 from llm_proxy import dialects
-from llm_proxy.dialects import Response
-from llm_proxy.exchange import Head, Request
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import (
     Failure,
     Turn,
@@ -60,7 +60,7 @@ from llm_proxy.turns import (
     ],
 )
 def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
-    assert DIALECT.claims(asked(path))
+    assert DIALECT.matches(asked(path))
 
 
 @pytest.mark.parametrize(
@@ -74,13 +74,13 @@ def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
     ],
 )
 def test_on_paths_of_others_the_header_tells(method: str, path: str) -> None:
-    assert not DIALECT.claims(asked(path, method))
-    assert DIALECT.claims(asked(path, method, VERSION))
+    assert not DIALECT.matches(asked(path, method))
+    assert DIALECT.matches(asked(path, method, VERSION))
 
 
 def test_models_are_found_by_the_header_alone() -> None:
-    assert dialects.find(asked("/v1/models", "GET", VERSION)).name == DIALECT.name
-    assert dialects.find(asked("/v1/models", "GET")).name != DIALECT.name
+    assert dialects.find_dialect(asked("/v1/models", "GET", VERSION)).name == DIALECT.name
+    assert dialects.find_dialect(asked("/v1/models", "GET")).name != DIALECT.name
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_models_are_found_by_the_header_alone() -> None:
     ],
 )
 def test_what_is_no_message_is_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.claims(asked(path, method, VERSION))
+    assert not DIALECT.matches(asked(path, method, VERSION))
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def test_what_is_no_message_is_left_to_others(method: str, path: str) -> None:
 )
 def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) -> None:
     request = asked(path)
-    claimed = [dialect.name for dialect in dialects.DIALECTS if dialect.claims(request)]
+    claimed = [dialect.name for dialect in dialects.DIALECTS if dialect.matches(request)]
     if name == "opaque":
         assert DIALECT.name not in claimed
     else:
         assert claimed == [name]
-        assert dialects.named(name).name == dialects.find(request).name == name
+        assert dialects.dialect_named(name).name == dialects.find_dialect(request).name == name
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,9 @@ def test_streams_are_asked_for(request_: Request, streams: bool) -> None:
         pytest.param(head(529), True, "whole", id="an error labelled as a stream"),
     ],
 )
-def test_the_codec_goes_by_content_type_and_status(answer: Head, stream: bool, name: str) -> None:
+def test_the_codec_goes_by_content_type_and_status(
+    answer: ResponseHead, stream: bool, name: str
+) -> None:
     assert DIALECT.codec(asked(stream=stream), answer) == name
 
 
@@ -232,8 +234,8 @@ def test_the_codec_goes_by_content_type_and_status(answer: Head, stream: bool, n
     ],
 )
 def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason, judgement.proven) == (True, reason, True)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason, judgement.is_proven) == (True, reason, True)
 
 
 @pytest.mark.parametrize(
@@ -279,8 +281,8 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
     ],
 )
 def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason) == (False, reason)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason) == (False, reason)
 
 
 @pytest.mark.parametrize(
@@ -299,7 +301,7 @@ def test_no_cut_before_the_stop_reason_is_called_whole(
 ) -> None:
     said_all = len((body[: body.index(last)] if last else body).rstrip())
     cut = int(share * len(body))
-    assert DIALECT.judge(streamed(body[:cut])).whole is (cut >= said_all)
+    assert DIALECT.completeness(streamed(body[:cut])).is_complete is (cut >= said_all)
 
 
 @pytest.mark.parametrize(
@@ -311,12 +313,14 @@ def test_no_cut_before_the_stop_reason_is_called_whole(
         pytest.param(whole(b'{"type":"mess'), False, "body is not JSON", id="a cut document"),
         pytest.param(whole(b""), False, "empty body", id="nothing"),
         pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
-        pytest.param(Response(head(529), "sse", []), True, "HTTP 529", id="a cut error"),
+        pytest.param(DialectResponse(head(529), "sse", []), True, "HTTP 529", id="a cut error"),
     ],
 )
-def test_a_body_is_judged_as_of_any_json_api(answer: Response, is_whole: bool, reason: str) -> None:
-    judgement = DIALECT.judge(answer)
-    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+def test_a_body_is_judged_as_of_any_json_api(
+    answer: DialectResponse, is_whole: bool, reason: str
+) -> None:
+    judgement = DIALECT.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
 
 
 @pytest.mark.parametrize(
@@ -342,11 +346,11 @@ def test_a_body_is_judged_as_of_any_json_api(answer: Response, is_whole: bool, r
     ],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.turns(whole(body, 502)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole(body, 502)) == (Turn((), failure=failure),)
 
 
 def test_the_request_id_of_an_error_is_kept() -> None:
-    (turn,) = DIALECT.turns(whole(b'{"error":{"message":"m"},"request_id":"req_1"}', 400))
+    (turn,) = DIALECT.decode(whole(b'{"error":{"message":"m"},"request_id":"req_1"}', 400))
     assert turn.metadata == (("request_id", "req_1"),)
 
 
@@ -356,8 +360,8 @@ def test_the_request_id_of_an_error_is_kept() -> None:
     ids=["nothing", "null", "a list", "a page", "a token count", "models"],
 )
 def test_where_nothing_is_said_there_is_no_turn(body: bytes) -> None:
-    assert DIALECT.turns(whole(body)) == ()
-    assert DIALECT.turns(streamed(body)) == ()
+    assert DIALECT.decode(whole(body)) == ()
+    assert DIALECT.decode(streamed(body)) == ()
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -407,15 +411,15 @@ DOCUMENTS = st.fixed_dictionaries(
 def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
     documents: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(it).encode() for it in documents]
-    events = b"".join(b"data: " + it + b"\n\n" for it in spelled)
+    spelled = [json.dumps(item).encode() for item in documents]
+    events = b"".join(b"data: " + item + b"\n\n" for item in spelled)
     for answer in (streamed(events), whole(spelled[0], status)):
-        assert DIALECT.judge(answer).reason
-        assert orjson.dumps(DIALECT.turns(answer))
+        assert DIALECT.completeness(answer).reason
+        assert orjson.dumps(DIALECT.decode(answer))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Response(head(), name, messages)
-    assert DIALECT.judge(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+    answer = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))

@@ -23,8 +23,8 @@ from anthropic_events import (
     streamed,
 )
 from llm_proxy import framing
-from llm_proxy.dialects import Response
-from llm_proxy.framing.sse import read_event
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -42,7 +42,7 @@ from llm_proxy.turns import (
 
 
 def test_a_text_stream_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(TEXT)) == (
+    assert DIALECT.decode(streamed(TEXT)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=Finish.STOP,
@@ -56,7 +56,7 @@ def test_a_text_stream_becomes_a_turn() -> None:
 
 
 def test_thoughts_and_calls_become_a_turn() -> None:
-    assert DIALECT.turns(streamed(TOOLS)) == (
+    assert DIALECT.decode(streamed(TOOLS)) == (
         Turn(
             parts=(
                 Reasoning("Two cities.", signature="c2lnbmF0dXJl"),
@@ -87,7 +87,7 @@ def test_a_document_becomes_a_turn() -> None:
         stop_sequence="END",
         usage={"input_tokens": 9, "output_tokens": 2},
     )
-    assert DIALECT.turns(answer) == (
+    assert DIALECT.decode(answer) == (
         Turn(
             parts=(Text("Hello"), ToolCall("toolu_1", "f", '{"b":1,"a":[2.5]}')),
             finish=Finish.STOP_SEQUENCE,
@@ -102,7 +102,9 @@ def test_a_document_becomes_a_turn() -> None:
 
 def test_a_document_in_pieces_is_one_document() -> None:
     pieces = [b'{"content":[{"type":"te', b'xt","text":"Hi"}]}']
-    assert [turn.text for turn in DIALECT.turns(Response(head(), "whole", pieces))] == ["Hi"]
+    assert [turn.text for turn in DIALECT.decode(DialectResponse(head(), "whole", pieces))] == [
+        "Hi"
+    ]
 
 
 def test_a_legacy_completion_becomes_a_turn() -> None:
@@ -114,9 +116,9 @@ def test_a_legacy_completion_becomes_a_turn() -> None:
         model="claude-2.1",
         metadata=(("stop", "\n\nHuman:"),),
     )
-    last = json.loads(read_event(framing.messages("sse", COMPLETION)[-1]).data or b"")
-    assert DIALECT.turns(streamed(COMPLETION)) == (turn,)
-    assert DIALECT.turns(document(**(last | {"completion": " Hi you"}))) == (turn,)
+    last = json.loads(parse_event(framing.split_messages("sse", COMPLETION)[-1]).data or b"")
+    assert DIALECT.decode(streamed(COMPLETION)) == (turn,)
+    assert DIALECT.decode(document(**(last | {"completion": " Hi you"}))) == (turn,)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +233,7 @@ def test_a_result_bears_the_name_of_its_call() -> None:
 def test_a_block_without_a_word_is_kept_where_it_stood() -> None:
     block = {"type": "mcp_tool_listing", "mcp_server_name": "w", "tools": [{"name": "ask"}]}
     text = {"type": "text", "text": "Hi"}
-    (turn,) = DIALECT.turns(document(type="message", content=[text, block]))
+    (turn,) = DIALECT.decode(document(type="message", content=[text, block]))
     assert turn.parts == (Text("Hi"),)
     assert turn.metadata == (("other_blocks", [{"index": 1, "content_block": block}]),)
 
@@ -240,9 +242,9 @@ def test_where_models_declined_the_last_one_answers() -> None:
     start = event("message_start", message={"model": "claude-a"})
     hop = {"type": "fallback", "from": {"model": "claude-a"}, "to": {"model": "claude-b"}}
     hops = begins(hop) + begins(hop | {"to": {"model": "claude-c"}}, 1)
-    (turn,) = DIALECT.turns(streamed(start + hops + says("Hi", 2)))
+    (turn,) = DIALECT.decode(streamed(start + hops + says("Hi", 2)))
     assert (turn.text, turn.model) == ("Hi", "claude-c")
-    (once,) = DIALECT.turns(streamed(start + begins(hop)))
+    (once,) = DIALECT.decode(streamed(start + begins(hop)))
     assert once.model == "claude-b"
     assert dict(once.metadata)["other_blocks"] == [{"index": 0, "content_block": hop}]
 
@@ -301,7 +303,7 @@ def test_citations_are_the_texts(cited: dict[str, Any], citation: Citation) -> N
     )
     start = begins({"type": "text", "text": "", "citations": []})
     body = start + grows("citations_delta", citation=cited) + says("Y") + says("es")
-    assert DIALECT.turns(streamed(body))[0].parts == (Text("Yes", (citation,)),)
+    assert DIALECT.decode(streamed(body))[0].parts == (Text("Yes", (citation,)),)
 
 
 @pytest.mark.parametrize(
@@ -326,24 +328,24 @@ def test_citations_are_the_texts(cited: dict[str, Any], citation: Citation) -> N
     ],
 )
 def test_a_delta_is_read_where_its_block_never_began(events: bytes, part: Part) -> None:
-    assert DIALECT.turns(streamed(events))[0].parts == (part,)
+    assert DIALECT.decode(streamed(events))[0].parts == (part,)
 
 
 def test_citations_of_the_start_come_before_those_of_the_deltas() -> None:
     body = begins({"type": "text", "text": "Yes", "citations": [{"url": "a"}]})
     body += grows("citations_delta", citation={"url": "b"})
     cited = (Citation("a"), Citation("b"))
-    assert DIALECT.turns(streamed(body))[0].parts == (Text("Yes", cited),)
+    assert DIALECT.decode(streamed(body))[0].parts == (Text("Yes", cited),)
 
 
 def test_a_second_signature_replaces_the_first() -> None:
     body = grows("signature_delta", signature="a") + grows("signature_delta", signature="b")
-    assert DIALECT.turns(streamed(body))[0].parts == (Reasoning("", "b"),)
+    assert DIALECT.decode(streamed(body))[0].parts == (Reasoning("", "b"),)
 
 
 def test_deltas_find_their_block_also_where_blocks_run_side_by_side() -> None:
     body = says("a1", 0) + says("b1", 1) + says("a2", 0) + says("b2", 1)
-    assert DIALECT.turns(streamed(body))[0].parts == (Text("a1a2"), Text("b1b2"))
+    assert DIALECT.decode(streamed(body))[0].parts == (Text("a1a2"), Text("b1b2"))
 
 
 @pytest.mark.parametrize(
@@ -363,9 +365,9 @@ def test_arguments_are_what_was_written(
     given_: dict[str, Any] | None, deltas: list[str], is_closed: bool, arguments: str
 ) -> None:
     body = begins({"type": "tool_use", "id": "t", "name": "f", "input": given_})
-    body += b"".join(grows("input_json_delta", partial_json=it) for it in deltas)
+    body += b"".join(grows("input_json_delta", partial_json=delta) for delta in deltas)
     body += event("content_block_stop", index=0) if is_closed else b""
-    assert DIALECT.turns(streamed(body))[0].parts == (ToolCall("t", "f", arguments),)
+    assert DIALECT.decode(streamed(body))[0].parts == (ToolCall("t", "f", arguments),)
 
 
 @pytest.mark.parametrize(
@@ -383,26 +385,26 @@ def test_arguments_are_what_was_written(
     ],
 )
 def test_stop_reasons_have_common_words(raw: str, finish: Finish) -> None:
-    (turn,) = DIALECT.turns(streamed(says("Hi") + ends(raw)))
+    (turn,) = DIALECT.decode(streamed(says("Hi") + ends(raw)))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
 @pytest.mark.parametrize("raw", ["", None])
 def test_an_empty_stop_reason_is_none(raw: str | None) -> None:
-    (turn,) = DIALECT.turns(streamed(says("Hi") + ends(raw)))
+    (turn,) = DIALECT.decode(streamed(says("Hi") + ends(raw)))
     assert (turn.finish, turn.finish_raw) == (None, "")
 
 
 def test_the_explanation_of_a_refusal_is_a_part() -> None:
     details = {"type": "refusal", "category": "cyber", "explanation": "It is not allowed."}
-    (turn,) = DIALECT.turns(streamed(says("I") + ends("refusal", stop_details=details)))
+    (turn,) = DIALECT.decode(streamed(says("I") + ends("refusal", stop_details=details)))
     assert turn.parts == (Text("I"), Refusal("It is not allowed.", (("category", "cyber"),)))
     assert turn.metadata == ()
 
 
 def test_a_refusal_without_words_keeps_its_details() -> None:
     details = {"type": "refusal", "category": None, "explanation": None}
-    (turn,) = DIALECT.turns(streamed(ends("refusal", stop_details=details)))
+    (turn,) = DIALECT.decode(streamed(ends("refusal", stop_details=details)))
     assert (turn.parts, turn.metadata) == ((), (("stop_details", details),))
 
 
@@ -411,7 +413,7 @@ def test_usage_is_what_was_said_last_of_each_count() -> None:
     last = {"input_tokens": None, "output_tokens": 7, "server_tool_use": {"web_fetch_requests": 1}}
     body = event("message_start", message={"usage": first})
     body += event("message_delta", delta={}, usage=last)
-    (turn,) = DIALECT.turns(streamed(body))
+    (turn,) = DIALECT.decode(streamed(body))
     assert turn.usage == Usage(input=9, output=7, cache_read=4)
     assert dict(turn.metadata) == {
         "usage": {"speed": "fast", "server_tool_use": {"web_fetch_requests": 1}}
@@ -420,7 +422,7 @@ def test_usage_is_what_was_said_last_of_each_count() -> None:
 
 @pytest.mark.parametrize("usage", [None, [], {}], ids=["null", "not an object", "empty"])
 def test_usage_may_be_absent(usage: object) -> None:
-    assert DIALECT.turns(document(content=[], usage=usage))[0].usage is None
+    assert DIALECT.decode(document(content=[], usage=usage))[0].usage is None
 
 
 def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
@@ -428,7 +430,7 @@ def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
     edits = {"applied_edits": [{"type": "clear_thinking_20251015"}]}
     delta = {"stop_reason": "end_turn", "stop_sequence": None, "container": container}
     body = event("message_delta", delta=delta, usage={}, context_management=edits)
-    (turn,) = DIALECT.turns(streamed(says("Hi") + body))
+    (turn,) = DIALECT.decode(streamed(says("Hi") + body))
     assert dict(turn.metadata) == {"container": container, "context_management": edits}
 
 
@@ -436,7 +438,7 @@ def test_null_takes_nothing_back() -> None:
     container = {"id": "container_1"}
     start = {"stop_reason": "tool_use", "container": container}
     body = event("message_start", message=start) + ends(None, container=None)
-    (turn,) = DIALECT.turns(streamed(body))
+    (turn,) = DIALECT.decode(streamed(body))
     assert (turn.finish_raw, turn.metadata) == ("tool_use", (("container", container),))
 
 
@@ -447,21 +449,21 @@ def test_a_message_may_come_whole_in_its_start() -> None:
         "stop_reason": "tool_use",
     }
     answer = streamed(event("message_start", message=message) + STOP)
-    assert DIALECT.judge(answer).whole
-    (turn,) = DIALECT.turns(answer)
+    assert DIALECT.completeness(answer).is_complete
+    (turn,) = DIALECT.decode(answer)
     assert turn.parts == (ToolCall("t", "f", '{"player":1}'),)
     assert (turn.finish, turn.id) == (Finish.TOOL_CALLS, "msg_5")
 
 
 def test_a_message_that_begins_anew_is_another_turn() -> None:
     cut = TOOLS[: TOOLS.index(b'"partial_json":"\\"Rome')]
-    first, second = DIALECT.turns(streamed(cut[: cut.rindex(b"event:")] + TEXT))
+    first, second = DIALECT.decode(streamed(cut[: cut.rindex(b"event:")] + TEXT))
     assert (first.id, first.finish, second.id, second.text) == ("msg_2", None, "msg_1", "Hello")
     assert first.parts[-1] == ToolCall("toolu_a", "get_weather", '{"city": ')
 
 
 def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
-    (turn,) = DIALECT.turns(streamed(says("Hi") + ERROR))
+    (turn,) = DIALECT.decode(streamed(says("Hi") + ERROR))
     assert (turn.text, turn.finish) == ("Hi", None)
     assert turn.failure == Failure("Overloaded", "overloaded_error")
     assert turn.metadata == (("request_id", "req_1"),)
@@ -469,15 +471,15 @@ def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
 
 def test_the_first_error_of_a_stream_counts_and_may_stand_alone() -> None:
     body = event("error", error={"message": "first"}) + event("error", error={"message": "second"})
-    assert DIALECT.turns(streamed(body)) == (Turn((), failure=Failure("first")),)
+    assert DIALECT.decode(streamed(body)) == (Turn((), failure=Failure("first")),)
 
 
 def test_pings_and_unknown_events_and_deltas_say_nothing() -> None:
-    assert DIALECT.turns(streamed(event("ping") + event("something_new") + STOP)) == ()
+    assert DIALECT.decode(streamed(event("ping") + event("something_new") + STOP)) == ()
     body = says("a") + grows("new_delta", new="x") + event("new") + says("b")
-    assert DIALECT.turns(streamed(body))[0].parts == (Text("ab"),)
+    assert DIALECT.decode(streamed(body))[0].parts == (Text("ab"),)
 
 
 def test_an_event_that_cannot_be_read_is_left_out() -> None:
     body = says("a") + b'event: content_block_delta\ndata: {"type":"cont\n\n' + says("b")
-    assert DIALECT.turns(streamed(body))[0].text == "ab"
+    assert DIALECT.decode(streamed(body))[0].text == "ab"

@@ -19,8 +19,8 @@ from anthropic_events import (
     streamed,
 )
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
-from llm_proxy.framing.sse import read_event
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Finish,
     Reasoning,
@@ -45,7 +45,7 @@ def _client(status: int, content_type: str, body: bytes) -> anthropic.Anthropic:
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
-    body = DIALECT.error(424, "cassette_not_found", "no cassette for this request")
+    body = DIALECT.error_body(424, "cassette_not_found", "no cassette for this request")
     assert json.loads(body) == {
         "type": "error",
         "error": {"type": "cassette_not_found", "message": "no cassette for this request"},
@@ -65,14 +65,16 @@ Said = dict[str, object]
 
 
 def _of_turn(turn: Turn) -> Said:
-    texts = [it for it in turn.parts if isinstance(it, Text)]
-    calls = [it for it in turn.parts if isinstance(it, ToolCall)]
-    thoughts = [it for it in turn.parts if isinstance(it, Reasoning)]
+    texts = [part for part in turn.parts if isinstance(part, Text)]
+    calls = [part for part in turn.parts if isinstance(part, ToolCall)]
+    thoughts = [part for part in turn.parts if isinstance(part, Reasoning)]
     return {
-        "texts": [(it.text, len(it.citations)) for it in texts],
-        "thoughts": [(it.text, it.signature or "", it.redacted or "") for it in thoughts],
-        "calls": [(it.id, it.name, json.loads(it.arguments)) for it in calls],
-        "results": [it.call_id for it in turn.parts if isinstance(it, ToolResult)],
+        "texts": [(text.text, len(text.citations)) for text in texts],
+        "thoughts": [
+            (thought.text, thought.signature or "", thought.redacted or "") for thought in thoughts
+        ],
+        "calls": [(item.id, item.name, json.loads(item.arguments)) for item in calls],
+        "results": [part.call_id for part in turn.parts if isinstance(part, ToolResult)],
         "finish": turn.finish_raw,
         "usage": turn.usage,
         "message": (turn.id, turn.model),
@@ -81,22 +83,26 @@ def _of_turn(turn: Turn) -> Said:
 
 def _of_sdk(message: dict[str, Any]) -> Said:
     blocks: list[dict[str, Any]] = message["content"]
-    thoughts = [it for it in blocks if it["type"].endswith("thinking")]
-    compacted = [it for it in blocks if it["type"] == "compaction"]
-    calls = [it for it in blocks if it["type"].endswith("tool_use")]
+    thoughts = [block for block in blocks if block["type"].endswith("thinking")]
+    compacted = [block for block in blocks if block["type"] == "compaction"]
+    calls = [block for block in blocks if block["type"].endswith("tool_use")]
     return {
         "texts": [
-            (it["text"], len(it.get("citations") or ())) for it in blocks if it["type"] == "text"
+            (block["text"], len(block.get("citations") or ()))
+            for block in blocks
+            if block["type"] == "text"
         ],
         "thoughts": [
             *(
-                (it.get("thinking", ""), it.get("signature", ""), it.get("data", ""))
-                for it in thoughts
+                (thought.get("thinking", ""), thought.get("signature", ""), thought.get("data", ""))
+                for thought in thoughts
             ),
-            *((it["content"], "", "") for it in compacted),
+            *((item["content"], "", "") for item in compacted),
         ],
-        "calls": [(it["id"], it["name"], it["input"]) for it in calls],
-        "results": [it["tool_use_id"] for it in blocks if it["type"].endswith("_tool_result")],
+        "calls": [(item["id"], item["name"], item["input"]) for item in calls],
+        "results": [
+            block["tool_use_id"] for block in blocks if block["type"].endswith("_tool_result")
+        ],
         "finish": message["stop_reason"],
         "usage": _usage_of_sdk(message["usage"]),
         "message": (message["id"], message["model"]),
@@ -125,7 +131,7 @@ def _read_by_sdk(body: bytes, *, stream: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("body", [TEXT, TOOLS], ids=["text", "tools"])
 def test_the_sdk_reads_the_golden_streams_alike(body: bytes) -> None:
-    (turn,) = DIALECT.turns(streamed(body))
+    (turn,) = DIALECT.decode(streamed(body))
     assert _of_turn(turn) == _of_sdk(_read_by_sdk(body, stream=True))
 
 
@@ -143,17 +149,17 @@ def _body(row: corpus.Row) -> bytes:
     if row.wire != "anthropic.messages.payload":
         return row.body
     payloads = [line for line in row.body.splitlines() if line.strip()]
-    return b"".join(event(**_arguments(json.loads(it))) for it in payloads)
+    return b"".join(event(**_arguments(json.loads(payload))) for payload in payloads)
 
 
 def _arguments(payload: dict[str, Any]) -> dict[str, Any]:
     return {"kind": payload.pop("type"), **payload}
 
 
-def _answer(row: corpus.Row) -> Response:
+def _answer(row: corpus.Row) -> DialectResponse:
     is_payload = row.wire == "anthropic.messages.payload"
     name = "sse" if is_payload else DIALECT.codec(row.request, row.head)
-    return Response(row.head, name, framing.messages(name, _body(row)))
+    return DialectResponse(row.head, name, framing.split_messages(name, _body(row)))
 
 
 @pytest.mark.corpus
@@ -162,10 +168,10 @@ def test_every_real_answer_is_claimed_and_judged_whole() -> None:
     rows = _rows()
     assert len(rows) == 232
     for row in rows:
-        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         answer = _answer(row)
         assert answer.codec == ("sse" if row.wire in STREAMS else "whole"), row.id
-        assert DIALECT.judge(answer).whole, row.id
+        assert DIALECT.completeness(answer).is_complete, row.id
         assert DIALECT.model(row.request) or not row.request_body, row.id
         assert DIALECT.streams(row.request) or not row.request_body or answer.codec == "whole"
 
@@ -174,7 +180,9 @@ def test_every_real_answer_is_claimed_and_judged_whole() -> None:
 @needs_corpus
 def test_real_streams_end_in_message_stop_and_legacy_ones_in_a_stop_reason() -> None:
     reasons = {
-        (row.wire, DIALECT.judge(_answer(row)).reason) for row in _rows() if row.wire in STREAMS
+        (row.wire, DIALECT.completeness(_answer(row)).reason)
+        for row in _rows()
+        if row.wire in STREAMS
     }
     assert reasons == {
         ("anthropic.messages.sse", "message_stop"),
@@ -192,11 +200,13 @@ def test_no_real_stream_is_whole_before_it_says_why_it_stops() -> None:
             *said, last = answer.messages
             while not _stops(last):
                 *said, last = said
-            assert not DIALECT.judge(Response(answer.head, "sse", said)).whole, row.id
+            assert not DIALECT.completeness(
+                DialectResponse(answer.head, "sse", said)
+            ).is_complete, row.id
 
 
 def _stops(message: bytes) -> bool:
-    said = json.loads(read_event(message).data or b"{}")
+    said = json.loads(parse_event(message).data or b"{}")
     return bool(said.get("delta", said).get("stop_reason"))
 
 
@@ -224,16 +234,16 @@ def test_no_event_or_delta_or_block_of_a_real_answer_is_unknown() -> None:
     events = 0
     for row in _rows():
         answer = _answer(row)
-        assert not any("other_blocks" in dict(turn.metadata) for turn in DIALECT.turns(answer))
+        assert not any("other_blocks" in dict(turn.metadata) for turn in DIALECT.decode(answer))
         if row.wire in STREAMS:
             events += len(answer.messages)
             assert set(_types(answer)) <= KNOWN, row.id
     assert events > 4500
 
 
-def _types(answer: Response) -> Iterator[str]:
+def _types(answer: DialectResponse) -> Iterator[str]:
     for message in answer.messages:
-        said = json.loads(read_event(message).data or b"{}")
+        said = json.loads(parse_event(message).data or b"{}")
         yield said["type"]
         if said["type"] == "content_block_delta":
             yield said["delta"]["type"]
@@ -255,7 +265,7 @@ def test_the_sdk_understands_every_real_message_as_we_do() -> None:
         if row.wire not in MESSAGES or row.status != 200:
             continue
         answer = _answer(row)
-        turns = DIALECT.turns(answer)
+        turns = DIALECT.decode(answer)
         if len(turns) > 1:
             several[row.id] = len(turns)
             continue
@@ -270,28 +280,28 @@ def test_the_sdk_understands_every_real_message_as_we_do() -> None:
 @needs_corpus
 def test_what_the_sdk_cannot_read_is_read_here() -> None:
     rows = {row.id: row for row in _rows()}
-    cut, spliced = DIALECT.turns(_answer(rows["ab068f9420ec7f19"]))
+    cut, spliced = DIALECT.decode(_answer(rows["ab068f9420ec7f19"]))
     assert cut.parts[-1] == ToolCall("toolu_first", "test-tool", '{"value":"Spark')
     assert spliced.parts[-1] == ToolCall("toolu_second", "test-tool", '{"value":"Sparkle Day"}')
     assert (cut.finish, spliced.finish) == (None, Finish.TOOL_CALLS)
-    rolls = DIALECT.turns(_answer(rows["4e98d3417e7c108f"]))
-    assert [it.finish for it in rolls] == [Finish.TOOL_CALLS] * 14 + [Finish.STOP]
-    assert {it.name for turn in rolls[1:14] for it in turn.parts if isinstance(it, ToolCall)} == {
-        "rollDie"
-    }
+    rolls = DIALECT.decode(_answer(rows["4e98d3417e7c108f"]))
+    assert [roll.finish for roll in rolls] == [Finish.TOOL_CALLS] * 14 + [Finish.STOP]
+    assert {
+        part.name for turn in rolls[1:14] for part in turn.parts if isinstance(part, ToolCall)
+    } == {"rollDie"}
 
 
 @pytest.mark.corpus
 @needs_corpus
 def test_every_real_error_says_what_it_is() -> None:
-    failures = [DIALECT.turns(_answer(row))[0] for row in _rows() if row.status != 200]
+    failures = [DIALECT.decode(_answer(row))[0] for row in _rows() if row.status != 200]
     assert len(failures) == 25
-    assert all(it.failure and it.failure.type.endswith("_error") for it in failures)
-    assert all(dict(it.metadata)["request_id"] for it in failures)
+    assert all(failure.failure and failure.failure.type.endswith("_error") for failure in failures)
+    assert all(dict(failure.metadata)["request_id"] for failure in failures)
 
 
 @pytest.mark.corpus
 @needs_corpus
 def test_token_counts_say_nothing() -> None:
     counts = [row for row in _rows() if "count_tokens" in row.wire and row.status == 200]
-    assert [DIALECT.turns(_answer(row)) for row in counts] == [()] * 8
+    assert [DIALECT.decode(_answer(row)) for row in counts] == [()] * 8

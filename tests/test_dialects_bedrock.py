@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock.dialect import Bedrock
-from llm_proxy.exchange import Head, Headers, Request
-from llm_proxy.framing.eventstream import frame, read_frame
+from llm_proxy.exchange import Headers, Request, ResponseHead
+from llm_proxy.framing.eventstream import encode_frame, parse_frame
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -40,7 +40,7 @@ def event(name: str, payload: Any) -> bytes:
         (":content-type", "application/json"),
         (":message-type", "event"),
     ]
-    return frame(headers, orjson.dumps(payload))
+    return encode_frame(headers, orjson.dumps(payload))
 
 
 def converse(*events: Event) -> bytes:
@@ -51,14 +51,14 @@ def converse(*events: Event) -> bytes:
 def chunks(*events: Any) -> bytes:
     """A stream of InvokeModelWithResponseStream."""
     return b"".join(
-        event("chunk", {"bytes": base64.b64encode(orjson.dumps(it)).decode(), "p": "abc"})
-        for it in events
+        event("chunk", {"bytes": base64.b64encode(orjson.dumps(item)).decode(), "p": "abc"})
+        for item in events
     )
 
 
 def raised(name: str, **payload: object) -> bytes:
     headers = [(":exception-type", name), (":message-type", "exception")]
-    return frame(headers, orjson.dumps(payload))
+    return encode_frame(headers, orjson.dumps(payload))
 
 
 def delta(index: int, **said: object) -> Event:
@@ -136,17 +136,17 @@ def asked(path: str, method: str = "POST") -> Request:
     return Request(method, path, "", (), b"{}")
 
 
-def head(status: int = 200, headers: Headers = ()) -> Head:
-    return Head(status, "", headers, "chunked")
+def head(status: int = 200, headers: Headers = ()) -> ResponseHead:
+    return ResponseHead(status, "", headers, "chunked")
 
 
-def streamed(body: bytes) -> Response:
-    return Response(head(), "eventstream", framing.messages("eventstream", body))
+def streamed(body: bytes) -> DialectResponse:
+    return DialectResponse(head(), "eventstream", framing.split_messages("eventstream", body))
 
 
-def whole(document: object, status: int = 200, headers: Headers = ()) -> Response:
+def whole(document: object, status: int = 200, headers: Headers = ()) -> DialectResponse:
     body = document if isinstance(document, bytes) else orjson.dumps(document)
-    return Response(head(status, headers), "whole", framing.messages("whole", body))
+    return DialectResponse(head(status, headers), "whole", framing.split_messages("whole", body))
 
 
 ARN: Final = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/x"
@@ -169,8 +169,8 @@ def test_the_path_says_the_model_and_whether_it_streams(
     path: str, model: str, streams: bool
 ) -> None:
     request = asked(path)
-    assert dialects.find(request).name == DIALECT.name
-    assert DIALECT.claims(request)
+    assert dialects.find_dialect(request).name == DIALECT.name
+    assert DIALECT.matches(request)
     assert (DIALECT.model(request), DIALECT.streams(request)) == (model, streams)
 
 
@@ -190,7 +190,7 @@ def test_the_path_says_the_model_and_whether_it_streams(
     ],
 )
 def test_other_requests_are_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.claims(asked(path, method))
+    assert not DIALECT.matches(asked(path, method))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_other_requests_are_left_to_others(method: str, path: str) -> None:
     ],
 )
 def test_each_request_is_claimed_by_one_dialect_at_most(path: str, name: str) -> None:
-    claimed = [it.name for it in dialects.DIALECTS if it.claims(asked(path))]
+    claimed = [dialect.name for dialect in dialects.DIALECTS if dialect.matches(asked(path))]
     assert claimed == ([] if name == "opaque" else [name])
 
 
@@ -252,7 +252,7 @@ TITAN: Final = {"outputText": "Hi", "index": 0, "completionReason": "FINISH"}
             id="an exception",
         ),
         pytest.param(
-            frame([(":message-type", "error"), (":error-code", "InternalFailure")], b""),
+            encode_frame([(":message-type", "error"), (":error-code", "InternalFailure")], b""),
             "in-band error: InternalFailure",
             id="an error that has no name",
         ),
@@ -264,8 +264,8 @@ TITAN: Final = {"outputText": "Hi", "index": 0, "completionReason": "FINISH"}
     ],
 )
 def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason) == (True, reason)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason) == (True, reason)
 
 
 @pytest.mark.parametrize(
@@ -292,25 +292,27 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
     ],
 )
 def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason) == (False, reason)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason) == (False, reason)
 
 
 @each_stream
 def test_no_cut_before_the_message_ends_is_called_whole(body: bytes) -> None:
     boundaries = [0]
-    for message in framing.messages("eventstream", body):
+    for message in framing.split_messages("eventstream", body):
         boundaries.append(boundaries[-1] + len(message))
     for at in range(len(body) + 1):
         expected = at in boundaries and at >= boundaries[-2]  # the last holds counts
-        assert DIALECT.judge(streamed(body[:at])).whole is expected, at
+        assert DIALECT.completeness(streamed(body[:at])).is_complete is expected, at
 
 
 @each_stream
 def test_a_frame_that_was_cut_at_the_limit_is_put_together_again(body: bytes) -> None:
-    answer = Response(head(), "eventstream", [body[at : at + 7] for at in range(0, len(body), 7)])
-    assert DIALECT.turns(answer) == DIALECT.turns(streamed(body))
-    assert DIALECT.judge(answer).whole
+    answer = DialectResponse(
+        head(), "eventstream", [body[at : at + 7] for at in range(0, len(body), 7)]
+    )
+    assert DIALECT.decode(answer) == DIALECT.decode(streamed(body))
+    assert DIALECT.completeness(answer).is_complete
 
 
 @pytest.mark.parametrize(
@@ -321,17 +323,19 @@ def test_a_frame_that_was_cut_at_the_limit_is_put_together_again(body: bytes) ->
         pytest.param(whole({"message": "no"}, 429), True, "HTTP 429", id="an error"),
     ],
 )
-def test_a_body_is_judged_as_of_any_json_api(answer: Response, is_whole: bool, reason: str) -> None:
-    judgement = DIALECT.judge(answer)
-    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+def test_a_body_is_judged_as_of_any_json_api(
+    answer: DialectResponse, is_whole: bool, reason: str
+) -> None:
+    judgement = DIALECT.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
 
 
 def test_an_http_error_is_whole_however_it_was_cut() -> None:
-    assert DIALECT.judge(Response(head(500), "eventstream", [])).reason == "HTTP 500"
+    assert DIALECT.completeness(DialectResponse(head(500), "eventstream", [])).reason == "HTTP 500"
 
 
 def test_a_converse_stream_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(TOOLS)) == (
+    assert DIALECT.decode(streamed(TOOLS)) == (
         Turn(
             parts=(
                 Reasoning("Two cities.", signature="c2ln"),
@@ -373,7 +377,7 @@ def test_a_converse_document_becomes_the_same_turn() -> None:
         "serviceTier": {"type": "flex"},
         "trace": {"promptRouter": {"invokedModelId": "arn:aws:x"}},
     }
-    assert DIALECT.turns(whole(document)) == (
+    assert DIALECT.decode(whole(document)) == (
         Turn(
             parts=(
                 Reasoning("Two cities."),
@@ -416,8 +420,8 @@ def test_a_tool_that_the_provider_ran_has_its_result() -> None:
         {"toolResult": {**FOUND, "content": found}},
     ]
     document = {"output": {"message": {"content": content}}}
-    assert DIALECT.turns(streamed(stream))[0].parts == SERVER_TOOL
-    assert DIALECT.turns(whole(document))[0].parts == SERVER_TOOL
+    assert DIALECT.decode(streamed(stream))[0].parts == SERVER_TOOL
+    assert DIALECT.decode(whole(document))[0].parts == SERVER_TOOL
 
 
 CITED: Final[dict[str, Json]] = {
@@ -435,8 +439,8 @@ def test_a_citation_belongs_to_its_text() -> None:
     content = [{"citationsContent": {"content": [{"text": "It is fun"}], "citations": [CITED]}}]
     document = {"output": {"message": {"content": content}}}
     expected = (Text("It is fun", (CITATION,)),)
-    assert DIALECT.turns(streamed(stream))[0].parts == expected
-    assert DIALECT.turns(whole(document))[0].parts == expected
+    assert DIALECT.decode(streamed(stream))[0].parts == expected
+    assert DIALECT.decode(whole(document))[0].parts == expected
 
 
 def test_a_picture_is_put_together() -> None:
@@ -445,15 +449,15 @@ def test_a_picture_is_put_together() -> None:
         delta(0, image={"source": {"bytes": "iVBO"}}),
         delta(0, image={"source": {"bytes": "Rw0K"}}),
     )
-    assert DIALECT.turns(streamed(stream))[0].parts == (Media("image/png", base64="iVBORw0K"),)
+    assert DIALECT.decode(streamed(stream))[0].parts == (Media("image/png", base64="iVBORw0K"),)
     there = {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://a/b"}}}}
     document = {"output": {"message": {"content": [there]}}}
-    assert DIALECT.turns(whole(document))[0].parts == (Media("image/png", url="s3://a/b"),)
+    assert DIALECT.decode(whole(document))[0].parts == (Media("image/png", url="s3://a/b"),)
 
 
 def test_what_was_sealed_is_kept() -> None:
     stream = converse(delta(0, reasoningContent={"redactedContent": "c2Vj"}), delta(1, text="Hi"))
-    assert DIALECT.turns(streamed(stream))[0].parts == (Reasoning(redacted="c2Vj"), Text("Hi"))
+    assert DIALECT.decode(streamed(stream))[0].parts == (Reasoning(redacted="c2Vj"), Text("Hi"))
 
 
 @pytest.mark.parametrize(
@@ -471,12 +475,12 @@ def test_what_was_sealed_is_kept() -> None:
     ],
 )
 def test_a_stop_reason_has_a_word(reason: str, finish: Finish) -> None:
-    (turn,) = DIALECT.turns(streamed(converse(("messageStop", {"stopReason": reason}))))
+    (turn,) = DIALECT.decode(streamed(converse(("messageStop", {"stopReason": reason}))))
     assert (turn.finish, turn.finish_raw) == (finish, reason)
 
 
 def test_a_stream_of_claude_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(CLAUDE)) == (
+    assert DIALECT.decode(streamed(CLAUDE)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=Finish.STOP,
@@ -490,7 +494,7 @@ def test_a_stream_of_claude_becomes_a_turn() -> None:
 
 
 def test_pieces_of_nova_are_one_text() -> None:
-    (turn,) = DIALECT.turns(streamed(NOVA))
+    (turn,) = DIALECT.decode(streamed(NOVA))
     assert turn.parts == (Text("Hello"),)
     assert (turn.finish, turn.usage) == (Finish.STOP, Usage(input=9, output=2))
 
@@ -553,9 +557,9 @@ def test_completions_of_each_maker_become_turns(
 ) -> None:
     document, finish, usage = case
     for answer in (whole(document), streamed(chunks(document))):
-        (turn,) = DIALECT.turns(answer)
+        (turn,) = DIALECT.decode(answer)
         assert (turn.text, turn.finish, turn.usage) == ("Hi", finish, usage)
-    assert DIALECT.judge(streamed(chunks(document))).whole
+    assert DIALECT.completeness(streamed(chunks(document))).is_complete
 
 
 def test_pieces_of_a_completion_are_joined() -> None:
@@ -564,25 +568,25 @@ def test_pieces_of_a_completion_are_joined() -> None:
         {"generation": "lo", "stop_reason": None},
         {"generation": "", "stop_reason": "stop", "amazon-bedrock-invocationMetrics": METRICS},
     )
-    (turn,) = DIALECT.turns(streamed(pieces))
+    (turn,) = DIALECT.decode(streamed(pieces))
     assert (turn.parts, turn.finish, turn.usage) == ((Text("Hello"),), Finish.STOP, Usage(input=9))
 
 
 def test_half_a_character_of_a_reason_is_a_whole_unknown_one() -> None:
-    (turn,) = DIALECT.turns(whole(rb'{"generation":"Hi","stop_reason":"st\ud83d"}'))
+    (turn,) = DIALECT.decode(whole(rb'{"generation":"Hi","stop_reason":"st\ud83d"}'))
     assert (turn.finish, turn.finish_raw) == (Finish.OTHER, "st\N{REPLACEMENT CHARACTER}")
 
 
 def test_several_choices_are_several_turns() -> None:
     many = {"generations": [{"text": "a", "finish_reason": "COMPLETE"}, {"text": "b"}]}
-    first, second = DIALECT.turns(whole(many))
+    first, second = DIALECT.decode(whole(many))
     assert (first.text, first.finish, second.text, second.finish) == ("a", Finish.STOP, "b", None)
-    assert not DIALECT.judge(streamed(chunks(many))).whole
+    assert not DIALECT.completeness(streamed(chunks(many))).is_complete
 
 
 def test_bedrocks_own_counts_stand_in_where_the_model_has_none() -> None:
     said = {"outputs": [{"text": "Hi"}], "amazon-bedrock-invocationMetrics": METRICS}
-    assert DIALECT.turns(streamed(chunks(said)))[0].usage == Usage(input=9, output=2)
+    assert DIALECT.decode(streamed(chunks(said)))[0].usage == Usage(input=9, output=2)
 
 
 def test_an_exception_keeps_what_was_said_before() -> None:
@@ -592,7 +596,7 @@ def test_an_exception_keeps_what_was_said_before() -> None:
         originalStatusCode=500,
         originalMessage="out of memory",
     )
-    (turn,) = DIALECT.turns(streamed(body))
+    (turn,) = DIALECT.decode(streamed(body))
     assert (turn.text, turn.finish) == ("Hel", None)
     assert turn.failure == Failure(
         "The model failed (out of memory)", type="modelStreamErrorException", code="500"
@@ -601,14 +605,14 @@ def test_an_exception_keeps_what_was_said_before() -> None:
 
 def test_an_exception_alone_is_a_turn() -> None:
     body = raised("validationException", message="no")
-    assert DIALECT.turns(streamed(body)) == (
+    assert DIALECT.decode(streamed(body)) == (
         Turn((), failure=Failure("no", type="validationException")),
     )
 
 
 def test_an_error_without_a_name_is_a_turn() -> None:
     headers = [(":message-type", "error"), (":error-code", "500"), (":error-message", "no")]
-    assert DIALECT.turns(streamed(frame(headers, b""))) == (
+    assert DIALECT.decode(streamed(encode_frame(headers, b""))) == (
         Turn((), failure=Failure("no", type="500")),
     )
 
@@ -633,18 +637,18 @@ def test_an_error_without_a_name_is_a_turn() -> None:
 def test_an_http_error_is_one_turn_with_a_failure(
     document: object, headers: Headers, failure: Failure
 ) -> None:
-    assert DIALECT.turns(whole(document, 403, headers)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole(document, 403, headers)) == (Turn((), failure=failure),)
 
 
 @pytest.mark.parametrize(
     "document", [b"", b"[]", b"<html>", {"embedding": [0.5]}, {"inputTokens": 3}, {"images": []}]
 )
 def test_what_says_nothing_has_no_turn(document: object) -> None:
-    assert DIALECT.turns(whole(document)) == ()
+    assert DIALECT.decode(whole(document)) == ()
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
-    assert orjson.loads(DIALECT.error(424, "cassette_not_found", "no cassette")) == {
+    assert orjson.loads(DIALECT.error_body(424, "cassette_not_found", "no cassette")) == {
         "message": "no cassette",
         "__type": "cassette_not_found",
     }
@@ -683,22 +687,23 @@ def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_writt
     events: list[Event], natives: list[dict[str, Any]], status: int
 ) -> None:
     stream = b"".join(
-        frame([(":event-type", name)], json.dumps(payload).encode()) for name, payload in events
+        encode_frame([(":event-type", name)], json.dumps(payload).encode())
+        for name, payload in events
     )
     for native in natives:
         encoded = base64.b64encode(json.dumps(native).encode()).decode()
-        stream += frame([(":event-type", "chunk")], orjson.dumps({"bytes": encoded}))
-    answers = [streamed(stream), *(whole(json.dumps(it).encode(), status) for it in natives)]
+        stream += encode_frame([(":event-type", "chunk")], orjson.dumps({"bytes": encoded}))
+    answers = [streamed(stream), *(whole(json.dumps(item).encode(), status) for item in natives)]
     for answer in answers:
-        assert DIALECT.judge(answer).reason
-        assert orjson.dumps(DIALECT.turns(answer)) is not None
+        assert DIALECT.completeness(answer).reason
+        assert orjson.dumps(DIALECT.decode(answer)) is not None
 
 
 @given(st.lists(st.binary()), st.sampled_from(["eventstream", "whole", "sse"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Response(head(), name, messages)
-    assert DIALECT.judge(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+    answer = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
 
 
 @given(st.sampled_from([CHAT, TOOLS, CLAUDE, NOVA]), st.data())
@@ -706,8 +711,8 @@ def test_a_damaged_stream_is_never_called_whole(body: bytes, chosen: st.DataObje
     at = chosen.draw(st.integers(0, len(body) - 1))
     bit = chosen.draw(st.integers(0, 7))
     damaged = body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :]
-    assert not DIALECT.judge(streamed(damaged)).whole
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(streamed(damaged)))
+    assert not DIALECT.completeness(streamed(damaged)).is_complete
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(streamed(damaged)))
 
 
 @pytest.mark.timeout(30)
@@ -715,8 +720,8 @@ def test_time_is_linear_however_many_choices_are_open() -> None:
     many = chunks({"choices": [{"index": index, "delta": {}} for index in range(20_000)]})
     one = chunks({"outputText": "a", "index": 0})
     answer = streamed(many + one * 20_000)  # each against each would take minutes
-    assert not DIALECT.judge(answer).whole
-    assert DIALECT.turns(answer)[0].text == "a" * 20_000
+    assert not DIALECT.completeness(answer).is_complete
+    assert DIALECT.decode(answer)[0].text == "a" * 20_000
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
@@ -738,13 +743,13 @@ def test_every_real_answer_is_claimed_whole_and_read() -> None:
     ]
     assert len(rows) == 117
     for row in rows:
-        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         assert DIALECT.model(row.request), row.id
         name = DIALECT.codec(row.request, row.head)
         assert name == ("eventstream" if "eventstream" in row.wire else "whole"), row.id
-        answer = Response(row.head, name, framing.messages(name, row.body))
-        assert DIALECT.judge(answer).whole, row.id
-        turns = DIALECT.turns(answer)
+        answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
+        assert DIALECT.completeness(answer).is_complete, row.id
+        turns = DIALECT.decode(answer)
         assert len(turns) == (0 if row.id in WITHOUT_TURN else 1), row.id
         for turn in turns:
             assert (turn.failure is not None) == (row.status >= 400), row.id
@@ -759,15 +764,15 @@ def test_every_real_event_is_understood() -> None:
     for row in corpus.rows():
         if not (row.wire.startswith("bedrock.") and row.wire.endswith("eventstream")):
             continue
-        for message in framing.messages("eventstream", row.body):
+        for message in framing.split_messages("eventstream", row.body):
             count += 1
-            read = read_frame(message)
+            read = parse_frame(message)
             assert read is not None, row.id
             payload = orjson.loads(read.payload)
             name = read.header(":event-type")
             if name == "chunk":
                 native = orjson.loads(base64.b64decode(payload["bytes"]))
-                unknown[str(native)] += not any(it in native for it in (*NATIVE, *NATIVE_ENDS))
+                unknown[str(native)] += not any(item in native for item in (*NATIVE, *NATIVE_ENDS))
             elif name in ("contentBlockStart", "contentBlockDelta"):
                 unknown[name] += not PARTS.issuperset(payload.get("start") or payload["delta"])
             else:
@@ -783,8 +788,8 @@ def test_events_that_were_recorded_without_frames_are_whole_once_framed() -> Non
     assert len(rows) == 4
     for row in rows:
         wrapped = [orjson.loads(line) for line in row.body.splitlines() if line]
-        stream = converse(*(pair for it in wrapped for pair in it.items()))
-        assert DIALECT.judge(streamed(stream)).whole, row.id
-        (turn,) = DIALECT.turns(streamed(stream))
+        stream = converse(*(pair for item in wrapped for pair in item.items()))
+        assert DIALECT.completeness(streamed(stream)).is_complete, row.id
+        (turn,) = DIALECT.decode(streamed(stream))
         assert turn.parts, row.id
         assert turn.finish in (Finish.STOP, Finish.TOOL_CALLS), row.id

@@ -25,10 +25,10 @@ from cohere_streams import (
     sse,
 )
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.framing.sse import read_event
+from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import Failure, Finish, Text, Turn
 
 DIALECT = Cohere()
@@ -40,7 +40,7 @@ def asked(path: str, *, method: str = "POST", headers: Headers = (), **body: obj
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.named("cohere").name == "cohere"
+    assert dialects.dialect_named("cohere").name == "cohere"
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,11 @@ def test_the_dialect_is_found_under_its_name() -> None:
     ],
 )
 def test_what_is_certainly_coheres_is_claimed_by_it_alone(request_: Request) -> None:
-    claims = [it.name for it in dialects.DIALECTS if it.claims(request_)]
+    claims = [dialect.name for dialect in dialects.DIALECTS if dialect.matches(request_)]
     assert [name for name in claims if name != "openai-models"] == ["cohere"]
-    assert dialects.find(request_).name == "cohere"  # whose models are asked for like OpenAI's
+    assert (
+        dialects.find_dialect(request_).name == "cohere"
+    )  # whose models are asked for like OpenAI's
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ def test_what_is_certainly_coheres_is_claimed_by_it_alone(request_: Request) -> 
     ],
 )
 def test_what_may_be_anothers_is_left_alone(request_: Request) -> None:
-    assert not DIALECT.claims(request_)
+    assert not DIALECT.matches(request_)
 
 
 def test_the_model_is_the_bodys() -> None:
@@ -183,9 +185,9 @@ def test_the_content_type_chooses_the_framing(
         pytest.param(answer("whole", b"<html>", 502), "HTTP 502", id="a gateway's page"),
     ],
 )
-def test_an_answer_is_whole_by_its_last_event(said: Response, reason: str) -> None:
-    judgement = DIALECT.judge(said)
-    assert (judgement.whole, judgement.reason) == (True, reason)
+def test_an_answer_is_whole_by_its_last_event(said: DialectResponse, reason: str) -> None:
+    judgement = DIALECT.completeness(said)
+    assert (judgement.is_complete, judgement.reason) == (True, reason)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +214,9 @@ def test_an_answer_is_whole_by_its_last_event(said: Response, reason: str) -> No
         pytest.param(answer("whole", b'{"id":'), "body is not JSON", id="a cut document"),
     ],
 )
-def test_an_answer_without_its_last_event_is_not_whole(said: Response, reason: str) -> None:
-    judgement = DIALECT.judge(said)
-    assert (judgement.whole, judgement.reason) == (False, reason)
+def test_an_answer_without_its_last_event_is_not_whole(said: DialectResponse, reason: str) -> None:
+    judgement = DIALECT.completeness(said)
+    assert (judgement.is_complete, judgement.reason) == (False, reason)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +227,10 @@ def test_an_answer_without_its_last_event_is_not_whole(said: Response, reason: s
 def test_no_cut_of_a_stream_is_called_whole(codec: str, body: bytes) -> None:
     end = len(body.rstrip())
     for cut in range(end):
-        assert not DIALECT.judge(answer(codec, body[:cut])).whole, cut
-    assert all(DIALECT.judge(answer(codec, body[:cut])).whole for cut in range(end, len(body)))
+        assert not DIALECT.completeness(answer(codec, body[:cut])).is_complete, cut
+    assert all(
+        DIALECT.completeness(answer(codec, body[:cut])).is_complete for cut in range(end, len(body))
+    )
 
 
 @pytest.mark.parametrize("codec", ["sse", "ndjson"])
@@ -236,14 +240,14 @@ def test_the_documents_choose_the_version_whatever_their_framing(codec: str) -> 
         body = b"".join(
             b"event: x\ndata: %s\n" % line for line in CHAT.replace(b"\n", b"\n\n").split(b"\n")
         ).replace(b"event: x\ndata: \n", b"\n")
-    (turn,) = DIALECT.turns(answer(codec, body))
+    (turn,) = DIALECT.decode(answer(codec, body))
     assert (turn.text, turn.finish, turn.id) == ("Hello", Finish.STOP, "g-1")
 
 
 def test_events_are_told_by_name_where_their_documents_have_no_type() -> None:
     body = TEXT.replace(b'"type":"message-end",', b"")
     assert body != TEXT
-    assert DIALECT.judge(answer("sse", body)).reason == "message-end"
+    assert DIALECT.completeness(answer("sse", body)).reason == "message-end"
 
 
 @pytest.mark.parametrize(
@@ -260,7 +264,7 @@ def test_events_are_told_by_name_where_their_documents_have_no_type() -> None:
     ids=["embeddings", "ranks", "tokens", "text of tokens", "models", "empty", "no object"],
 )
 def test_numbers_and_tokens_are_no_turn(said: object) -> None:
-    assert DIALECT.turns(document(said)) == ()
+    assert DIALECT.decode(document(said)) == ()
 
 
 @pytest.mark.parametrize(
@@ -279,13 +283,13 @@ def test_numbers_and_tokens_are_no_turn(said: object) -> None:
     ids=["Cohere's", "with a type", "a gateway's", "another gateway's", "a flag", "a page"],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.turns(answer("whole", body, 418)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(answer("whole", body, 418)) == (Turn((), failure=failure),)
 
 
 def test_an_error_has_coheres_shape() -> None:
-    body = DIALECT.error(424, "cassette_not_found", "no cassette")
+    body = DIALECT.error_body(424, "cassette_not_found", "no cassette")
     assert json.loads(body) == {"message": "no cassette", "error_type": "cassette_not_found"}
-    (turn,) = DIALECT.turns(answer("whole", body, 424))
+    (turn,) = DIALECT.decode(answer("whole", body, 424))
     assert turn.failure == Failure("no cassette", type="cassette_not_found")
 
 
@@ -316,23 +320,23 @@ KEYS = st.sampled_from(
 def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
     documents: list[dict[str, Any]],
 ) -> None:
-    spelled = [json.dumps(it).encode() for it in documents]
-    events = b"".join(b"data: %s\n\n" % it for it in spelled)
+    spelled = [json.dumps(item).encode() for item in documents]
+    events = b"".join(b"data: %s\n\n" % item for item in spelled)
     for said in (
         answer("sse", events),
         answer("ndjson", b"\n".join(spelled)),
         answer("whole", spelled[0]),
         answer("whole", spelled[0], 500),
     ):
-        assert DIALECT.judge(said).reason
-        assert orjson.dumps(DIALECT.turns(said))
+        assert DIALECT.completeness(said).reason
+        assert orjson.dumps(DIALECT.decode(said))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "ndjson", "whole"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], codec: str) -> None:
-    said = Response(head(), codec, messages)
-    assert DIALECT.judge(said).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(said))
+    said = DialectResponse(head(), codec, messages)
+    assert DIALECT.completeness(said).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(said))
 
 
 KNOWN_EVENTS = frozenset(
@@ -352,13 +356,13 @@ def test_every_real_answer_is_whole_and_read() -> None:
     assert len(rows) == 80
     failures: Counter[str] = Counter()
     for row in rows:
-        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         codec = DIALECT.codec(row.request, row.head)
         framed = row.wire.rpartition(".")[2]
         assert codec == ("whole" if framed == "json" else framed), row.id
-        said = Response(row.head, codec, framing.messages(codec, row.body))
-        assert DIALECT.judge(said).whole, row.id
-        turns = DIALECT.turns(said)
+        said = DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
+        assert DIALECT.completeness(said).is_complete, row.id
+        turns = DIALECT.decode(said)
         if row.request.path.startswith(WITHOUT_WORDS):
             assert turns == (), row.id
             continue
@@ -383,10 +387,10 @@ def test_every_real_event_is_known_and_every_citation_finds_its_words() -> None:
         if row.provider != "cohere" or row.fidelity != "exact" or row.status != 200:
             continue
         codec = DIALECT.codec(row.request, row.head)
-        messages = framing.messages(codec, row.body)
+        messages = framing.split_messages(codec, row.body)
         seen.update(_kind(codec, message) for message in messages if codec != "whole")
-        for turn in DIALECT.turns(Response(row.head, codec, messages)):
-            for part in (it for it in turn.parts if isinstance(it, Text)):
+        for turn in DIALECT.decode(DialectResponse(row.head, codec, messages)):
+            for part in (item for item in turn.parts if isinstance(item, Text)):
                 for citation in part.citations:
                     assert citation.span is not None, row.id
                     words = part.text[slice(*citation.span)]
@@ -397,7 +401,7 @@ def test_every_real_event_is_known_and_every_citation_finds_its_words() -> None:
 
 
 def _kind(codec: str, message: bytes) -> str:
-    text = read_event(message).data if codec == "sse" else message
+    text = parse_event(message).data if codec == "sse" else message
     assert text is not None
     if text == b"[DONE]":
         return "[DONE]"

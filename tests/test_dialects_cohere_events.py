@@ -19,7 +19,7 @@ CITED = {"start": 0, "end": 5, "text": "Hello", "document_ids": ["d0", "d1"]}
 
 
 def streamed(*events: dict[str, Any]) -> tuple[Turn, ...]:
-    return DIALECT.turns(answer("ndjson", lines(*events)))
+    return DIALECT.decode(answer("ndjson", lines(*events)))
 
 
 def text(said: str, **more: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def end(reason: str = "COMPLETE", **response: Any) -> dict[str, Any]:
 
 
 def test_a_chat_becomes_a_turn() -> None:
-    assert DIALECT.turns(answer("ndjson", CHAT)) == (
+    assert DIALECT.decode(answer("ndjson", CHAT)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=Finish.STOP,
@@ -49,7 +49,7 @@ def test_a_chat_becomes_a_turn() -> None:
 
 
 def test_a_chat_that_was_cut_has_no_finish() -> None:
-    (turn,) = DIALECT.turns(answer("ndjson", CHAT[: CHAT.rindex(b'{"is_finished":true')]))
+    (turn,) = DIALECT.decode(answer("ndjson", CHAT[: CHAT.rindex(b'{"is_finished":true')]))
     assert (turn.text, turn.finish, turn.usage, turn.id) == ("Hello", None, None, "g-1")
 
 
@@ -62,7 +62,7 @@ def test_a_document_tells_the_same() -> None:
         "finish_reason": "COMPLETE",
         "meta": {**META, "tokens": {"input_tokens": 69, "output_tokens": 2}},
     }
-    assert DIALECT.turns(document(said)) == DIALECT.turns(answer("ndjson", CHAT))
+    assert DIALECT.decode(document(said)) == DIALECT.decode(answer("ndjson", CHAT))
 
 
 def test_the_last_event_fills_in_what_was_left_out() -> None:
@@ -162,7 +162,7 @@ def test_completions_are_a_turn_each() -> None:
     beside: Metadata = (BILLED, ("warnings", ["deprecated"]))
     usage = Usage(input=4, output=2)
     said = {"id": "c", "generations": generations, "prompt": "Hello", "meta": meta}
-    assert DIALECT.turns(document(said)) == (
+    assert DIALECT.decode(document(said)) == (
         Turn((Text(" Hi"),), Finish.STOP, "COMPLETE", usage, id="g-1", metadata=beside),
         Turn((Text(" Ho"),), Finish.LENGTH, "MAX_TOKENS", usage, id="g-2", metadata=beside),
     )
@@ -180,7 +180,7 @@ def test_streamed_completions_are_told_apart_by_index() -> None:
         text("y", index=1),
         end(id="c", generations=generations),
     )
-    assert [(it.text, it.finish, it.id) for it in turns] == [
+    assert [(turn.text, turn.finish, turn.id) for turn in turns] == [
         ("ab", Finish.STOP, "g-1"),
         ("xy", Finish.LENGTH, "g-2"),
     ]
@@ -215,4 +215,4 @@ def test_an_error_keeps_what_was_said_before(
 
 
 def test_no_generation_is_no_turn() -> None:
-    assert DIALECT.turns(document({"id": "c", "generations": []})) == ()
+    assert DIALECT.decode(document({"id": "c", "generations": []})) == ()

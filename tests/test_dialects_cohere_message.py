@@ -28,12 +28,12 @@ DOCUMENT = {"id": "doc:0", "title": "Facts", "text": "Ruby is a gem.", "url": "h
 
 
 def turn_of(body: bytes) -> Turn:
-    (turn,) = DIALECT.turns(answer("sse", body))
+    (turn,) = DIALECT.decode(answer("sse", body))
     return turn
 
 
 def told(message: Any, **fields: Any) -> Turn:
-    (turn,) = DIALECT.turns(document({"id": "co-3", "message": message, **fields}))
+    (turn,) = DIALECT.decode(document({"id": "co-3", "message": message, **fields}))
     return turn
 
 
@@ -86,7 +86,7 @@ def test_a_document_and_a_stream_tell_the_same() -> None:
             for id_, name, arguments in calls
         ],
     }
-    (turn,) = DIALECT.turns(
+    (turn,) = DIALECT.decode(
         document(
             {
                 "id": "co-1",
@@ -157,7 +157,7 @@ def test_a_citation_without_a_content_index_is_of_the_first_block() -> None:
     }
     (part,) = told(message).parts
     assert isinstance(part, Text)
-    assert [(it.quoted, it.span) for it in part.citations] == [
+    assert [(item.quoted, item.span) for item in part.citations] == [
         ("15 °C", (0, 5)),
         ("15 °C", (0, 5)),
         ("", None),

@@ -19,7 +19,7 @@ def test_the_page_says_what_each_manner_of_answering_has_words_for() -> None:
     )
 
 
-@pytest.mark.parametrize("name", [it.name for it in dialects.DIALECTS])
+@pytest.mark.parametrize("name", [dialect.name for dialect in dialects.DIALECTS])
 def test_every_dialect_has_its_row(name: str) -> None:
     assert f"`{name}`" in PAGE.split("## The family")[0]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.dialects.fragments import Fragments
+from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.turns import (
     Citation,
     Media,
@@ -20,10 +20,10 @@ from llm_proxy.turns import (
 
 
 def joined(*fragments: Part) -> tuple[Part, ...]:
-    collected = Fragments()
+    collected = FragmentJoiner()
     for fragment in fragments:
         collected.add(fragment)
-    return collected.parts()
+    return collected.joined_parts()
 
 
 @pytest.mark.parametrize(
@@ -85,10 +85,10 @@ def test_what_is_not_readable_finds_its_part_wherever_that_stands() -> None:
 
 
 def test_keys_tell_parts_apart_and_none_joins_nothing() -> None:
-    collected = Fragments()
+    collected = FragmentJoiner()
     for key, text in [(0, "a"), (1, "b"), (0, "c"), (None, "d"), (None, "e")]:
         collected.add(ToolCall("", "", text), key)
-    assert [part.arguments for part in collected.parts() if isinstance(part, ToolCall)] == [
+    assert [part.arguments for part in collected.joined_parts() if isinstance(part, ToolCall)] == [
         "ac",
         "b",
         "d",

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.google.content_decoder import KNOWN
 from llm_proxy.dialects.google.gemini import Gemini
-from llm_proxy.exchange import Head, Headers, Request
-from llm_proxy.framing.sse import read_event
+from llm_proxy.exchange import Headers, Request, ResponseHead
+from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -76,23 +76,27 @@ def asked(
     return Request(method, path, query, headers, json.dumps(body).encode())
 
 
-def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
+def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
     headers = (("Content-Type", content_type),) if content_type else ()
-    return Head(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
+    return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
 
 
-def streamed(body: bytes) -> Response:
-    return Response(head(), "sse", framing.messages("sse", body))
+def streamed(body: bytes) -> DialectResponse:
+    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def listed(body: bytes) -> Response:
-    return Response(
-        head(content_type="application/json"), "json-array", framing.messages("json-array", body)
+def listed(body: bytes) -> DialectResponse:
+    return DialectResponse(
+        head(content_type="application/json"),
+        "json-array",
+        framing.split_messages("json-array", body),
     )
 
 
-def whole(body: bytes, status: int = 200) -> Response:
-    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
+def whole(body: bytes, status: int = 200) -> DialectResponse:
+    return DialectResponse(
+        head(status, "application/json"), "whole", framing.split_messages("whole", body)
+    )
 
 
 def chunk(*candidates: dict[str, Any], **fields: object) -> bytes:
@@ -105,18 +109,18 @@ def says(*parts: dict[str, Any], finish: str | None = None, **fields: object) ->
 
 
 def turn_of(*chunks: bytes) -> Turn:
-    (turn,) = DIALECT.turns(streamed(b"".join(chunks)))
+    (turn,) = DIALECT.decode(streamed(b"".join(chunks)))
     return turn
 
 
 def as_array(stream: bytes) -> bytes:
     """The chunks of a stream, as they come without `alt=sse`."""
-    chunks = [read_event(event).data or b"" for event in re.split(rb"\r\n\r\n", stream) if event]
+    chunks = [parse_event(event).data or b"" for event in re.split(rb"\r\n\r\n", stream) if event]
     return b"[" + b"\r\n,\r\n".join(chunks) + b"\r\n]\r\n"
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.named("gemini").name == "gemini"
+    assert dialects.dialect_named("gemini").name == "gemini"
 
 
 GOOGLE = (("X-Goog-Api-Key", "k"),)
@@ -156,7 +160,7 @@ GOOGLE = (("X-Goog-Api-Key", "k"),)
     ],
 )
 def test_among_all_dialects_each_request_finds_its_own(request_: Request, name: str) -> None:
-    assert dialects.find(request_).name == name
+    assert dialects.find_dialect(request_).name == name
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def test_among_all_dialects_each_request_finds_its_own(request_: Request, name: 
     ],
 )
 def test_what_is_not_geminis_is_left_to_others(request_: Request) -> None:
-    assert not DIALECT.claims(request_)
+    assert not DIALECT.matches(request_)
 
 
 @pytest.mark.parametrize(
@@ -266,9 +270,9 @@ PRETTY = b'{\n  "error": {\n    "code": 499,\n    "message": "Cancelled."\n  }\n
         pytest.param(whole(b"<html>", 502), "HTTP 502", id="a gateway's page"),
     ],
 )
-def test_a_response_is_whole_by_its_own_words(answer: Response, reason: str) -> None:
-    judgement = DIALECT.judge(answer)
-    assert (judgement.whole, judgement.reason) == (True, reason)
+def test_a_response_is_whole_by_its_own_words(answer: DialectResponse, reason: str) -> None:
+    judgement = DIALECT.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (True, reason)
 
 
 FINISHED = says({"text": "a"}, finish="STOP")
@@ -300,26 +304,26 @@ FINISHED = says({"text": "a"}, finish="STOP")
         pytest.param(whole(b'{"candid'), "body is not JSON", id="a cut document"),
     ],
 )
-def test_a_response_without_an_end_is_not_whole(answer: Response, reason: str) -> None:
-    judgement = DIALECT.judge(answer)
-    assert (judgement.whole, judgement.reason) == (False, reason)
+def test_a_response_without_an_end_is_not_whole(answer: DialectResponse, reason: str) -> None:
+    judgement = DIALECT.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (False, reason)
 
 
 @given(st.integers(0, len(TEXT) - 1))
 def test_no_cut_before_the_last_event_is_called_whole(cut: int) -> None:
-    assert DIALECT.judge(streamed(TEXT[:cut])).whole is (cut >= len(TEXT.rstrip()))
+    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (cut >= len(TEXT.rstrip()))
 
 
 @given(st.integers(0, len(as_array(TEXT)) - 1))
 def test_no_cut_before_the_arrays_end_is_called_whole(cut: int) -> None:
     body = as_array(TEXT)
-    assert DIALECT.judge(listed(body[:cut])).whole is (cut >= len(body.rstrip()))
+    assert DIALECT.completeness(listed(body[:cut])).is_complete is (cut >= len(body.rstrip()))
 
 
 def test_text_becomes_a_turn_however_it_comes() -> None:
-    assert DIALECT.turns(streamed(TEXT)) == (HELLO,)
-    assert DIALECT.turns(listed(as_array(TEXT))) == (HELLO,)
-    assert DIALECT.turns(whole(as_array(TEXT))) == (HELLO,)
+    assert DIALECT.decode(streamed(TEXT)) == (HELLO,)
+    assert DIALECT.decode(listed(as_array(TEXT))) == (HELLO,)
+    assert DIALECT.decode(whole(as_array(TEXT))) == (HELLO,)
 
 
 def test_parallel_calls_become_a_turn_that_waits_for_tools() -> None:
@@ -433,8 +437,8 @@ def test_an_image_longer_than_a_message_may_be_is_read() -> None:
     image = says({"inlineData": {"mimeType": "image/png", "data": data}}, finish="STOP")
     for answer in (streamed(image), listed(as_array(image))):
         assert len(answer.messages) > 1
-        assert DIALECT.judge(answer).whole
-        (turn,) = DIALECT.turns(answer)
+        assert DIALECT.completeness(answer).is_complete
+        (turn,) = DIALECT.decode(answer)
         assert turn.parts == (Media("image/png", base64=data),)
 
 
@@ -545,7 +549,7 @@ def test_a_blocked_prompt_is_a_turn_of_its_own() -> None:
         "safetyRatings": [{"probability": "HIGH"}],
     }
     said = {"promptFeedback": feedback, "usageMetadata": {"promptTokenCount": 9}}
-    assert DIALECT.turns(whole(json.dumps(said).encode())) == (
+    assert DIALECT.decode(whole(json.dumps(said).encode())) == (
         Turn(
             (),
             finish=Finish.CONTENT_FILTER,
@@ -563,7 +567,7 @@ def test_each_candidate_is_a_turn() -> None:
     body = chunk(candidate(1, "b"), candidate(0, "a")) + chunk(
         candidate(0, "a", finishReason="STOP"), candidate(1, "b", finishReason="MAX_TOKENS")
     )
-    assert [(it.text, it.finish) for it in DIALECT.turns(streamed(body))] == [
+    assert [(item.text, item.finish) for item in DIALECT.decode(streamed(body))] == [
         ("aa", Finish.STOP),
         ("bb", Finish.LENGTH),
     ]
@@ -581,7 +585,7 @@ def test_code_assist_wraps_each_chunk() -> None:
     inner = {"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}]}
     body = b"data: " + json.dumps({"response": inner, "traceId": "t"}).encode() + b"\n\n"
     assert turn_of(body).text == "Hi"
-    assert DIALECT.judge(streamed(body)).whole
+    assert DIALECT.completeness(streamed(body)).is_complete
 
 
 def test_images_of_imagen_are_turns() -> None:
@@ -591,7 +595,7 @@ def test_images_of_imagen_are_turns() -> None:
             {"raiFilteredReason": "Filtered out."},
         ]
     }
-    image, filtered = DIALECT.turns(whole(json.dumps(said).encode()))
+    image, filtered = DIALECT.decode(whole(json.dumps(said).encode()))
     assert image.parts == (Media("image/png", base64="AAA="),)
     assert (filtered.parts, filtered.finish) == ((), Finish.CONTENT_FILTER)
     assert filtered.metadata == (("raiFilteredReason", "Filtered out."),)
@@ -609,7 +613,7 @@ def test_images_of_imagen_are_turns() -> None:
     ],
 )
 def test_an_answer_in_which_nothing_is_said_has_no_turn(body: bytes) -> None:
-    assert DIALECT.turns(whole(body)) == ()
+    assert DIALECT.decode(whole(body)) == ()
 
 
 def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
@@ -631,11 +635,11 @@ def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
     ids=["a document", "in an array", "a page", "nothing"],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.turns(whole(body, 502)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole(body, 502)) == (Turn((), failure=failure),)
 
 
 def test_an_error_has_googles_shape() -> None:
-    assert json.loads(DIALECT.error(424, "cassette_not_found", "text")) == {
+    assert json.loads(DIALECT.error_body(424, "cassette_not_found", "text")) == {
         "error": {"code": 424, "message": "text", "status": "cassette_not_found"}
     }
 
@@ -683,19 +687,19 @@ DOCUMENTS = st.fixed_dictionaries(
 def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
     documents: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(it).encode() for it in documents]
-    events = b"".join(b"data: " + it + b"\n\n" for it in spelled)
+    spelled = [json.dumps(document).encode() for document in documents]
+    events = b"".join(b"data: " + item + b"\n\n" for item in spelled)
     array = b"[" + b",".join(spelled) + b"]"
     for answer in (streamed(events), listed(array), whole(array, status), whole(spelled[0])):
-        assert DIALECT.judge(answer).reason
-        assert orjson.dumps(DIALECT.turns(answer))
+        assert DIALECT.completeness(answer).reason
+        assert orjson.dumps(DIALECT.decode(answer))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "json-array", "whole", "ndjson"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Response(head(), name, messages)
-    assert DIALECT.judge(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+    answer = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
 
 
 NOT_WHOLE = {"29cf02695c801610": "a hand-made mock without a finishReason"}
@@ -711,16 +715,16 @@ def test_every_real_answer_is_claimed_judged_and_read() -> None:
     assert len(rows) == 185
     partial, silent = set(), set()
     for row in rows:
-        assert dialects.find(row.request).name == "gemini", row.id
+        assert dialects.find_dialect(row.request).name == "gemini", row.id
         name = DIALECT.codec(row.request, row.head)
         assert name == codecs[row.wire], row.id
-        answer = Response(row.head, name, framing.messages(name, row.body))
-        judgement = DIALECT.judge(answer)
-        if not judgement.whole:
+        answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
+        judgement = DIALECT.completeness(answer)
+        if not judgement.is_complete:
             partial.add(row.id)
         else:
             assert judgement.reason.startswith(REASONS), row.id
-        if not DIALECT.turns(answer):
+        if not DIALECT.decode(answer):
             silent.add(row.id)
         assert DIALECT.model(row.request), row.id
     assert partial == NOT_WHOLE.keys()
@@ -748,7 +752,7 @@ def test_no_real_part_is_of_an_unknown_kind() -> None:
 def test_arguments_that_real_models_stream_are_joined() -> None:
     (row,) = (row for row in corpus.rows() if row.id == "d0afc7200cbb0ce6")
     turn = turn_of(*(b"data: " + line + b"\n\n" for line in row.body.splitlines()))
-    assert [it.arguments for it in turn.parts if isinstance(it, ToolCall)] == [
+    assert [part.arguments for part in turn.parts if isinstance(part, ToolCall)] == [
         '{"location":"Boston"}',
         '{"location":"San Francisco"}',
     ]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.google.interactions import GeminiInteractions
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -69,17 +69,19 @@ def asked(
     return Request(method, path, query, (), json.dumps(body).encode())
 
 
-def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
+def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
     headers = (("Content-Type", content_type),) if content_type else ()
-    return Head(status, "", headers, "chunked")
+    return ResponseHead(status, "", headers, "chunked")
 
 
-def streamed(body: bytes) -> Response:
-    return Response(head(), "sse", framing.messages("sse", body))
+def streamed(body: bytes) -> DialectResponse:
+    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> Response:
-    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
+def whole(body: bytes, status: int = 200) -> DialectResponse:
+    return DialectResponse(
+        head(status, "application/json"), "whole", framing.split_messages("whole", body)
+    )
 
 
 def event(kind: str, **fields: object) -> bytes:
@@ -96,13 +98,13 @@ def grows(index: int, kind: str, **fields: object) -> bytes:
 
 
 def parts_of(*events: bytes) -> tuple[Part, ...]:
-    (turn,) = DIALECT.turns(streamed(b"".join(events)))
+    (turn,) = DIALECT.decode(streamed(b"".join(events)))
     return turn.parts
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.named("gemini-interactions").name == "gemini-interactions"
-    assert dialects.find(asked()).name == "gemini-interactions"
+    assert dialects.dialect_named("gemini-interactions").name == "gemini-interactions"
+    assert dialects.find_dialect(asked()).name == "gemini-interactions"
 
 
 BELOW = "/v1beta1/projects/p/locations/global/interactions"
@@ -125,7 +127,7 @@ BELOW = "/v1beta1/projects/p/locations/global/interactions"
     ],
 )
 def test_the_paths_of_interactions_are_claimed(method: str, path: str, claimed: bool) -> None:
-    assert DIALECT.claims(asked(path, method)) is claimed
+    assert DIALECT.matches(asked(path, method)) is claimed
 
 
 @pytest.mark.parametrize(
@@ -183,19 +185,21 @@ COMPLETED = TEXT.removesuffix(b"data: [DONE]\n\n")
     ],
 )  # fmt: skip
 def test_a_response_is_judged_by_its_own_words(
-    answer: Response, is_whole: bool, reason: str
+    answer: DialectResponse, is_whole: bool, reason: str
 ) -> None:
-    judgement = DIALECT.judge(answer)
-    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+    judgement = DIALECT.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
 
 
 @given(st.integers(0, len(TEXT) - 1))
 def test_no_cut_before_the_completing_event_is_called_whole(cut: int) -> None:
-    assert DIALECT.judge(streamed(TEXT[:cut])).whole is (cut >= len(COMPLETED.rstrip()))
+    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (
+        cut >= len(COMPLETED.rstrip())
+    )
 
 
 def test_a_stream_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(TEXT)) == (HELLO,)
+    assert DIALECT.decode(streamed(TEXT)) == (HELLO,)
 
 
 def test_a_document_becomes_the_same_turn() -> None:
@@ -209,10 +213,10 @@ def test_a_document_becomes_the_same_turn() -> None:
         ],
         "usage": {"total_input_tokens": 9, "total_output_tokens": 2, "total_tokens": 11},
     }
-    assert DIALECT.turns(whole(json.dumps(said).encode())) == (HELLO,)
+    assert DIALECT.decode(whole(json.dumps(said).encode())) == (HELLO,)
     said["outputs"] = content
     del said["steps"]
-    assert DIALECT.turns(whole(json.dumps(said).encode())) == (HELLO,)
+    assert DIALECT.decode(whole(json.dumps(said).encode())) == (HELLO,)
 
 
 def test_thoughts_are_summaries_and_a_seal() -> None:
@@ -292,7 +296,7 @@ def test_media_come_inline_or_by_reference() -> None:
     ],
 )
 def test_statuses_have_common_words(status: str, finish: Finish) -> None:
-    (turn,) = DIALECT.turns(
+    (turn,) = DIALECT.decode(
         streamed(event("interaction.completed", interaction={"status": status}))
     )
     assert (turn.finish, turn.finish_raw) == (finish, status)
@@ -300,28 +304,28 @@ def test_statuses_have_common_words(status: str, finish: Finish) -> None:
 
 def test_an_interaction_that_runs_has_not_finished() -> None:
     update = event("interaction.status_update", interaction_id="i", status="in_progress")
-    (turn,) = DIALECT.turns(streamed(update))
+    (turn,) = DIALECT.decode(streamed(update))
     assert (turn.id, turn.finish, turn.finish_raw) == ("i", None, "")
 
 
 def test_errors_keep_what_was_said_before() -> None:
     said = starts(0, "model_output") + grows(0, "text", text="Hi") + ERROR
-    (turn,) = DIALECT.turns(streamed(said))
+    (turn,) = DIALECT.decode(streamed(said))
     assert (turn.text, turn.failure) == ("Hi", Failure("No.", code="internal"))
     failed = {"status": "failed", "errors": [{"code": "internal", "message": "No."}]}
-    (turn,) = DIALECT.turns(whole(json.dumps(failed).encode()))
+    (turn,) = DIALECT.decode(whole(json.dumps(failed).encode()))
     assert (turn.finish, turn.failure) == (Finish.ERROR, Failure("No.", code="internal"))
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
-    body = DIALECT.error(424, "cassette_not_found", "text")
+    body = DIALECT.error_body(424, "cassette_not_found", "text")
     failure = Failure("text", "cassette_not_found", "424")
-    assert DIALECT.turns(whole(body, 424)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole(body, 424)) == (Turn((), failure=failure),)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"{}", b"<"])
 def test_a_body_that_is_no_interaction_has_no_turn(body: bytes) -> None:
-    assert DIALECT.turns(whole(body)) == ()
+    assert DIALECT.decode(whole(body)) == ()
 
 
 KINDS = st.sampled_from(
@@ -358,18 +362,18 @@ EVENTS = st.fixed_dictionaries(
 def test_events_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
     events: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(it).encode() for it in events]
-    body = b"".join(b"data: " + it + b"\n\n" for it in spelled)
+    spelled = [json.dumps(item).encode() for item in events]
+    body = b"".join(b"data: " + item + b"\n\n" for item in spelled)
     for answer in (streamed(body), whole(spelled[0], status)):
-        assert DIALECT.judge(answer).reason
-        assert orjson.dumps(DIALECT.turns(answer))
+        assert DIALECT.completeness(answer).reason
+        assert orjson.dumps(DIALECT.decode(answer))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "json-array"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Response(head(), name, messages)
-    assert DIALECT.judge(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+    answer = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
 
 
 UNDERSTOOD = (
@@ -384,13 +388,15 @@ def test_every_real_interaction_is_claimed_whole_and_read() -> None:
     rows = [row for row in corpus.rows() if row.wire == "gemini.interactions.payload"]
     assert len(rows) == 8
     for row in rows:
-        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         said = [json.loads(line) for line in row.body.splitlines()]
-        assert {it["event_type"] for it in said} <= set(UNDERSTOOD), row.id
-        answer = streamed(b"".join(event(it.pop("event_type"), **it) for it in said))
-        assert DIALECT.judge(answer).whole, row.id
-        (turn,) = DIALECT.turns(answer)
-        texts = [it["delta"]["text"] for it in said if it.get("delta", {}).get("type") == "text"]
+        assert {item["event_type"] for item in said} <= set(UNDERSTOOD), row.id
+        answer = streamed(b"".join(event(item.pop("event_type"), **item) for item in said))
+        assert DIALECT.completeness(answer).is_complete, row.id
+        (turn,) = DIALECT.decode(answer)
+        texts = [
+            item["delta"]["text"] for item in said if item.get("delta", {}).get("type") == "text"
+        ]
         assert turn.text == "".join(texts), row.id
         assert turn.finish in (Finish.STOP, Finish.TOOL_CALLS), row.id
         assert turn.usage is not None, row.id

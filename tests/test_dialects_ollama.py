@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.ollama.dialect import Ollama
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import Failure, Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
 
 DIALECT = Ollama()
@@ -64,30 +64,32 @@ def asked(path: str = "/api/chat", method: str = "POST", **body: object) -> Requ
     return Request(method, path, "", (), json.dumps(body).encode())
 
 
-def head(status: int = 200, content_type: str = "application/x-ndjson") -> Head:
-    return Head(status, "", (("Content-Type", content_type),), "chunked")
+def head(status: int = 200, content_type: str = "application/x-ndjson") -> ResponseHead:
+    return ResponseHead(status, "", (("Content-Type", content_type),), "chunked")
 
 
-def streamed(body: bytes) -> Response:
-    return Response(head(), "ndjson", framing.messages("ndjson", body))
+def streamed(body: bytes) -> DialectResponse:
+    return DialectResponse(head(), "ndjson", framing.split_messages("ndjson", body))
 
 
-def whole(body: bytes, status: int = 200) -> Response:
-    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
+def whole(body: bytes, status: int = 200) -> DialectResponse:
+    return DialectResponse(
+        head(status, "application/json"), "whole", framing.split_messages("whole", body)
+    )
 
 
-def declared_empty(codec: str, status: int = 200, *headers: tuple[str, str]) -> Response:
-    return Response(Head(status, "", headers, "length", 0), codec, [])
+def declared_empty(codec: str, status: int = 200, *headers: tuple[str, str]) -> DialectResponse:
+    return DialectResponse(ResponseHead(status, "", headers, "length", 0), codec, [])
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.named("ollama").name == "ollama"
-    assert dialects.find(asked()).name == "ollama"
+    assert dialects.dialect_named("ollama").name == "ollama"
+    assert dialects.find_dialect(asked()).name == "ollama"
 
 
 @pytest.mark.parametrize("path", ["chat", "generate", "pull", "push", "create"])
 def test_the_paths_that_stream_are_claimed(path: str) -> None:
-    assert DIALECT.claims(asked(f"/api/{path}"))
+    assert DIALECT.matches(asked(f"/api/{path}"))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_the_paths_that_stream_are_claimed(path: str) -> None:
 )
 def test_the_paths_of_one_document_are_claimed(method: str, path: str) -> None:
     request = asked(path, method)
-    assert dialects.find(request).name == "ollama"
+    assert dialects.find_dialect(request).name == "ollama"
     assert not DIALECT.streams(request)
     assert DIALECT.codec(request, head(200, "application/json")) == "whole"
 
@@ -126,7 +128,7 @@ def test_the_paths_of_one_document_are_claimed(method: str, path: str) -> None:
     ],
 )
 def test_other_paths_are_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.claims(asked(path, method))
+    assert not DIALECT.matches(asked(path, method))
 
 
 @pytest.mark.parametrize(
@@ -193,8 +195,8 @@ def test_the_request_and_the_status_choose_the_framing(
     ],
 )
 def test_a_stream_is_whole_by_its_last_line(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason) == (True, reason)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason) == (True, reason)
 
 
 @pytest.mark.parametrize(
@@ -212,13 +214,13 @@ def test_a_stream_is_whole_by_its_last_line(body: bytes, reason: str) -> None:
     ],
 )
 def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason) == (False, reason)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason) == (False, reason)
 
 
 @given(st.integers(0, len(CHAT)))
 def test_no_cut_of_a_chat_is_called_whole(cut: int) -> None:
-    assert DIALECT.judge(streamed(CHAT[:cut])).whole is (cut >= len(CHAT) - 1)
+    assert DIALECT.completeness(streamed(CHAT[:cut])).is_complete is (cut >= len(CHAT) - 1)
 
 
 @pytest.mark.parametrize(
@@ -241,17 +243,19 @@ def test_no_cut_of_a_chat_is_called_whole(cut: int) -> None:
         pytest.param(whole(b"<html>", 502), True, "HTTP 502", id="a gateway's page"),
     ],
 )
-def test_a_body_is_judged_as_of_any_json_api(answer: Response, is_whole: bool, reason: str) -> None:
-    judgement = DIALECT.judge(answer)
-    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+def test_a_body_is_judged_as_of_any_json_api(
+    answer: DialectResponse, is_whole: bool, reason: str
+) -> None:
+    judgement = DIALECT.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
 
 
 def test_an_http_error_is_whole_however_it_was_cut() -> None:
-    assert DIALECT.judge(Response(head(500), "ndjson", [])).reason == "HTTP 500"
+    assert DIALECT.completeness(DialectResponse(head(500), "ndjson", [])).reason == "HTTP 500"
 
 
 def test_a_chat_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(CHAT)) == (
+    assert DIALECT.decode(streamed(CHAT)) == (
         Turn(
             parts=(Reasoning("I should greet."), Text("Hello")),
             finish=Finish.STOP,
@@ -264,7 +268,7 @@ def test_a_chat_becomes_a_turn() -> None:
 
 
 def test_tool_calls_come_whole_and_end_the_turn() -> None:
-    assert DIALECT.turns(streamed(TOOLS)) == (
+    assert DIALECT.decode(streamed(TOOLS)) == (
         Turn(
             parts=(
                 ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
@@ -278,19 +282,19 @@ def test_tool_calls_come_whole_and_end_the_turn() -> None:
 
 
 def test_calls_that_were_cut_short_end_by_length() -> None:
-    (turn,) = DIALECT.turns(streamed(TOOLS.replace(b'"stop"', b'"length"')))
+    (turn,) = DIALECT.decode(streamed(TOOLS.replace(b'"stop"', b'"length"')))
     assert (turn.finish, len(turn.parts)) == (Finish.LENGTH, 2)
 
 
 def test_a_completion_becomes_a_turn() -> None:
-    (turn,) = DIALECT.turns(streamed(GENERATE))
+    (turn,) = DIALECT.decode(streamed(GENERATE))
     assert turn.parts == (Text("Hello"),)
     assert (turn.finish, turn.usage) == (Finish.LENGTH, Usage(input=9, output=2))
 
 
 def test_a_document_becomes_a_turn() -> None:
     body = b'{"model":"m","response":"Hi","thinking":"Hm","done":true,"done_reason":"stop"}'
-    (turn,) = DIALECT.turns(whole(body))
+    (turn,) = DIALECT.decode(whole(body))
     assert turn == Turn(
         (Reasoning("Hm"), Text("Hi")), finish=Finish.STOP, finish_raw="stop", model="m"
     )
@@ -306,11 +310,11 @@ def test_where_a_model_ran_and_how_long_it_took_is_kept() -> None:
         "eval_duration": 1,
     }
     body = json.dumps({"message": {}, "done": True, "context": [1, 2], **about}).encode()
-    assert DIALECT.turns(streamed(body))[0].metadata == tuple(about.items())
+    assert DIALECT.decode(streamed(body))[0].metadata == tuple(about.items())
 
 
 def test_a_transfer_is_a_turn_without_words() -> None:
-    assert DIALECT.turns(streamed(PULL)) == (Turn((), finish=Finish.STOP, finish_raw="success"),)
+    assert DIALECT.decode(streamed(PULL)) == (Turn((), finish=Finish.STOP, finish_raw="success"),)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +330,7 @@ def test_a_transfer_is_a_turn_without_words() -> None:
     ids=["embeddings", "an old embedding", "models", "a model", "a version", "a deletion"],
 )
 def test_embeddings_and_models_are_no_turn(body: bytes) -> None:
-    assert DIALECT.turns(whole(body)) == ()
+    assert DIALECT.decode(whole(body)) == ()
 
 
 def test_a_drawn_image_is_a_part() -> None:
@@ -334,14 +338,14 @@ def test_a_drawn_image_is_a_part() -> None:
         b'{"model":"m","completed":1,"total":2,"done":false}\n'
         b'{"model":"m","image":"iVBORw0K","done":true,"done_reason":"stop"}\n'
     )
-    (turn,) = DIALECT.turns(streamed(lines))
+    (turn,) = DIALECT.decode(streamed(lines))
     assert turn.parts == (Media("image/*", base64="iVBORw0K"),)
     assert turn.finish is Finish.STOP
 
 
 def test_images_of_a_message_are_parts_of_their_own() -> None:
     body = b'{"message":{"content":"Look:","images":["AAAA","BBBB",7]},"done":true}'
-    (turn,) = DIALECT.turns(whole(body))
+    (turn,) = DIALECT.decode(whole(body))
     assert turn.parts == (
         Text("Look:"),
         Media("image/*", base64="AAAA"),
@@ -350,17 +354,17 @@ def test_images_of_a_message_are_parts_of_their_own() -> None:
 
 
 def test_an_error_of_the_cloud_keeps_its_status() -> None:
-    (turn,) = DIALECT.turns(streamed(b'{"error":"unauthorized","status":401,"signin_url":"x"}\n'))
+    (turn,) = DIALECT.decode(streamed(b'{"error":"unauthorized","status":401,"signin_url":"x"}\n'))
     assert turn.failure == Failure("unauthorized", code="401")
 
 
 def test_a_document_in_pieces_is_one_document() -> None:
-    answer = Response(head(), "whole", [b'{"response":"H', b'i","done":true}'])
-    assert [turn.text for turn in DIALECT.turns(answer)] == ["Hi"]
+    answer = DialectResponse(head(), "whole", [b'{"response":"H', b'i","done":true}'])
+    assert [turn.text for turn in DIALECT.decode(answer)] == ["Hi"]
 
 
 def test_an_error_after_the_end_takes_nothing_back() -> None:
-    (turn,) = DIALECT.turns(streamed(GENERATE + ERROR))
+    (turn,) = DIALECT.decode(streamed(GENERATE + ERROR))
     assert (turn.text, turn.finish, turn.usage) == ("Hello", Finish.LENGTH, Usage(9, 2))
     assert turn.failure is not None
 
@@ -375,7 +379,7 @@ def test_an_error_after_the_end_takes_nothing_back() -> None:
     ids=["the prompt was cached", "a model that said nothing", "none"],
 )
 def test_counts_may_be_absent(counts: dict[str, int], usage: Usage | None) -> None:
-    (turn,) = DIALECT.turns(streamed(json.dumps({"done": True, **counts}).encode()))
+    (turn,) = DIALECT.decode(streamed(json.dumps({"done": True, **counts}).encode()))
     assert turn.usage == usage
 
 
@@ -391,24 +395,24 @@ def test_counts_may_be_absent(counts: dict[str, int], usage: Usage | None) -> No
     ids=["a model was loaded", "an old server", "cut", "a bare message", "a bare response"],
 )
 def test_a_finish_is_never_made_up(end: dict[str, Any], finish: Finish | None, raw: str) -> None:
-    (turn,) = DIALECT.turns(streamed(json.dumps(end).encode()))
+    (turn,) = DIALECT.decode(streamed(json.dumps(end).encode()))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
 def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
-    (turn,) = DIALECT.turns(streamed(GENERATE[: GENERATE.index(b"\n") + 1] + ERROR))
+    (turn,) = DIALECT.decode(streamed(GENERATE[: GENERATE.index(b"\n") + 1] + ERROR))
     assert (turn.text, turn.finish) == ("Hel", None)
     assert turn.failure == Failure(json.loads(ERROR)["error"])
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     error = b'{"error":"model \'x\' not found"}'
-    assert DIALECT.turns(whole(error, 404)) == (Turn((), failure=Failure("model 'x' not found")),)
+    assert DIALECT.decode(whole(error, 404)) == (Turn((), failure=Failure("model 'x' not found")),)
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"hello":1}', b"<html>"])
 def test_what_is_not_ollamas_has_no_turn(body: bytes) -> None:
-    assert DIALECT.turns(whole(body)) == DIALECT.turns(streamed(body)) == ()
+    assert DIALECT.decode(whole(body)) == DIALECT.decode(streamed(body)) == ()
 
 
 VALUES = st.recursive(
@@ -435,15 +439,15 @@ def test_lines_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
 ) -> None:
     spelled = [json.dumps(line).encode() + b"\n" for line in lines]
     for answer in (streamed(b"".join(spelled)), whole(spelled[0], status)):
-        assert DIALECT.judge(answer).reason
-        assert orjson.dumps(DIALECT.turns(answer))
+        assert DIALECT.completeness(answer).reason
+        assert orjson.dumps(DIALECT.decode(answer))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Response(head(), name, messages)
-    assert DIALECT.judge(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+    answer = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
 
 
 def _client(status: int, body: bytes) -> ollama.Client:
@@ -454,8 +458,8 @@ def _client(status: int, body: bytes) -> ollama.Client:
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
-    assert DIALECT.error(424, "kind", "text") == b'{"error":"text"}'
-    client = _client(424, DIALECT.error(424, "cassette_not_found", "no cassette"))
+    assert DIALECT.error_body(424, "kind", "text") == b'{"error":"text"}'
+    client = _client(424, DIALECT.error_body(424, "cassette_not_found", "no cassette"))
     with pytest.raises(ollama.ResponseError, match="no cassette") as raised:
         client.chat(model="m", messages=[])
     assert raised.value.status_code == 424
@@ -464,12 +468,12 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 @pytest.mark.parametrize("body", [CHAT, TOOLS], ids=["text", "tools"])
 def test_the_sdk_reads_the_golden_chats_alike(body: bytes) -> None:
     lines = list(_client(200, body).chat(model="m", messages=[], stream=True))
-    (turn,) = DIALECT.turns(streamed(body))
+    (turn,) = DIALECT.decode(streamed(body))
     assert turn.text == "".join(line.message.content or "" for line in lines)
     theirs = [call.function for line in lines for call in line.message.tool_calls or ()]
     ours = [part for part in turn.parts if isinstance(part, ToolCall)]
-    assert [(it.name, json.loads(it.arguments)) for it in ours] == [
-        (it.name, it.arguments) for it in theirs
+    assert [(our.name, json.loads(our.arguments)) for our in ours] == [
+        (their.name, their.arguments) for their in theirs
     ]
 
 
@@ -498,7 +502,7 @@ def test_the_sdk_asks_for_one_document_on_paths_that_are_claimed(
 
     client = ollama.Client(host="http://127.0.0.1", transport=httpx.MockTransport(respond))
     assert ask(client)
-    assert [DIALECT.claims(it) and not DIALECT.streams(it) for it in seen] == [True]
+    assert [DIALECT.matches(item) and not DIALECT.streams(item) for item in seen] == [True]
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
@@ -510,12 +514,12 @@ def test_every_real_answer_is_whole_and_read_as_the_sdk_reads_it() -> None:
     rows = [row for row in corpus.rows() if row.wire.startswith("ollama.")]
     assert len(rows) == 17
     for row in rows:
-        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         name = DIALECT.codec(row.request, row.head)
         assert name == ("ndjson" if "ndjson" in row.wire else "whole"), row.id
-        answer = Response(row.head, name, framing.messages(name, row.body))
-        assert DIALECT.judge(answer).whole, row.id
-        (turn,) = DIALECT.turns(answer)
+        answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
+        assert DIALECT.completeness(answer).is_complete, row.id
+        (turn,) = DIALECT.decode(answer)
         assert turn.text == _read_by_sdk(row), row.id
 
 

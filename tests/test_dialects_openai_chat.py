@@ -13,9 +13,9 @@ from openai.lib.streaming.chat import ChatCompletionStreamState
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.openai.chat import OpenAIChat
-from llm_proxy.exchange import Head, Request, header
+from llm_proxy.exchange import Request, ResponseHead, header_value
 from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
 
 if TYPE_CHECKING:
@@ -90,20 +90,22 @@ def asked(path: str = "/v1/chat/completions", method: str = "POST", **body: obje
     return Request(method, path, "", (), json.dumps(body).encode())
 
 
-def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
+def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
     headers = (("Content-Type", content_type),) if content_type else ()
-    return Head(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
+    return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
 
 
-def streamed(body: bytes) -> Response:
-    return Response(head(), "sse", framing.messages("sse", body))
+def streamed(body: bytes) -> DialectResponse:
+    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> Response:
-    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
+def whole(body: bytes, status: int = 200) -> DialectResponse:
+    return DialectResponse(
+        head(status, "application/json"), "whole", framing.split_messages("whole", body)
+    )
 
 
-def document(**fields: object) -> Response:
+def document(**fields: object) -> DialectResponse:
     return whole(json.dumps(fields).encode())
 
 
@@ -116,8 +118,8 @@ def says(text: str, finish: str | None = None, index: int = 0) -> bytes:
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.named("openai-chat").name == "openai-chat"
-    assert dialects.find(asked()).name == "openai-chat"
+    assert dialects.dialect_named("openai-chat").name == "openai-chat"
+    assert dialects.find_dialect(asked()).name == "openai-chat"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +138,7 @@ def test_the_dialect_is_found_under_its_name() -> None:
     ],
 )
 def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
-    assert DIALECT.claims(asked(path))
+    assert DIALECT.matches(asked(path))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
     ],
 )
 def test_what_is_not_a_chat_is_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.claims(asked(path, method))
+    assert not DIALECT.matches(asked(path, method))
 
 
 @pytest.mark.parametrize(
@@ -269,8 +271,8 @@ def test_status_and_content_type_choose_the_framing(
     ],
 )
 def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason, judgement.proven) == (True, reason, True)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason, judgement.is_proven) == (True, reason, True)
 
 
 @pytest.mark.parametrize(
@@ -301,8 +303,8 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
     ],
 )
 def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason) == (False, reason)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason) == (False, reason)
 
 
 @given(st.integers(0, len(TEXT) - 1))
@@ -310,7 +312,7 @@ def test_no_cut_before_the_finish_is_called_whole(cut: int) -> None:
     said_all = TEXT.index(b'"finish_reason":"stop"}],"usage":null}') + len(
         b'"finish_reason":"stop"}],"usage":null}'
     )
-    assert DIALECT.judge(streamed(TEXT[:cut])).whole is (cut >= said_all)
+    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (cut >= said_all)
 
 
 @pytest.mark.parametrize(
@@ -325,18 +327,18 @@ def test_no_cut_before_the_finish_is_called_whole(cut: int) -> None:
     ],
 )
 def test_a_body_is_whole_when_it_parses_or_reports_an_error(
-    answer: Response, is_whole: bool, reason: str
+    answer: DialectResponse, is_whole: bool, reason: str
 ) -> None:
-    judgement = DIALECT.judge(answer)
-    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+    judgement = DIALECT.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
 
 
 def test_an_http_error_is_whole_however_it_was_cut() -> None:
-    assert DIALECT.judge(Response(head(500), "sse", [])).reason == "HTTP 500"
+    assert DIALECT.completeness(DialectResponse(head(500), "sse", [])).reason == "HTTP 500"
 
 
 def test_a_text_stream_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(TEXT)) == (
+    assert DIALECT.decode(streamed(TEXT)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=Finish.STOP,
@@ -349,7 +351,7 @@ def test_a_text_stream_becomes_a_turn() -> None:
 
 
 def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(TOOLS)) == (
+    assert DIALECT.decode(streamed(TOOLS)) == (
         Turn(
             parts=(
                 ToolCall("call_a", "get_weather", '{"city":"Rome"}'),
@@ -378,7 +380,7 @@ def test_a_document_becomes_a_turn() -> None:
         service_tier="default",
         system_fingerprint="fp_1",
     )
-    assert DIALECT.turns(answer) == (
+    assert DIALECT.decode(answer) == (
         Turn(
             parts=(Text("Hello"),),
             finish=Finish.LENGTH,
@@ -393,7 +395,9 @@ def test_a_document_becomes_a_turn() -> None:
 
 def test_a_document_in_pieces_is_one_document() -> None:
     pieces = [b'{"choices":[{"message":', b'{"content":"Hi"}}]}']
-    assert [turn.text for turn in DIALECT.turns(Response(head(), "whole", pieces))] == ["Hi"]
+    assert [turn.text for turn in DIALECT.decode(DialectResponse(head(), "whole", pieces))] == [
+        "Hi"
+    ]
 
 
 def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
@@ -406,7 +410,7 @@ def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
         "citations": ["https://example.com"],
     }
     body = chunk(choice, obfuscation="abc", **about) + chunk(service_tier="default")
-    assert dict(DIALECT.turns(streamed(body))[0].metadata) == about | {
+    assert dict(DIALECT.decode(streamed(body))[0].metadata) == about | {
         "service_tier": "default",
         "native_finish_reason": "end_turn",
         "stop_reason": 7,
@@ -423,7 +427,7 @@ def test_each_choice_is_a_turn_and_all_share_the_usage_chunk() -> None:
         + chunk(usage={"total_tokens": 7})
         + DONE
     )
-    turns = DIALECT.turns(streamed(body))
+    turns = DIALECT.decode(streamed(body))
     assert [(turn.text, turn.finish) for turn in turns] == [
         ("a1a2", Finish.STOP),
         ("b1b2", Finish.LENGTH),
@@ -433,12 +437,12 @@ def test_each_choice_is_a_turn_and_all_share_the_usage_chunk() -> None:
 
 def test_choices_without_an_index_go_by_their_place() -> None:
     body = chunk({"delta": {"content": "a"}}, {"delta": {"content": "b"}})
-    assert [turn.text for turn in DIALECT.turns(streamed(body * 2))] == ["aa", "bb"]
+    assert [turn.text for turn in DIALECT.decode(streamed(body * 2))] == ["aa", "bb"]
 
 
 def test_azures_opening_chunk_is_no_choice_and_no_name() -> None:
     preamble = chunk(id="", model="", object="", prompt_filter_results=[{"prompt_index": 0}])
-    (turn,) = DIALECT.turns(streamed(preamble + TEXT))
+    (turn,) = DIALECT.decode(streamed(preamble + TEXT))
     assert (turn.text, turn.id, turn.model) == ("Hello", "chatcmpl-1", "gpt-5")
 
 
@@ -457,13 +461,13 @@ def test_azures_opening_chunk_is_no_choice_and_no_name() -> None:
     ],
 )
 def test_finish_reasons_have_common_words(raw: str, finish: Finish) -> None:
-    (turn,) = DIALECT.turns(streamed(says("Hi", raw)))
+    (turn,) = DIALECT.decode(streamed(says("Hi", raw)))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
 @pytest.mark.parametrize("raw", ["", None])
 def test_an_empty_finish_reason_is_none(raw: str | None) -> None:
-    (turn,) = DIALECT.turns(streamed(says("Hi", raw)))
+    (turn,) = DIALECT.decode(streamed(says("Hi", raw)))
     assert (turn.finish, turn.finish_raw) == (None, "")
 
 
@@ -503,25 +507,25 @@ def test_usage_is_read_wherever_a_provider_puts_it(
     fields: dict[str, Any], usage: Usage | None
 ) -> None:
     body = says("Hi") + b"data: " + json.dumps(fields).encode() + b"\n\n"
-    (turn,) = DIALECT.turns(streamed(body))
+    (turn,) = DIALECT.decode(streamed(body))
     assert turn.usage == usage
 
 
 def test_the_last_usage_counts_where_every_chunk_carries_one() -> None:
     body = chunk({"delta": {}}, usage={"total_tokens": 1}) + chunk(usage={"total_tokens": 2})
-    assert DIALECT.turns(streamed(body))[0].usage == Usage(total=2)
+    assert DIALECT.decode(streamed(body))[0].usage == Usage(total=2)
 
 
 def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
     error = {"message": "Overloaded", "type": "server_error", "param": None, "code": 503}
-    (turn,) = DIALECT.turns(streamed(says("Hi") + chunk(error=error)))
+    (turn,) = DIALECT.decode(streamed(says("Hi") + chunk(error=error)))
     assert turn.text == "Hi"
     assert turn.finish is None
     assert turn.failure == Failure("Overloaded", "server_error", "503")
 
 
 def test_an_error_in_place_of_an_answer_is_a_turn() -> None:
-    (turn,) = DIALECT.turns(streamed(b'data: {"error":{"message":"no"}}\n\n'))
+    (turn,) = DIALECT.decode(streamed(b'data: {"error":{"message":"no"}}\n\n'))
     assert turn == Turn((), failure=Failure("no"))
 
 
@@ -529,7 +533,7 @@ def test_an_error_of_one_choice_is_that_choices() -> None:
     body = says("a", "stop") + chunk(
         {"index": 1, "delta": {}, "finish_reason": "error", "error": {"code": 502, "message": "x"}}
     )
-    first, second = DIALECT.turns(streamed(body))
+    first, second = DIALECT.decode(streamed(body))
     assert first.failure is None
     assert (second.finish, second.failure) == (Finish.ERROR, Failure("x", code="502"))
 
@@ -558,38 +562,38 @@ def test_an_error_of_one_choice_is_that_choices() -> None:
     ],
 )
 def test_an_http_error_is_one_turn_with_a_failure(body: bytes, failure: Failure) -> None:
-    assert DIALECT.turns(whole(body, 502)) == (Turn((), failure=failure),)
+    assert DIALECT.decode(whole(body, 502)) == (Turn((), failure=failure),)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"choices":null}', b'{"hello":1}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
-    assert DIALECT.turns(whole(body)) == ()
+    assert DIALECT.decode(whole(body)) == ()
 
 
 def test_the_first_error_of_a_stream_counts() -> None:
     body = chunk(error={"message": "first"}) + chunk(error={"message": "second"})
-    assert [turn.failure for turn in DIALECT.turns(streamed(body))] == [Failure("first")]
+    assert [turn.failure for turn in DIALECT.decode(streamed(body))] == [Failure("first")]
 
 
 def test_deltas_and_messages_are_read_where_the_other_is_expected() -> None:
     bare = b'{"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}'
-    assert DIALECT.judge(streamed(bare)).reason == "every choice finished"
-    assert DIALECT.turns(streamed(bare)) == DIALECT.turns(whole(bare))
-    assert DIALECT.turns(document(choices=[{"delta": {"content": "Hi"}}]))[0].text == "Hi"
+    assert DIALECT.completeness(streamed(bare)).reason == "every choice finished"
+    assert DIALECT.decode(streamed(bare)) == DIALECT.decode(whole(bare))
+    assert DIALECT.decode(document(choices=[{"delta": {"content": "Hi"}}]))[0].text == "Hi"
 
 
 def test_perplexity_sends_delta_and_message_side_by_side() -> None:
     def both(delta: str, message: str) -> dict[str, Any]:
         return {"delta": {"content": delta}, "message": {"content": message}}
 
-    assert DIALECT.turns(document(choices=[both("", "1 2")]))[0].text == "1 2"
+    assert DIALECT.decode(document(choices=[both("", "1 2")]))[0].text == "1 2"
     body = chunk(both("1", "1")) + chunk(both(" 2", "1 2"))
-    assert DIALECT.turns(streamed(body))[0].text == "1 2"
+    assert DIALECT.decode(streamed(body))[0].text == "1 2"
 
 
 def test_a_chunk_that_cannot_be_read_is_left_out() -> None:
     body = says("a") + b'data: {"choices":[{"del\n\n' + b"data: \xff\n\n" + says("b")
-    assert DIALECT.turns(streamed(body))[0].text == "ab"
+    assert DIALECT.decode(streamed(body))[0].text == "ab"
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -618,24 +622,24 @@ DOCUMENTS = st.fixed_dictionaries(
 def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
     documents: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(it).encode() for it in documents]
-    events = b"".join(b"data: " + it + b"\n\n" for it in spelled)
+    spelled = [json.dumps(item).encode() for item in documents]
+    events = b"".join(b"data: " + item + b"\n\n" for item in spelled)
     for answer in (streamed(events), whole(spelled[0], status)):
-        assert DIALECT.judge(answer).reason
-        assert orjson.dumps(DIALECT.turns(answer))
+        assert DIALECT.completeness(answer).reason
+        assert orjson.dumps(DIALECT.decode(answer))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Response(head(), name, messages)
-    assert DIALECT.judge(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+    answer = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
     said = {"message": "text", "type": "kind", "param": None, "code": "kind"}
-    assert json.loads(DIALECT.error(424, "kind", "text")) == {"error": said}
-    body = DIALECT.error(424, "cassette_not_found", "no cassette for this request")
+    assert json.loads(DIALECT.error_body(424, "kind", "text")) == {"error": said}
+    body = DIALECT.error_body(424, "cassette_not_found", "no cassette for this request")
     with _client(424, "application/json", body) as client, pytest.raises(openai.APIError) as raised:
         client.chat.completions.create(model="m", messages=[])
     assert "no cassette for this request" in str(raised.value)
@@ -646,7 +650,7 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 def test_the_sdk_reads_the_golden_streams_alike(body: bytes) -> None:
     with _client(200, "text/event-stream", body) as client:
         theirs = _accumulated(client)
-    assert _of_turns(DIALECT.turns(streamed(body))) == _of_sdk(theirs)
+    assert _of_turns(DIALECT.decode(streamed(body))) == _of_sdk(theirs)
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
@@ -680,8 +684,8 @@ def _of_turns(turns: tuple[Turn, ...]) -> list[Said]:
     return [
         (
             turn.text,
-            "".join(it.text for it in turn.parts if isinstance(it, Refusal)),
-            [(it.name, it.arguments) for it in turn.parts if isinstance(it, ToolCall)],
+            "".join(part.text for part in turn.parts if isinstance(part, Refusal)),
+            [(part.name, part.arguments) for part in turn.parts if isinstance(part, ToolCall)],
             turn.finish_raw,
         )
         for turn in turns
@@ -692,12 +696,12 @@ def _of_sdk(completion: ChatCompletion) -> list[Said]:
     choices: list[Any] = list(completion.choices)  # the SDK checks none of its types
     return [
         (
-            it.message.content or "",
-            it.message.refusal or "",
-            list(_calls(it.message)),
-            it.finish_reason or "",
+            choice.message.content or "",
+            choice.message.refusal or "",
+            list(_calls(choice.message)),
+            choice.finish_reason or "",
         )
-        for it in choices
+        for choice in choices
     ]
 
 
@@ -714,9 +718,9 @@ CHATS = ("openai.chat.sse", "openai.chat.json")
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 
 
-def _answer(row: corpus.Row) -> Response:
+def _answer(row: corpus.Row) -> DialectResponse:
     name = DIALECT.codec(row.request, row.head)
-    return Response(row.head, name, framing.messages(name, row.body))
+    return DialectResponse(row.head, name, framing.split_messages(name, row.body))
 
 
 @pytest.mark.corpus
@@ -726,9 +730,9 @@ def test_every_real_chat_is_claimed_judged_whole_and_read() -> None:
     assert len(chats) > 400
     for row in chats:
         answer = _answer(row)
-        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         assert answer.codec == ("sse" if row.wire == "openai.chat.sse" else "whole"), row.id
-        assert DIALECT.judge(answer).whole, row.id
+        assert DIALECT.completeness(answer).is_complete, row.id
         assert DIALECT.model(row.request), row.id
 
 
@@ -736,7 +740,7 @@ def test_every_real_chat_is_claimed_judged_whole_and_read() -> None:
 @needs_corpus
 def test_real_chats_without_done_are_whole_for_other_reasons() -> None:
     streams = [row for row in corpus.rows() if row.wire == "openai.chat.sse"]
-    reasons = {row.id: DIALECT.judge(_answer(row)).reason for row in streams}
+    reasons = {row.id: DIALECT.completeness(_answer(row)).reason for row in streams}
     finished = {row for row, reason in reasons.items() if reason == "every choice finished"}
     failed = {row for row, reason in reasons.items() if reason.startswith("in-band error")}
     assert finished == {
@@ -789,24 +793,34 @@ def test_the_sdk_understands_every_real_chat_as_we_do() -> None:
             except (openai.APIError, RuntimeError, TypeError, AttributeError):
                 unreadable.add(row.id)
                 continue
-        if theirs != _of_turns(DIALECT.turns(_answer(row))):
+        if theirs != _of_turns(DIALECT.decode(_answer(row))):
             otherwise.add(row.id)
     assert otherwise == SDK_READS_OTHERWISE.keys()
     assert unreadable == SDK_CANNOT_READ.keys()
 
 
 def _content_type(row: corpus.Row) -> str:
-    return header(row.head.headers, "content-type") or ""
+    return header_value(row.head.headers, "content-type") or ""
 
 
 @pytest.mark.corpus
 @needs_corpus
 def test_what_the_sdk_cannot_read_is_read_here() -> None:
     rows = {row.id: row for row in corpus.rows() if row.id in SDK_CANNOT_READ}
-    (blocked,) = DIALECT.turns(_answer(rows["963631185ff985df"]))
+    (blocked,) = DIALECT.decode(_answer(rows["963631185ff985df"]))
     assert (blocked.parts, blocked.finish) == ((), Finish.CONTENT_FILTER)
-    (cited,) = DIALECT.turns(_answer(rows["f95371acc5da385b"]))
-    assert len([it for part in cited.parts if isinstance(part, Text) for it in part.citations]) == 5
-    (limited,) = DIALECT.turns(_answer(rows["d46e6c7cd7090593"]))
+    (cited,) = DIALECT.decode(_answer(rows["f95371acc5da385b"]))
+    assert (
+        len(
+            [
+                citation
+                for part in cited.parts
+                if isinstance(part, Text)
+                for citation in part.citations
+            ]
+        )
+        == 5
+    )
+    (limited,) = DIALECT.decode(_answer(rows["d46e6c7cd7090593"]))
     assert limited.failure == Failure("Token limit reached", code="400")
     assert [type(part) for part in limited.parts] == [Reasoning]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.openai.completions import OpenAICompletions
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import Failure, Finish, Text, Turn, Usage
 
 DIALECT = OpenAICompletions()
@@ -48,17 +48,19 @@ def asked(path: str = "/v1/completions", method: str = "POST", **body: object) -
     return Request(method, path, "", (), json.dumps(body).encode())
 
 
-def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
+def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
     headers = (("Content-Type", content_type),) if content_type else ()
-    return Head(status, "", headers, "chunked")
+    return ResponseHead(status, "", headers, "chunked")
 
 
-def streamed(body: bytes) -> Response:
-    return Response(head(), "sse", framing.messages("sse", body))
+def streamed(body: bytes) -> DialectResponse:
+    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> Response:
-    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
+def whole(body: bytes, status: int = 200) -> DialectResponse:
+    return DialectResponse(
+        head(status, "application/json"), "whole", framing.split_messages("whole", body)
+    )
 
 
 def says(text: str, finish: str | None = None, index: int = 0) -> bytes:
@@ -67,8 +69,8 @@ def says(text: str, finish: str | None = None, index: int = 0) -> bytes:
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.named("openai-completions").name == "openai-completions"
-    assert dialects.find(asked()).name == "openai-completions"
+    assert dialects.dialect_named("openai-completions").name == "openai-completions"
+    assert dialects.find_dialect(asked()).name == "openai-completions"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_the_dialect_is_found_under_its_name() -> None:
     ],
 )
 def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
-    assert DIALECT.claims(asked(path))
+    assert DIALECT.matches(asked(path))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_every_spelling_of_the_path_is_claimed(path: str) -> None:
     ],
 )
 def test_what_is_not_a_completion_is_left_to_others(method: str, path: str) -> None:
-    assert not DIALECT.claims(asked(path, method))
+    assert not DIALECT.matches(asked(path, method))
 
 
 @pytest.mark.parametrize(
@@ -165,19 +167,21 @@ def test_status_and_content_type_choose_the_framing(
         pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
     ],
 )
-def test_an_answer_is_whole_by_its_own_words(answer: Response, is_whole: bool, reason: str) -> None:
-    judgement = DIALECT.judge(answer)
-    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+def test_an_answer_is_whole_by_its_own_words(
+    answer: DialectResponse, is_whole: bool, reason: str
+) -> None:
+    judgement = DIALECT.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
 
 
 @given(st.integers(0, len(TEXT) - 1))
 def test_no_cut_before_the_finish_is_called_whole(cut: int) -> None:
     said_all = TEXT.index(b'"stop"}]}') + len(b'"stop"}]}')
-    assert DIALECT.judge(streamed(TEXT[:cut])).whole is (cut >= said_all)
+    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (cut >= said_all)
 
 
 def test_a_stream_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(TEXT)) == (
+    assert DIALECT.decode(streamed(TEXT)) == (
         Turn(
             parts=(Text("Hello"),),
             finish=Finish.STOP,
@@ -195,7 +199,7 @@ def test_a_document_becomes_a_turn_for_each_choice_in_the_order_of_their_index()
         {"text": "prompt a", "index": 0, "finish_reason": "stop", "stop_reason": None},
     ]
     body = {"id": "cmpl-2", "choices": choices, "usage": {"total_tokens": 5}}
-    first, second = DIALECT.turns(whole(json.dumps(body).encode()))
+    first, second = DIALECT.decode(whole(json.dumps(body).encode()))
     assert (first.text, first.finish) == ("prompt a", Finish.STOP)
     assert (second.text, second.finish) == ("b", Finish.LENGTH)
     assert (first.metadata, second.metadata) == ((), (("stop_reason", 7),))
@@ -204,29 +208,29 @@ def test_a_document_becomes_a_turn_for_each_choice_in_the_order_of_their_index()
 
 def test_choices_of_a_stream_are_told_apart() -> None:
     body = says("b1", index=1) + says("a1") + says("b2", "stop", 1) + says("a2", "length")
-    assert [(turn.text, turn.finish) for turn in DIALECT.turns(streamed(body))] == [
+    assert [(turn.text, turn.finish) for turn in DIALECT.decode(streamed(body))] == [
         ("a1a2", Finish.LENGTH),
         ("b1b2", Finish.STOP),
     ]
 
 
 def test_writers_stream_is_read_and_has_no_finish() -> None:
-    assert DIALECT.turns(streamed(WRITER)) == (Turn((Text("Hello"),)),)
+    assert DIALECT.decode(streamed(WRITER)) == (Turn((Text("Hello"),)),)
 
 
 def test_an_error_in_the_stream_keeps_what_was_said_before() -> None:
-    (turn,) = DIALECT.turns(streamed(says("Hi") + b'data: {"error":{"message":"no"}}\n\n'))
+    (turn,) = DIALECT.decode(streamed(says("Hi") + b'data: {"error":{"message":"no"}}\n\n'))
     assert (turn.text, turn.finish, turn.failure) == ("Hi", None, Failure("no"))
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     body = b'{"error":{"message":"m","type":"t","param":null,"code":"c"}}'
-    assert DIALECT.turns(whole(body, 404)) == (Turn((), failure=Failure("m", "t", "c")),)
+    assert DIALECT.decode(whole(body, 404)) == (Turn((), failure=Failure("m", "t", "c")),)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b'{"choices":null}', b'{"value":"a"}', b"<"])
 def test_a_body_without_choices_has_no_turn(body: bytes) -> None:
-    assert DIALECT.turns(whole(body)) == ()
+    assert DIALECT.decode(whole(body)) == ()
 
 
 VALUES = st.recursive(
@@ -246,18 +250,18 @@ DOCUMENTS = st.fixed_dictionaries(
 def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
     documents: list[dict[str, Any]], status: int
 ) -> None:
-    spelled = [json.dumps(it).encode() for it in documents]
-    events = b"".join(b"data: " + it + b"\n\n" for it in spelled)
+    spelled = [json.dumps(document).encode() for document in documents]
+    events = b"".join(b"data: " + item + b"\n\n" for item in spelled)
     for answer in (streamed(events), whole(spelled[0], status)):
-        assert DIALECT.judge(answer).reason
-        assert orjson.dumps(DIALECT.turns(answer))
+        assert DIALECT.completeness(answer).reason
+        assert orjson.dumps(DIALECT.decode(answer))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Response(head(), name, messages)
-    assert DIALECT.judge(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+    answer = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
@@ -273,7 +277,7 @@ def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
-    body = DIALECT.error(424, "cassette_not_found", "no cassette for this request")
+    body = DIALECT.error_body(424, "cassette_not_found", "no cassette for this request")
     with _client(424, "application/json", body) as client, pytest.raises(openai.APIError) as raised:
         client.completions.create(model="m", prompt="p")
     assert "no cassette for this request" in str(raised.value)
@@ -324,15 +328,15 @@ def test_every_real_answer_is_judged_and_read_as_the_sdk_reads_it() -> None:
     assert len(rows) == 46
     not_whole = {}
     for row in rows:
-        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         name = DIALECT.codec(row.request, row.head)
         assert name == ("sse" if row.streaming else "whole"), row.id
-        answer = Response(row.head, name, framing.messages(name, row.body))
-        judgement = DIALECT.judge(answer)
-        if not judgement.whole:
+        answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
+        judgement = DIALECT.completeness(answer)
+        if not judgement.is_complete:
             not_whole[row.id] = judgement.reason
         elif row.status == 200:
-            _compare(row, DIALECT.turns(answer))
+            _compare(row, DIALECT.decode(answer))
     assert not_whole == NOT_WHOLE
 
 
@@ -352,7 +356,7 @@ def test_every_real_chunk_is_understood() -> None:
     for row in corpus.rows():
         if row.wire != "openai.completions.sse":
             continue
-        for message in framing.messages("sse", row.body):
+        for message in framing.split_messages("sse", row.body):
             if b"[DONE]" in message:
                 continue
             chunk = json.loads(message.removeprefix(b"data: "))

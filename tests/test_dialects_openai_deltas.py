@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai.output_items_decoder import Items
+from llm_proxy.dialects.openai.output_items_decoder import OutputItemsDecoder
 
 
 def items(*events: dict[str, Any]) -> list[Fields]:
-    collected = Items()
+    collected = OutputItemsDecoder()
     for event in events:
-        collected.take(event["type"], event)
-    return collected.documents()
+        collected.feed(event["type"], event)
+    return collected.item_documents()
 
 
 def delta(kind: str, piece: str, **place: Any) -> dict[str, Any]:

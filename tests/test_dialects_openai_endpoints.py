@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing, matching
-from llm_proxy.cassette_views import dialect_of, turns_of
-from llm_proxy.dialects import OPAQUE, Response
+from llm_proxy.cassette_views import cassette_dialect, cassette_turns
+from llm_proxy.dialects import OPAQUE, DialectResponse
 from llm_proxy.dialects.openai.endpoints import ENDPOINTS
-from llm_proxy.exchange import Framing, Head, Request
-from llm_proxy.outcome import outcome
+from llm_proxy.exchange import Framing, Request, ResponseHead
+from llm_proxy.outcome import outcome_of
 from llm_proxy.turns import Failure, Turn
 from tapes import META, REQUEST, cassette
 
-NAMES = [it.name for it in ENDPOINTS]
+NAMES = [endpoint.name for endpoint in ENDPOINTS]
 CLAUDE = ("anthropic-version", "2023-06-01")
 EMBEDDED = b'{"object":"list","data":[{"embedding":[0.5],"index":0}],"model":"m"}'
 FORM = (
@@ -40,19 +40,19 @@ def asked(
 
 def head(
     status: int = 200, content_type: str = "application/json", framed: Framing = "length"
-) -> Head:
+) -> ResponseHead:
     headers = (("Content-Type", content_type),) if content_type else ()
-    return Head(status, "", headers, framed)
+    return ResponseHead(status, "", headers, framed)
 
 
-def whole(body: bytes, *about: Any) -> Response:
-    return Response(head(*about), "whole", framing.messages("whole", body))
+def whole(body: bytes, *about: Any) -> DialectResponse:
+    return DialectResponse(head(*about), "whole", framing.split_messages("whole", body))
 
 
-def streamed(*events: str) -> Response:
+def streamed(*events: str) -> DialectResponse:
     body = "".join(f"{event}\n\n" for event in events).encode()
-    return Response(
-        head(200, "text/event-stream", "chunked"), "sse", framing.messages("sse", body)
+    return DialectResponse(
+        head(200, "text/event-stream", "chunked"), "sse", framing.split_messages("sse", body)
     )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def typed(kind: str) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_dialect_is_found_under_its_name(name: str) -> None:
-    assert dialects.named(name).name == name
+    assert dialects.dialect_named(name).name == name
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_each_endpoint_is_claimed_by_its_own_dialect_alone(
     method: str, path: str, name: str
 ) -> None:
     request = asked(path, method)
-    assert [it.name for it in ENDPOINTS if it.claims(request)] == [name]
-    assert dialects.find(request).name == name
+    assert [endpoint.name for endpoint in ENDPOINTS if endpoint.matches(request)] == [name]
+    assert dialects.find_dialect(request).name == name
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_each_endpoint_is_claimed_by_its_own_dialect_alone(
     ],
 )
 def test_what_is_somebody_elses_stays_theirs(request_: Request, name: str) -> None:
-    assert dialects.find(request_).name == name
+    assert dialects.find_dialect(request_).name == name
 
 
 @given(
@@ -139,7 +139,7 @@ def test_what_is_somebody_elses_stays_theirs(request_: Request, name: str) -> No
 )
 def test_no_two_endpoints_claim_one_path(path: str) -> None:
     for method in ("GET", "POST", "DELETE"):
-        assert sum(it.claims(asked(path, method)) for it in ENDPOINTS) <= 1
+        assert sum(endpoint.matches(asked(path, method)) for endpoint in ENDPOINTS) <= 1
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_no_two_endpoints_claim_one_path(path: str) -> None:
     ],
 )
 def test_the_model_is_found_in_the_body_the_form_or_the_path(request_: Request, model: str) -> None:
-    assert dialects.find(request_).model(request_) == model
+    assert dialects.find_dialect(request_).model(request_) == model
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_the_model_is_found_in_the_body_the_form_or_the_path(request_: Request, 
 def test_status_and_content_type_choose_the_framing(
     request_: Request, content_type: str, status: int, codec: str
 ) -> None:
-    assert dialects.find(request_).codec(request_, head(status, content_type)) == codec
+    assert dialects.find_dialect(request_).codec(request_, head(status, content_type)) == codec
 
 
 SOUND = (200, "audio/mpeg")
@@ -198,10 +198,10 @@ SOUND = (200, "audio/mpeg")
     ],
 )
 def test_a_body_is_judged_by_what_its_endpoint_answers(
-    name: str, answer: Response, verdict: tuple[bool, bool, str]
+    name: str, answer: DialectResponse, verdict: tuple[bool, bool, str]
 ) -> None:
-    judgement = dialects.named(f"openai-{name}").judge(answer)
-    assert (judgement.whole, judgement.proven, judgement.reason) == verdict
+    judgement = dialects.dialect_named(f"openai-{name}").completeness(answer)
+    assert (judgement.is_complete, judgement.is_proven, judgement.reason) == verdict
 
 
 @pytest.mark.parametrize(
@@ -227,14 +227,14 @@ def test_a_body_is_judged_by_what_its_endpoint_answers(
 def test_a_stream_is_judged_by_its_last_event_that_tells(
     events: list[str], verdict: tuple[bool, bool, str]
 ) -> None:
-    judgement = dialects.named("openai-images").judge(streamed(*events))
-    assert (judgement.whole, judgement.proven, judgement.reason) == verdict
+    judgement = dialects.dialect_named("openai-images").completeness(streamed(*events))
+    assert (judgement.is_complete, judgement.is_proven, judgement.reason) == verdict
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_http_error_is_a_turn_that_says_it(name: str) -> None:
     body = b'{"error":{"message":"no","type":"t","param":null,"code":"c"}}'
-    assert dialects.named(name).turns(whole(body, 404)) == (
+    assert dialects.dialect_named(name).decode(whole(body, 404)) == (
         Turn((), failure=Failure("no", "t", "c")),
     )
 
@@ -242,12 +242,12 @@ def test_an_http_error_is_a_turn_that_says_it(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_error_in_a_stream_is_a_turn_that_says_it(name: str) -> None:
     answer = streamed(typed("x.delta"), 'data: {"error":{"message":"busy"}}')
-    assert dialects.named(name).turns(answer) == (Turn((), failure=Failure("busy")),)
+    assert dialects.dialect_named(name).decode(answer) == (Turn((), failure=Failure("busy")),)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_success_without_words_has_no_turn(name: str) -> None:
-    assert dialects.named(name).turns(whole(b'{"id":"b","error":{"message":""}}')) == ()
+    assert dialects.dialect_named(name).decode(whole(b'{"id":"b","error":{"message":""}}')) == ()
 
 
 @given(
@@ -258,9 +258,9 @@ def test_a_success_without_words_has_no_turn(name: str) -> None:
 def test_any_bytes_are_judged_and_read_without_a_complaint(
     name: str, body: bytes, codec: str
 ) -> None:
-    answer = Response(head(), codec, framing.messages(codec, body))
-    assert dialects.named(name).judge(answer).reason
-    assert len(dialects.named(name).turns(answer)) <= 1
+    answer = DialectResponse(head(), codec, framing.split_messages(codec, body))
+    assert dialects.dialect_named(name).completeness(answer).reason
+    assert len(dialects.dialect_named(name).decode(answer)) <= 1
 
 
 def test_what_was_recorded_as_opaque_is_understood_now() -> None:
@@ -270,16 +270,16 @@ def test_what_was_recorded_as_opaque_is_understood_now() -> None:
     it = replace(
         cassette(body, codec="sse", meta=replace(META, dialect="opaque")), request=request
     )  # fmt: skip
-    assert dialect_of(it).name == "openai-audio"
-    assert [turn.text for turn in turns_of(it)] == ["Hi."]
-    assert str(outcome(it)) == "complete"
+    assert cassette_dialect(it).name == "openai-audio"
+    assert [turn.text for turn in cassette_turns(it)] == ["Hi."]
+    assert str(outcome_of(it)) == "complete"
 
 
 def test_the_dialect_is_no_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     request = replace(REQUEST, path="/v1/embeddings", body=b'{"input":"a","model":"m"}')
-    key = matching.key("openai", request)
-    monkeypatch.setattr(dialects, "find", lambda _: OPAQUE)
-    assert matching.key("openai", request) == key
+    key = matching.request_key("openai", request)
+    monkeypatch.setattr(dialects, "find_dialect", lambda _: OPAQUE)
+    assert matching.request_key("openai", request) == key
 
 
 def _seen(ask: Callable[[openai.OpenAI], object], **azure: str) -> Request:
@@ -341,7 +341,10 @@ def test_what_the_sdk_asks_is_recognised(
     name: str, model: str, ask: Callable[[openai.OpenAI], object]
 ) -> None:
     request = _seen(ask)
-    assert (dialects.find(request).name, dialects.find(request).model(request)) == (name, model)
+    assert (dialects.find_dialect(request).name, dialects.find_dialect(request).model(request)) == (
+        name,
+        model,
+    )
 
 
 @pytest.mark.parametrize(
@@ -352,18 +355,23 @@ def test_what_the_sdk_asks_of_azure_is_recognised(
 ) -> None:
     request = _seen(ask, azure="yes")
     assert request.path.startswith("/openai/")
-    assert (dialects.find(request).name, dialects.find(request).model(request)) == (name, model)
+    assert (dialects.find_dialect(request).name, dialects.find_dialect(request).model(request)) == (
+        name,
+        model,
+    )
 
 
 def test_a_streamed_transcription_is_asked_for_in_the_form() -> None:
     request = _seen(
         lambda it: it.audio.transcriptions.create(model="m", file=SOUND_FILE, stream=True)
     )
-    assert dialects.find(request).streams(request)
+    assert dialects.find_dialect(request).streams(request)
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
-    body = dialects.named("openai-embeddings").error(424, "cassette_not_found", "no cassette")
+    body = dialects.dialect_named("openai-embeddings").error_body(
+        424, "cassette_not_found", "no cassette"
+    )
     assert json.loads(body)["error"] == {
         "message": "no cassette", "type": "cassette_not_found", "param": None,
         "code": "cassette_not_found",
@@ -373,13 +381,15 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 @pytest.mark.corpus
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 def test_every_real_exchange_is_judged_whole() -> None:
-    rows = [row for row in corpus.rows() if dialects.find(row.request).name in NAMES]
+    rows = [row for row in corpus.rows() if dialects.find_dialect(row.request).name in NAMES]
     not_whole = {}
     for row in rows:
-        dialect = dialects.find(row.request)
+        dialect = dialects.find_dialect(row.request)
         codec = dialect.codec(row.request, row.head)
-        judgement = dialect.judge(Response(row.head, codec, framing.messages(codec, row.body)))
-        if not (judgement.whole and judgement.proven):
+        judgement = dialect.completeness(
+            DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
+        )
+        if not (judgement.is_complete and judgement.is_proven):
             not_whole[row.id] = judgement.reason
     assert len(rows) == 46
     assert not_whole == {}

@@ -18,7 +18,7 @@ from llm_proxy.turns import (
 
 
 def parts(**item: Any) -> tuple[Part, ...]:
-    return tuple(output_item_decoder.parts(item))
+    return tuple(output_item_decoder.decode_item(item))
 
 
 def message(*content: dict[str, Any], **fields: Any) -> tuple[Part, ...]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from llm_proxy.dialects.openai.chat_message_decoder import Message
+from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
 from llm_proxy.turns import Citation, Media, Part, Reasoning, Refusal, Text, ToolCall
 
 if TYPE_CHECKING:
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def parts(*deltas: dict[str, Any], streamed: bool = True) -> tuple[Part, ...]:
-    message = Message()
+    message = ChatMessageDecoder()
     for delta in deltas:
-        message.take(delta, streamed=streamed)
-    return message.parts()
+        message.feed(delta, streamed=streamed)
+    return message.result()
 
 
 def call(index: int | None = None, call_id: str = "", name: str = "", arguments: Json = "") -> Any:
@@ -210,7 +210,7 @@ def test_details_are_told_apart_by_type_and_index() -> None:
         detail("text", 1, "c"),
         detail("summary", 1, "d"),
     )
-    assert [it.text for it in said if isinstance(it, Reasoning)] == ["ab", "c", "d"]
+    assert [item.text for item in said if isinstance(item, Reasoning)] == ["ab", "c", "d"]
 
 
 def test_sealed_reasoning_is_never_run_together() -> None:

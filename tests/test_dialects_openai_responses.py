@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.openai import output_item_decoder
 from llm_proxy.dialects.openai.responses import OpenAIResponses
-from llm_proxy.exchange import Head, Request
+from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -203,20 +203,22 @@ def asked(
     return Request(method, path, query, (), json.dumps(body).encode())
 
 
-def head(status: int = 200, content_type: str = "text/event-stream") -> Head:
+def head(status: int = 200, content_type: str = "text/event-stream") -> ResponseHead:
     headers = (("Content-Type", content_type),) if content_type else ()
-    return Head(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
+    return ResponseHead(status, "Bad Gateway" if status == 502 else "", headers, "chunked")
 
 
-def streamed(body: bytes) -> Response:
-    return Response(head(), "sse", framing.messages("sse", body))
+def streamed(body: bytes) -> DialectResponse:
+    return DialectResponse(head(), "sse", framing.split_messages("sse", body))
 
 
-def whole(body: bytes, status: int = 200) -> Response:
-    return Response(head(status, "application/json"), "whole", framing.messages("whole", body))
+def whole(body: bytes, status: int = 200) -> DialectResponse:
+    return DialectResponse(
+        head(status, "application/json"), "whole", framing.split_messages("whole", body)
+    )
 
 
-def document(**fields: object) -> Response:
+def document(**fields: object) -> DialectResponse:
     return whole(json.dumps(fields).encode())
 
 
@@ -241,8 +243,8 @@ def call(kind: str = "function_call", call_id: str = "a", **fields: Any) -> dict
 
 
 def test_the_dialect_is_found_under_its_name() -> None:
-    assert dialects.named("openai-responses").name == "openai-responses"
-    assert dialects.find(asked()).name == "openai-responses"
+    assert dialects.dialect_named("openai-responses").name == "openai-responses"
+    assert dialects.find_dialect(asked()).name == "openai-responses"
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,11 @@ def test_each_request_is_claimed_by_its_own_dialect_and_no_other(
 ) -> None:
     request = asked(path, method)
     ours = ("openai-chat", "openai-completions", "openai-responses", "ollama")
-    claimed = [it.name for it in dialects.DIALECTS if it.name in ours and it.claims(request)]
+    claimed = [
+        dialect.name
+        for dialect in dialects.DIALECTS
+        if dialect.name in ours and dialect.matches(request)
+    ]
     assert claimed == ([] if name == "opaque" else [name])
 
 
@@ -379,8 +385,8 @@ def test_status_and_content_type_choose_the_framing(
     ],
 )  # fmt: skip
 def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason, judgement.proven) == (True, reason, True)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason, judgement.is_proven) == (True, reason, True)
 
 
 @pytest.mark.parametrize(
@@ -425,26 +431,26 @@ def test_a_stream_is_whole_by_its_own_words(body: bytes, reason: str) -> None:
     ],
 )
 def test_a_stream_without_an_end_is_not_whole(body: bytes, reason: str) -> None:
-    judgement = DIALECT.judge(streamed(body))
-    assert (judgement.whole, judgement.reason) == (False, reason)
+    judgement = DIALECT.completeness(streamed(body))
+    assert (judgement.is_complete, judgement.reason) == (False, reason)
 
 
 @given(st.integers(0, len(TEXT)))
 def test_no_cut_of_a_stream_is_called_whole(cut: int) -> None:
-    assert DIALECT.judge(streamed(TEXT[:cut])).whole is (cut >= len(TEXT.rstrip()))
+    assert DIALECT.completeness(streamed(TEXT[:cut])).is_complete is (cut >= len(TEXT.rstrip()))
 
 
 @given(st.integers(0, len(TEXT)))
 def test_a_cut_stream_says_a_beginning_of_the_whole_and_no_finish(cut: int) -> None:
     is_whole = cut >= len(TEXT.rstrip())
-    for turn in DIALECT.turns(streamed(TEXT[:cut])):
+    for turn in DIALECT.decode(streamed(TEXT[:cut])):
         assert "Hello".startswith(turn.text)
         assert "Thinking.".startswith(thoughts(turn))
         assert turn.finish is (Finish.STOP if is_whole else None)
 
 
 def thoughts(turn: Turn) -> str:
-    return "".join(it.text for it in turn.parts if isinstance(it, Reasoning))
+    return "".join(part.text for part in turn.parts if isinstance(part, Reasoning))
 
 
 @pytest.mark.parametrize(
@@ -454,18 +460,18 @@ def thoughts(turn: Turn) -> str:
         pytest.param(whole(b'{"output":[{"ty'), False, "body is not JSON", id="a cut document"),
         pytest.param(whole(b""), False, "empty body", id="nothing"),
         pytest.param(whole(b"<html></html>", 502), True, "HTTP 502", id="a gateway's page"),
-        pytest.param(Response(head(500), "sse", []), True, "HTTP 500", id="an error, cut"),
+        pytest.param(DialectResponse(head(500), "sse", []), True, "HTTP 500", id="an error, cut"),
     ],
 )
 def test_a_body_is_whole_when_it_parses_or_reports_an_error(
-    answer: Response, is_whole: bool, reason: str
+    answer: DialectResponse, is_whole: bool, reason: str
 ) -> None:
-    judgement = DIALECT.judge(answer)
-    assert (judgement.whole, judgement.reason) == (is_whole, reason)
+    judgement = DIALECT.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (is_whole, reason)
 
 
 def test_a_text_stream_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(TEXT)) == (
+    assert DIALECT.decode(streamed(TEXT)) == (
         Turn(
             parts=(
                 Reasoning("Thinking.", metadata=(("id", "rs_1"), ("type", "summary_text"))),
@@ -481,7 +487,7 @@ def test_a_text_stream_becomes_a_turn() -> None:
 
 
 def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
-    assert DIALECT.turns(streamed(TOOLS)) == (
+    assert DIALECT.decode(streamed(TOOLS)) == (
         Turn(
             parts=(
                 ToolCall("call_a", "get_weather", '{"city":"Rome"}', (("id", "fc_1"),)),
@@ -499,21 +505,21 @@ def test_a_stream_of_parallel_calls_becomes_a_turn() -> None:
 def test_a_document_says_what_the_last_event_of_a_stream_says() -> None:
     last = TEXT.rstrip().rpartition(b"data: ")[2]
     response = json.loads(last)["response"]
-    assert DIALECT.turns(document(**response)) == DIALECT.turns(streamed(TEXT))
-    assert DIALECT.turns(streamed(last)) == DIALECT.turns(streamed(TEXT))
-    assert DIALECT.turns(streamed(json.dumps(response).encode())) == DIALECT.turns(streamed(TEXT))
+    assert DIALECT.decode(document(**response)) == DIALECT.decode(streamed(TEXT))
+    assert DIALECT.decode(streamed(last)) == DIALECT.decode(streamed(TEXT))
+    assert DIALECT.decode(streamed(json.dumps(response).encode())) == DIALECT.decode(streamed(TEXT))
 
 
 def test_an_end_without_output_leaves_what_was_streamed() -> None:
-    (turn,) = DIALECT.turns(streamed(says("Hel") + says("lo") + ends("completed", output=[])))
+    (turn,) = DIALECT.decode(streamed(says("Hel") + says("lo") + ends("completed", output=[])))
     assert (turn.text, turn.finish) == ("Hello", Finish.STOP)
 
 
 def test_a_stream_that_was_joined_midway_is_read() -> None:
     middle = TEXT[TEXT.index(b"event: response.output_text.delta") :]
-    assert DIALECT.turns(streamed(middle)) == DIALECT.turns(streamed(TEXT))
+    assert DIALECT.decode(streamed(middle)) == DIALECT.decode(streamed(TEXT))
     cut = middle[: middle.index(b"event: response.output_text.done")]
-    assert DIALECT.turns(streamed(cut)) == (Turn((Text("Hello"),)),)
+    assert DIALECT.decode(streamed(cut)) == (Turn((Text("Hello"),)),)
 
 
 def test_annotations_and_refusals_of_a_cut_stream_are_read() -> None:
@@ -528,7 +534,7 @@ def test_annotations_and_refusals_of_a_cut_stream_are_read() -> None:
         )
         + event("response.refusal.delta", output_index=1, content_index=0, delta="No.")
     )
-    (turn,) = DIALECT.turns(streamed(body))
+    (turn,) = DIALECT.decode(streamed(body))
     assert turn.parts == (Text("Hi", citations=(Citation("u", "t", span=(0, 2)),)), Refusal("No."))
 
 
@@ -537,7 +543,7 @@ def test_sound_is_heard() -> None:
         event(f"response.audio.{kind}", delta=piece)
         for kind, piece in [("delta", "aGk="), ("transcript.delta", "H"), ("transcript.delta", "i")]
     )
-    (turn,) = DIALECT.turns(streamed(body))
+    (turn,) = DIALECT.decode(streamed(body))
     assert turn.parts == (Media("audio/*", base64="aGk=", transcript="Hi"),)
 
 
@@ -550,7 +556,7 @@ def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
         "content_filters": [{"blocked": False}],
         "tool_usage": {"web_search": {"num_requests": 1}},
     }
-    (turn,) = DIALECT.turns(document(output=[], temperature=1.0, **about))
+    (turn,) = DIALECT.decode(document(output=[], temperature=1.0, **about))
     assert dict(turn.metadata) == about
 
 
@@ -590,12 +596,12 @@ def test_what_has_no_word_of_its_own_is_kept_beside_the_turn() -> None:
     ],
 )
 def test_statuses_have_common_words(response: dict[str, Any], finish: Finish, raw: str) -> None:
-    (turn,) = DIALECT.turns(document(output=[], **response))
+    (turn,) = DIALECT.decode(document(output=[], **response))
     assert (turn.finish, turn.finish_raw) == (finish, raw)
 
 
 def test_a_stream_that_is_cut_says_no_finish() -> None:
-    (turn,) = DIALECT.turns(streamed(ends("in_progress", id="resp_1") + says("Hi")))
+    (turn,) = DIALECT.decode(streamed(ends("in_progress", id="resp_1") + says("Hi")))
     assert (turn.finish, turn.finish_raw, turn.id) == (None, "", "resp_1")
 
 
@@ -634,13 +640,13 @@ def test_a_stream_that_is_cut_says_no_finish() -> None:
 def test_a_response_that_waits_for_its_caller_ends_for_tools(
     output: list[dict[str, Any]], finish: Finish
 ) -> None:
-    (turn,) = DIALECT.turns(document(status="completed", output=output))
+    (turn,) = DIALECT.decode(document(status="completed", output=output))
     assert turn.finish is finish
 
 
 def test_calls_that_were_cut_short_end_by_length() -> None:
     reason = {"reason": "max_output_tokens"}
-    (turn,) = DIALECT.turns(
+    (turn,) = DIALECT.decode(
         document(status="incomplete", incomplete_details=reason, output=[call()])
     )
     assert turn.finish is Finish.LENGTH
@@ -666,8 +672,8 @@ def test_calls_that_were_cut_short_end_by_length() -> None:
     ],
 )
 def test_usage_is_read(counts: object, usage: Usage | None) -> None:
-    assert DIALECT.turns(document(output=[], usage=counts))[0].usage == usage
-    assert DIALECT.turns(streamed(ends("completed", usage=counts)))[0].usage == usage
+    assert DIALECT.decode(document(output=[], usage=counts))[0].usage == usage
+    assert DIALECT.decode(streamed(ends("completed", usage=counts)))[0].usage == usage
 
 
 @pytest.mark.parametrize(
@@ -706,30 +712,30 @@ def test_usage_is_read(counts: object, usage: Usage | None) -> None:
 def test_an_error_in_the_stream_keeps_what_was_said_before(
     body: bytes, failure: Failure, finish: Finish | None
 ) -> None:
-    (turn,) = DIALECT.turns(streamed(says("Hi") + body))
+    (turn,) = DIALECT.decode(streamed(says("Hi") + body))
     assert (turn.text, turn.failure, turn.finish) == ("Hi", failure, finish)
 
 
 def test_a_document_of_a_response_that_failed_says_why() -> None:
     error = {"code": "server_error", "message": "no"}
-    (turn,) = DIALECT.turns(document(object="response", status="failed", output=[], error=error))
+    (turn,) = DIALECT.decode(document(object="response", status="failed", output=[], error=error))
     assert (turn.finish, turn.failure) == (Finish.ERROR, Failure("no", code="server_error"))
 
 
 def test_an_http_error_is_one_turn_with_a_failure() -> None:
     body = b'{"error":{"message":"m","type":"t","param":null,"code":"c"}}'
-    assert DIALECT.turns(whole(body, 400)) == (Turn((), failure=Failure("m", "t", "c")),)
-    assert DIALECT.turns(whole(b"", 502)) == (Turn((), failure=Failure("HTTP 502 Bad Gateway")),)
+    assert DIALECT.decode(whole(body, 400)) == (Turn((), failure=Failure("m", "t", "c")),)
+    assert DIALECT.decode(whole(b"", 502)) == (Turn((), failure=Failure("HTTP 502 Bad Gateway")),)
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"hello":1}', b"<", b'{"error":null}'])
 def test_what_is_no_response_has_no_turn(body: bytes) -> None:
-    assert DIALECT.turns(whole(body)) == DIALECT.turns(streamed(body)) == ()
+    assert DIALECT.decode(whole(body)) == DIALECT.decode(streamed(body)) == ()
 
 
 def test_an_event_that_cannot_be_read_is_left_out() -> None:
     body = says("a") + b'data: {"type":"response.outp\n\n' + b"data: \xff\n\n: hi\n\n" + says("b")
-    assert DIALECT.turns(streamed(body))[0].text == "ab"
+    assert DIALECT.decode(streamed(body))[0].text == "ab"
 
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
@@ -757,11 +763,11 @@ RESPONSES = st.fixed_dictionaries(
 )
 KINDS = st.sampled_from(
     [
-        *(f"response.{it}" for it in ("created", "completed", "incomplete", "failed")),
+        *(f"response.{entry}" for entry in ("created", "completed", "incomplete", "failed")),
         *(
-            f"response.{it}.{step}"
+            f"response.{entry}.{step}"
             for step in ("added", "delta", "done")
-            for it in (
+            for entry in (
                 "output_item", "output_text", "refusal", "reasoning_summary_text",
                 "function_call_arguments", "shell_call_command", "shell_call_output_content",
                 "apply_patch_call_operation_diff", "output_text.annotation", "audio",
@@ -790,9 +796,9 @@ EVENTS = st.fixed_dictionaries(
 def test_events_of_any_shape_are_judged_and_read_into_turns_that_can_be_written(
     events: list[dict[str, Any]],
 ) -> None:
-    answer = streamed(b"".join(b"data: " + json.dumps(it).encode() + b"\n\n" for it in events))
-    assert DIALECT.judge(answer).reason
-    assert orjson.dumps(DIALECT.turns(answer))
+    answer = streamed(b"".join(b"data: " + json.dumps(item).encode() + b"\n\n" for item in events))
+    assert DIALECT.completeness(answer).reason
+    assert orjson.dumps(DIALECT.decode(answer))
 
 
 @given(RESPONSES, st.sampled_from([200, 400]))
@@ -800,15 +806,15 @@ def test_documents_of_any_shape_are_judged_and_read_into_turns_that_can_be_writt
     response: dict[str, Any], status: int
 ) -> None:
     for answer in (whole(json.dumps(response).encode(), status), streamed(ends("completed"))):
-        assert DIALECT.judge(answer).reason
-        assert orjson.dumps(DIALECT.turns(answer))
+        assert DIALECT.completeness(answer).reason
+        assert orjson.dumps(DIALECT.decode(answer))
 
 
 @given(st.lists(st.binary()), st.sampled_from(["sse", "whole", "ndjson"]))
 def test_any_bytes_are_judged_and_read(messages: list[bytes], name: str) -> None:
-    answer = Response(head(), name, messages)
-    assert DIALECT.judge(answer).reason
-    assert all(isinstance(turn, Turn) for turn in DIALECT.turns(answer))
+    answer = DialectResponse(head(), name, messages)
+    assert DIALECT.completeness(answer).reason
+    assert all(isinstance(turn, Turn) for turn in DIALECT.decode(answer))
 
 
 def _client(status: int, content_type: str, body: bytes) -> openai.OpenAI:
@@ -831,13 +837,13 @@ def _heard(status: int, body: bytes, *, streams: bool) -> SdkResponse:
             return client.responses.create(model="m", input="i")
         events: list[Any] = list(client.responses.create(model="m", input="i", stream=True))
         response: SdkResponse = next(
-            it.response for it in reversed(events) if getattr(it, "response", None)
+            item.response for item in reversed(events) if getattr(item, "response", None)
         )
         return response
 
 
 def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
-    body = DIALECT.error(424, "cassette_not_found", "no cassette for this request")
+    body = DIALECT.error_body(424, "cassette_not_found", "no cassette for this request")
     for streams in (True, False):
         with pytest.raises(openai.APIError, match="no cassette for this request") as raised:
             _heard(424, body, streams=streams)
@@ -846,7 +852,7 @@ def test_an_error_has_the_shape_that_the_sdk_prints() -> None:
 
 @pytest.mark.parametrize("body", [TEXT, TOOLS], ids=["text", "tools"])
 def test_the_sdk_reads_the_golden_streams_alike(body: bytes) -> None:
-    (turn,) = DIALECT.turns(streamed(body))
+    (turn,) = DIALECT.decode(streamed(body))
     assert _of_turn(turn) == _of_sdk(_heard(200, body, streams=True))
 
 
@@ -855,19 +861,21 @@ Said = dict[str, object]
 
 
 def _of_turn(turn: Turn) -> Said:
-    texts = [it for it in turn.parts if isinstance(it, Text)]
+    texts = [part for part in turn.parts if isinstance(part, Text)]
     counts = turn.usage or Usage()
     return {
         "text": turn.text,
         "thoughts": thoughts(turn),
-        "sealed": [it.redacted for it in turn.parts if isinstance(it, Reasoning) and it.redacted],
-        "calls": [
-            (it.id, it.name, it.arguments)
-            for it in turn.parts
-            if isinstance(it, ToolCall)
-            and dict(it.metadata).get("type") in (None, "custom_tool_call", "mcp_call")
+        "sealed": [
+            part.redacted for part in turn.parts if isinstance(part, Reasoning) and part.redacted
         ],
-        "cited": [citation.url for it in texts for citation in it.citations],
+        "calls": [
+            (part.id, part.name, part.arguments)
+            for part in turn.parts
+            if isinstance(part, ToolCall)
+            and dict(part.metadata).get("type") in (None, "custom_tool_call", "mcp_call")
+        ],
+        "cited": [citation.url for text in texts for citation in text.citations],
         "finish": turn.finish_raw,
         "usage": (counts.input, counts.output, counts.total, counts.cache_read, counts.reasoning),
         "id": (turn.id, turn.model),
@@ -877,19 +885,21 @@ def _of_turn(turn: Turn) -> Said:
 def _of_sdk(response: SdkResponse) -> Said:
     output: list[Any] = list(response.output)
     counts: Any = response.usage
-    reasoning = [it for it in output if it.type == "reasoning"]
+    reasoning = [item for item in output if item.type == "reasoning"]
     return {
         "text": response.output_text,
         "thoughts": "".join(
-            block.text for it in reasoning for block in [*(it.summary or []), *(it.content or [])]
+            block.text
+            for item in reasoning
+            for block in [*(item.summary or []), *(item.content or [])]
         ),
-        "sealed": [it.encrypted_content for it in reasoning if it.encrypted_content],
+        "sealed": [item.encrypted_content for item in reasoning if item.encrypted_content],
         "calls": list(_calls(output)),
         "cited": [
             getattr(annotation, "url", None) or ""
-            for it in output
-            if it.type == "message"
-            for block in it.content
+            for item in output
+            if item.type == "message"
+            for block in item.content
             for annotation in block.annotations or ()
         ],
         "finish": response.status,
@@ -928,13 +938,13 @@ def _rows() -> list[corpus.Row]:
     return [row for row in corpus.rows() if row.wire.startswith("openai.responses.")]
 
 
-def _response(row: corpus.Row) -> Response:
+def _response(row: corpus.Row) -> DialectResponse:
     """The row as a response; lines of payload as the events that they were."""
     if row.fidelity != "payload-lines":
         name = DIALECT.codec(row.request, row.head)
-        return Response(row.head, name, framing.messages(name, row.body))
+        return DialectResponse(row.head, name, framing.split_messages(name, row.body))
     events = [b"data: " + line + b"\n\n" for line in row.body.splitlines() if line.strip()]
-    return Response(replace(row.head, headers=head().headers), "sse", events)
+    return DialectResponse(replace(row.head, headers=head().headers), "sse", events)
 
 
 @pytest.mark.corpus
@@ -943,10 +953,10 @@ def test_every_real_answer_is_claimed_decoded_and_whole() -> None:
     rows = _rows()
     assert (len(rows), sum(row.fidelity == "exact" for row in rows)) == (224, 162)
     for row in rows:
-        assert dialects.find(row.request).name == DIALECT.name, row.id
+        assert dialects.find_dialect(row.request).name == DIALECT.name, row.id
         answer = _response(row)
         assert answer.codec == ("whole" if row.wire.endswith(".json") else "sse"), row.id
-        assert DIALECT.judge(answer).whole, row.id
+        assert DIALECT.completeness(answer).is_complete, row.id
 
 
 @pytest.mark.corpus
@@ -955,7 +965,7 @@ def test_the_sdk_reads_every_real_answer_alike() -> None:
     compared = 0
     for row in _rows():
         answer = _response(row)
-        (turn,) = DIALECT.turns(answer)
+        (turn,) = DIALECT.decode(answer)
         if row.status != 200 or row.id == FAILED:
             _compare_failure(row, turn)
             continue
@@ -1028,7 +1038,7 @@ def test_every_real_item_says_something_but_for_messages_of_empty_texts() -> Non
         for it in _heard(200, b"".join(answer.messages), streams=answer.codec == "sse").output:
             seen += 1
             item: Any = it.to_dict(mode="json")
-            if not list(output_item_decoder.parts(item)):
+            if not list(output_item_decoder.decode_item(item)):
                 silent.append((it.type, [block["text"] for block in item["content"]]))
     assert seen == 386
     assert silent == [("message", [""])] * len(silent)
@@ -1036,5 +1046,7 @@ def test_every_real_item_says_something_but_for_messages_of_empty_texts() -> Non
 
 def _kind(message: bytes) -> str:
     """The type of an event; `keepalive` for comments and `[DONE]`, which have none."""
-    data = next((it for it in message.splitlines() if it.startswith(b"data: {")), None)
+    data = next(
+        (splitline for splitline in message.splitlines() if splitline.startswith(b"data: {")), None
+    )
     return str(json.loads(data[6:])["type"]) if data else "keepalive"

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from llm_proxy import framing
-from llm_proxy.dialects import Response
-from llm_proxy.dialects.openai.transcripts import turns
-from llm_proxy.exchange import Head
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.openai.transcripts import decode_turns
+from llm_proxy.exchange import ResponseHead
 from llm_proxy.turns import Failure, Finish, Json, Text, Turn, Usage
 
 TOKENS: dict[str, Json] = {
@@ -19,18 +19,20 @@ TOKENS: dict[str, Json] = {
 COUNTED = Usage(input=37, output=12, total=49)
 
 
-def whole(body: bytes, content_type: str = "application/json") -> Response:
-    return Response(Head(200, "", (("Content-Type", content_type),), "length"), "whole", [body])
+def whole(body: bytes, content_type: str = "application/json") -> DialectResponse:
+    return DialectResponse(
+        ResponseHead(200, "", (("Content-Type", content_type),), "length"), "whole", [body]
+    )
 
 
-def document(**fields: Json) -> Response:
+def document(**fields: Json) -> DialectResponse:
     return whole(json.dumps(fields).encode())
 
 
-def streamed(*events: dict[str, Json]) -> Response:
-    body = b"".join(b"data: " + json.dumps(it).encode() + b"\n\n" for it in events)
-    head = Head(200, "", (("Content-Type", "text/event-stream"),), "chunked")
-    return Response(head, "sse", framing.messages("sse", body + b"data: [DONE]\n\n"))
+def streamed(*events: dict[str, Json]) -> DialectResponse:
+    body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    head = ResponseHead(200, "", (("Content-Type", "text/event-stream"),), "chunked")
+    return DialectResponse(head, "sse", framing.split_messages("sse", body + b"data: [DONE]\n\n"))
 
 
 def piece(text: str) -> dict[str, Json]:
@@ -63,27 +65,29 @@ def done(text: str, **more: Json) -> dict[str, Json]:
         ),
     ],
 )  # fmt: skip
-def test_what_was_heard_is_one_turn(answer: Response, turn: Turn) -> None:
-    assert turns(answer) == (turn,)
+def test_what_was_heard_is_one_turn(answer: DialectResponse, turn: Turn) -> None:
+    assert decode_turns(answer) == (turn,)
 
 
 def test_a_stream_is_the_text_of_its_last_event() -> None:
     answer = streamed(piece("Hel"), piece("lo."), done("Hello.", usage=TOKENS))
-    assert turns(answer) == (Turn((Text("Hello."),), Finish.STOP, "transcript.text.done", COUNTED),)
+    assert decode_turns(answer) == (
+        Turn((Text("Hello."),), Finish.STOP, "transcript.text.done", COUNTED),
+    )
 
 
 def test_a_stream_that_broke_off_is_what_came_of_it() -> None:
-    assert turns(streamed(piece("Hel"), piece("lo"))) == (Turn((Text("Hello"),)),)
+    assert decode_turns(streamed(piece("Hel"), piece("lo"))) == (Turn((Text("Hello"),)),)
 
 
 def test_an_error_in_a_stream_is_kept_beside_what_was_heard() -> None:
-    [turn] = turns(streamed(piece("Hel"), {"error": {"message": "busy", "code": "503"}}))
+    [turn] = decode_turns(streamed(piece("Hel"), {"error": {"message": "busy", "code": "503"}}))
     assert (turn.text, turn.finish, turn.failure) == ("Hel", None, Failure("busy", "", "503"))
 
 
 def test_segments_are_kept_with_their_speakers() -> None:
     segment: dict[str, Json] = {"type": "transcript.text.segment", "text": "Hi.", "speaker": "A"}
-    [turn] = turns(streamed(segment, done("Hi.")))
+    [turn] = decode_turns(streamed(segment, done("Hi.")))
     assert turn.metadata == (("segments", [segment]),)
 
 
@@ -94,7 +98,7 @@ def test_the_events_of_mistral_are_read_too() -> None:
         {"type": "transcription.text.delta", "text": "Hi"},
         {"type": "transcription.done", "model": "voxtral", "text": "Hi.", "usage": usage},
     )
-    assert turns(answer) == (
+    assert decode_turns(answer) == (
         Turn(
             (Text("Hi."),), Finish.STOP, "transcription.done", Usage(1, 2, 3), model="voxtral"
         ),
@@ -111,5 +115,5 @@ def test_the_events_of_mistral_are_read_too() -> None:
         pytest.param(whole(b"[1]"), id="no object"),
     ],
 )
-def test_where_nothing_was_heard_there_is_no_turn(answer: Response) -> None:
-    assert turns(answer) == ()
+def test_where_nothing_was_heard_there_is_no_turn(answer: DialectResponse) -> None:
+    assert decode_turns(answer) == ()

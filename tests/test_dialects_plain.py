@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from llm_proxy.dialects import Response, json_api
-from llm_proxy.exchange import Head
+from llm_proxy.dialects import DialectResponse, json_api
+from llm_proxy.exchange import ResponseHead
 from llm_proxy.turns import Failure, Json
 
 
-def answered(status: int, *pieces: bytes) -> Response:
-    return Response(Head(status, "", (), "length"), "whole", pieces)
+def answered(status: int, *pieces: bytes) -> DialectResponse:
+    return DialectResponse(ResponseHead(status, "", (), "length"), "whole", pieces)
 
 
 @pytest.mark.parametrize(
@@ -19,8 +19,8 @@ def test_the_statuses_of_success_are_the_two_hundreds(status: int, succeeded: bo
 
 
 def test_a_document_in_pieces_is_one_document() -> None:
-    judgement = json_api.judge(answered(200, b'{"a":"', b'b"}'))
-    assert (judgement.whole, judgement.reason) == (True, "JSON body")
+    judgement = json_api.completeness(answered(200, b'{"a":"', b'b"}'))
+    assert (judgement.is_complete, judgement.reason) == (True, "JSON body")
 
 
 @pytest.mark.parametrize(
@@ -34,18 +34,18 @@ def test_a_document_in_pieces_is_one_document() -> None:
     ],
 )
 def test_a_body_is_judged_by_its_status_and_its_syntax(
-    answer: Response, whole: bool, reason: str
+    answer: DialectResponse, whole: bool, reason: str
 ) -> None:
-    judgement = json_api.judge(answer)
-    assert (judgement.whole, judgement.reason) == (whole, reason)
+    judgement = json_api.completeness(answer)
+    assert (judgement.is_complete, judgement.reason) == (whole, reason)
 
 
 def test_an_error_that_fits_is_not_cut() -> None:
-    assert json_api.in_band(Failure("x" * 60)).reason == "in-band error: " + "x" * 60
+    assert json_api.completeness_by_error(Failure("x" * 60)).reason == "in-band error: " + "x" * 60
 
 
 def test_a_long_error_is_cut_to_fit_a_table() -> None:
-    reason = json_api.in_band(Failure("no\n\n  " + "x" * 1000)).reason
+    reason = json_api.completeness_by_error(Failure("no\n\n  " + "x" * 1000)).reason
     assert reason == "in-band error: no " + "x" * 56 + "…"
 
 
@@ -57,7 +57,7 @@ def test_a_long_error_is_cut_to_fit_a_table() -> None:
     ],
 )
 def test_an_error_without_a_message_goes_by_its_type_or_code(failure: Failure, reason: str) -> None:
-    assert json_api.in_band(failure).reason == reason
+    assert json_api.completeness_by_error(failure).reason == reason
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_an_error_without_a_message_goes_by_its_type_or_code(failure: Failure, r
     ],
 )
 def test_an_error_is_read_in_each_of_its_shapes(error: Json, failure: Failure) -> None:
-    assert json_api.failure(error) == failure
+    assert json_api.decode_failure(error) == failure
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_an_error_is_read_in_each_of_its_shapes(error: Json, failure: Failure) -
     ],
 )
 def test_an_http_error_is_read_in_the_shapes_of_gateways(body: bytes, failure: Failure) -> None:
-    assert json_api.http_failure(answered(404, body)) == failure
+    assert json_api.decode_http_error(answered(404, body)) == failure

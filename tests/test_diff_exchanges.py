@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.diff.exchanges import Comparison, Manner, compare
-from llm_proxy.exchange import Ending, Head
-from llm_proxy.matching.grammar import rules_of
+from llm_proxy.diff.exchanges import ExchangeComparison, Manner, compare_exchanges
+from llm_proxy.exchange import Ending, ResponseHead
+from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.library.library import Library
 from raw import post
 from shelf import DONE, STREAM, Answer, chat, event, put, says
@@ -21,7 +21,7 @@ JSON = (("Content-Type", "application/json"),)
 
 def recorded(folder: Path, *answers: Answer, request: bytes = chat()) -> list[Cassette]:
     library = Library(folder)
-    return [library.load(path) for path in put(folder, request, *answers)]
+    return [library.load_cassette(path) for path in put(folder, request, *answers)]
 
 
 def chunk(**delta: Any) -> bytes:
@@ -34,30 +34,40 @@ def stream(*events: bytes, **more: Any) -> Answer:
 
 def whole(status: int = 200, **body: Any) -> Answer:
     data = orjson.dumps(body)
-    return Answer(((1.0, data),), head=Head(status, "", JSON, "length", len(data)))
+    return Answer(((1.0, data),), head=ResponseHead(status, "", JSON, "length", len(data)))
 
 
-def counting(found: Comparison) -> list[tuple[str, str, str, str]]:
-    return [(it.kind.value, it.where, it.one, it.other) for it in found.differences if it.counts]
+def counting(found: ExchangeComparison) -> list[tuple[str, str, str, str]]:
+    return [
+        (difference.kind.value, difference.path, difference.one, difference.other)
+        for difference in found.differences
+        if difference.is_significant
+    ]
 
 
-def shown(found: Comparison) -> set[tuple[str, str]]:
-    return {(it.kind.value, it.where) for it in found.differences if not it.counts}
+def shown(found: ExchangeComparison) -> set[tuple[str, str]]:
+    return {
+        (difference.kind.value, difference.path)
+        for difference in found.differences
+        if not difference.is_significant
+    }
 
 
 def test_a_cassette_is_the_same_as_itself(tmp_path: Path) -> None:
     [one] = recorded(tmp_path, says("Hello"))
 
-    assert compare(one, one) == Comparison(one.file, one.file, "exact", ())
+    assert compare_exchanges(one, one) == ExchangeComparison(one.file, one.file, "exact", ())
 
 
 def test_times_are_told_and_do_not_count(tmp_path: Path) -> None:
     one, other = recorded(tmp_path, says("a", "b", gap=10), says("a", "b", gap=20))
 
-    found = compare(one, other)
+    found = compare_exchanges(one, other)
 
-    assert found.same
-    assert [(it.where, it.one, it.other) for it in found.differences] == [
+    assert found.is_same
+    assert [
+        (difference.path, difference.one, difference.other) for difference in found.differences
+    ] == [
         ("first byte", "10 ms", "20 ms"),
         ("longest gap", "10 ms", "20 ms"),
         ("end", "30 ms", "60 ms"),
@@ -68,7 +78,7 @@ def test_what_was_asked_is_told_apart_by_its_paths(tmp_path: Path) -> None:
     [one] = recorded(tmp_path, says("Hello"))
     [other] = recorded(tmp_path, says("Hello"), request=chat("bye", path="/@b/v1/chat/completions"))
 
-    assert counting(compare(one, other)) == [
+    assert counting(compare_exchanges(one, other)) == [
         ("asked", "$.messages[0].content", '"hi"', '"bye"'),
     ]
 
@@ -77,15 +87,15 @@ def test_rules_overlook_what_they_name(tmp_path: Path) -> None:
     [one] = recorded(tmp_path, says("Hello"))
     [other] = recorded(tmp_path, says("Hello"), request=chat("bye"))
 
-    rules = rules_of(["ignore=$.messages[0].content"])
+    rules = parse_rules(["ignore=$.messages[0].content"])
 
-    assert compare(one, other, "exact", rules).same
+    assert compare_exchanges(one, other, "exact", rules).is_same
 
 
 def test_another_text_is_told_with_its_bytes(tmp_path: Path) -> None:
     one, other = recorded(tmp_path, stream(event("One day")), stream(event("One night")))
 
-    [text, size, digest, place] = counting(compare(one, other))
+    [text, size, digest, place] = counting(compare_exchanges(one, other))
 
     assert text == ("said", "turns[0].parts[0].text", "One day", "One night")
     assert size == ("bytes", "size", str(one.end.size), str(other.end.size))
@@ -105,7 +115,7 @@ def test_a_call_is_told_by_its_tool_its_id_and_each_argument(tmp_path: Path) -> 
         tmp_path, stream(chunk(tool_calls=[CALL])), stream(chunk(tool_calls=[OTHER]))
     )
 
-    said = [it for it in counting(compare(one, other)) if it[0] != "bytes"]
+    said = [item for item in counting(compare_exchanges(one, other)) if item[0] != "bytes"]
 
     assert said == [
         ("tools", "turns[0].tools", "weather", "time"),
@@ -118,18 +128,20 @@ def test_a_call_is_told_by_its_tool_its_id_and_each_argument(tmp_path: Path) -> 
 def test_an_ending_that_is_another_counts_in_any_manner_but_that_of_shapes(tmp_path: Path) -> None:
     one, other = recorded(tmp_path, says("a"), Answer(((0.0, event("a")), (0.0, DONE)), Ending.RST))
 
-    assert not compare(one, other, "exact").same
-    assert not compare(one, other, "live").same
-    assert compare(one, other, "shape").same
+    assert not compare_exchanges(one, other, "exact").is_same
+    assert not compare_exchanges(one, other, "live").is_same
+    assert compare_exchanges(one, other, "shape").is_same
 
 
 def test_headers_of_the_moment_do_not_count(tmp_path: Path) -> None:
     def answer(left: str, version: str) -> Answer:
         fields = (("X-RateLimit-Remaining-Requests", left), ("OpenAI-Version", version))
-        return stream(event("a"), head=Head(200, "OK", (*STREAM.headers, *fields), "chunked"))
+        return stream(
+            event("a"), head=ResponseHead(200, "OK", (*STREAM.headers, *fields), "chunked")
+        )
 
     one, other = recorded(tmp_path, answer("59", "2020"), answer("58", "2021"))
-    found = compare(one, other)
+    found = compare_exchanges(one, other)
 
     assert counting(found) == [("header", "openai-version", "2020", "2021")]
     assert shown(found) == {("moment", "x-ratelimit-remaining-requests")}
@@ -137,15 +149,15 @@ def test_headers_of_the_moment_do_not_count(tmp_path: Path) -> None:
 
 def test_all_of_a_head_but_its_order_counts(tmp_path: Path) -> None:
     """Two answers that a client could tell apart are not the same."""
-    head = Head(200, "", (*STREAM.headers, ("X-Empty", "")), "close")
+    head = ResponseHead(200, "", (*STREAM.headers, ("X-Empty", "")), "close")
     one, other = recorded(tmp_path, stream(event("a")), stream(event("a"), head=head))
 
-    assert counting(compare(one, other)) == [
+    assert counting(compare_exchanges(one, other)) == [
         ("header", "status", "200 OK", "200"),
         ("header", "framing", "chunked", "close"),
         ("header", "x-empty", "", '""'),
     ]
-    assert compare(one, other, "live").same
+    assert compare_exchanges(one, other, "live").is_same
 
 
 class TestLive:
@@ -160,7 +172,7 @@ class TestLive:
             )
 
         one, other = recorded(tmp_path, answer("Hello", 2), answer("Good day", 3))
-        found = compare(one, other, "live")
+        found = compare_exchanges(one, other, "live")
 
         assert counting(found) == []
         assert {("id", "turns[0].id"), ("said", "turns[0].parts[0].text")} <= shown(found)
@@ -175,7 +187,7 @@ class TestLive:
             stream(chunk(content="a", note="b"), chunk(tool_calls=[CALL])),
         )
 
-        found = compare(one, other, "live")
+        found = compare_exchanges(one, other, "live")
 
         assert ("finish", "turns[0].finish", "stop", "") in counting(found)
         assert ("tools", "turns[0].tools", "", "weather") in counting(found)
@@ -215,14 +227,14 @@ class TestShape:
     ) -> None:
         first, second = recorded(tmp_path, one, other)
 
-        assert counting(compare(first, second, "shape")) == differs
+        assert counting(compare_exchanges(first, second, "shape")) == differs
 
     def test_a_stream_and_a_document_differ_in_framing_and_content_type(
         self, tmp_path: Path
     ) -> None:
         first, second = recorded(tmp_path, stream(chunk(content="a")), whole(a=1))
 
-        found = counting(compare(first, second, "shape"))
+        found = counting(compare_exchanges(first, second, "shape"))
 
         assert found[:2] == [
             ("shape", "content-type", "text/event-stream", "application/json"),
@@ -233,7 +245,7 @@ class TestShape:
 @pytest.mark.parametrize("manner", ["exact", "live", "shape"])
 def test_bytes_of_any_kind_are_compared(tmp_path: Path, manner: Manner) -> None:
     request = post("/v1/other", b"\xff\x00")
-    head = Head(200, "OK", (), "close")
+    head = ResponseHead(200, "OK", (), "close")
     one, other = recorded(
         tmp_path,
         Answer(((1.0, b"\xff\xfe"),), head=head),
@@ -241,6 +253,6 @@ def test_bytes_of_any_kind_are_compared(tmp_path: Path, manner: Manner) -> None:
         request=request,
     )
 
-    found = compare(one, other, manner)
+    found = compare_exchanges(one, other, manner)
 
-    assert found.same is (manner != "exact")
+    assert found.is_same is (manner != "exact")

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.diff.json_leaves import leaves, step
-from llm_proxy.matching import document_of
-from llm_proxy.matching.grammar import rule_of
+from llm_proxy.diff.json_leaves import json_leaves, path_step
+from llm_proxy.matching import key_document
+from llm_proxy.matching.grammar import parse_rule
 
 IMAGE = base64.b64encode(random.Random(7).randbytes(3000)).decode()
 TOLD = "base64 of 3000 bytes, sha256 "
@@ -23,7 +23,7 @@ TOLD = "base64 of 3000 bytes, sha256 "
 def of(body: Any) -> dict[str, str]:
     """The leaves of a JSON body alone."""
     request = StoredRequest("POST", "/v1/x", "", (), json.dumps(body).encode())
-    flat = leaves(document_of("openai", request))
+    flat = json_leaves(key_document("openai", request))
     return {path: value for path, value in flat.items() if path.startswith("$")}
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_large_base64_is_told_as_it_is(text: str) -> None:
     ],
 )
 def test_the_name_of_a_member_is_a_step_of_a_path(name: str, spelled: str) -> None:
-    assert step(name) == spelled
+    assert path_step(name) == spelled
 
 
 LETTERS = st.characters(exclude_categories=("Cs", "Cc"))  # escaped, python-jsonpath refuses these
@@ -93,10 +93,10 @@ def test_the_path_of_every_value_is_a_rule_that_ignores_it_and_nothing_else(
     body: dict[str, Any],
 ) -> None:
     request = StoredRequest("POST", "/v1/x", "", (), json.dumps(body).encode())
-    document = document_of("openai", request)
-    before = {path: it for path, it in leaves(document).items() if path.startswith("$")}
+    document = key_document("openai", request)
+    before = {path: it for path, it in json_leaves(document).items() if path.startswith("$")}
 
     for path, value in before.items():
-        after = leaves(rule_of(f"ignore={path}").apply(document).document)
+        after = json_leaves(parse_rule(f"ignore={path}").apply(document).document)
         assert after.get(path) in {None, '"<ignored>"'}
         assert before.items() - after.items() == {(path, value)} - after.items()

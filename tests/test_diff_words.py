@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.diff.words import ROOM, Change, changes, word_diff
+from llm_proxy.diff.words import ROOM, WordChange, word_changes, word_diff
 
 PROSE = "You are a helpful assistant. Answer in one sentence, and say so where you do not know.\n"
 
 
-def sides(found: tuple[Change, ...]) -> tuple[str, str]:
+def sides(found: tuple[WordChange, ...]) -> tuple[str, str]:
     """The two texts that a diff was made of."""
     return (
-        "".join(it.text for it in found if it.kind != "new"),
-        "".join(it.text for it in found if it.kind != "old"),
+        "".join(item.text for item in found if item.kind != "new"),
+        "".join(item.text for item in found if item.kind != "old"),
     )
 
 
@@ -64,7 +64,7 @@ def test_what_has_no_room_is_counted() -> None:
     ]
     new = [line.replace("euros", "dollars") for line in old]
 
-    said = word_diff("".join(old), "".join(new), room=150)
+    said = word_diff("".join(old), "".join(new), max_chars=150)
 
     assert said.count("[-euros-] {+dollars+}") == 3
     assert said.endswith("(and 6 more)")
@@ -72,11 +72,11 @@ def test_what_has_no_room_is_counted() -> None:
 
 @given(st.text("ab. \n天é", max_size=60), st.text("ab. \n天é", max_size=60))
 def test_a_diff_holds_both_texts_whole(old: str, new: str) -> None:
-    found = changes(old, new)
+    found = word_changes(old, new)
 
     assert sides(found) == (old, new)
-    assert all(it.text for it in found)
-    assert (old == new) is all(it.kind == "same" for it in found)
+    assert all(item.text for item in found)
+    assert (old == new) is all(item.kind == "same" for item in found)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_texts_that_are_hard_to_compare_are_compared_soon(
     )
 
     begin = time.process_time()
-    found = changes(old, new)
+    found = word_changes(old, new)
     said = word_diff(old, new)
 
     assert time.process_time() - begin < 1
@@ -110,4 +110,4 @@ def test_a_word_of_megabytes_is_compared_soon() -> None:
 
     assert time.process_time() - begin < 1
     assert said == f"see [-…{'a' * 20}b-] {{+…{'a' * 20}c+}}"
-    assert sides(changes(old, new)) == (old, new)
+    assert sides(word_changes(old, new)) == (old, new)

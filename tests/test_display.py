@@ -38,22 +38,22 @@ OBEYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
     ids=["plain", "letters", "lf", "crlf and tab", "title", "c1", "bidi", "tag", "joined emoji"],
 )
 def test_one_line_shows_every_control_character_as_text(text: str, shown: str) -> None:
-    assert display.one_line(text) == shown
+    assert display.escape_line(text) == shown
 
 
 def test_a_block_keeps_its_lines_and_tabs() -> None:
-    assert display.block("a\n\tb\r\x1b[2J") == "a\n\tb\\r\\x1b[2J"
+    assert display.escape_block("a\n\tb\r\x1b[2J") == "a\n\tb\\r\\x1b[2J"
 
 
 @given(HOSTILE)
 def test_nothing_that_a_terminal_obeys_is_left(text: str) -> None:
-    assert OBEYED.search(display.one_line(text)) is None
-    assert OBEYED.search(display.block(text).replace("\n", "").replace("\t", "")) is None
+    assert OBEYED.search(display.escape_line(text)) is None
+    assert OBEYED.search(display.escape_block(text).replace("\n", "").replace("\t", "")) is None
 
 
 @given(HOSTILE)
 def test_json_keeps_its_meaning_and_holds_no_raw_control_character(text: str) -> None:
-    document = display.json_text(json.dumps({"text": text}, ensure_ascii=False))
+    document = display.escape_json(json.dumps({"text": text}, ensure_ascii=False))
     assert OBEYED.search(document) is None
     assert json.loads(document) == {"text": text}
 
@@ -71,19 +71,19 @@ def test_json_keeps_its_meaning_and_holds_no_raw_control_character(text: str) ->
     ids=["fits", "too long", "wide fits", "wide too long", "combining", "empty"],
 )
 def test_a_line_is_cut_by_the_columns_it_takes(text: str, width: int, shown: str) -> None:
-    assert display.cut(text, width) == shown
+    assert display.truncate(text, width) == shown
 
 
 @given(st.text(), st.integers(1, 40))
 def test_a_cut_line_never_takes_more_columns_than_it_may(text: str, width: int) -> None:
-    assert display.cells(display.cut(text, width)) <= width
+    assert display.terminal_width(display.truncate(text, width)) <= width
 
 
 @pytest.mark.parametrize(
     ("right", "shown"), [(False, "漢  |"), (True, "  漢|")], ids=["left", "right"]
 )
 def test_a_cell_is_filled_up_by_columns_and_not_by_characters(right: bool, shown: str) -> None:
-    assert display.padded("漢", 4, right=right) + "|" == shown
+    assert display.pad("漢", 4, right=right) + "|" == shown
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_a_cell_is_filled_up_by_columns_and_not_by_characters(right: bool, shown
     ],
 )
 def test_a_duration_is_told_in_the_unit_that_fits_it(ms: float, shown: str) -> None:
-    assert display.duration(ms) == shown
+    assert display.format_duration(ms) == shown
 
 
 @pytest.mark.parametrize(
     ("number", "shown"), [(0, "0 reads"), (1, "1 read"), (1449, "1,449 reads")]
 )
 def test_a_count_agrees_with_its_noun(number: int, shown: str) -> None:
-    assert display.counted(number, "read") == shown
+    assert display.count_noun(number, "read") == shown
 
 
 @pytest.mark.parametrize(
@@ -126,8 +126,8 @@ def test_a_path_in_a_command_is_one_word_of_it(path: str, word: str) -> None:
 
 def test_a_path_of_any_bytes_becomes_text_that_can_be_written() -> None:
     path = PurePath("caf\udce9.jsonl")
-    assert display.path_text(path) == "caf\ufffd.jsonl"
-    assert display.path_text("plain/ü.jsonl") == "plain/ü.jsonl"
+    assert display.escape_path(path) == "caf\ufffd.jsonl"
+    assert display.escape_path("plain/ü.jsonl") == "plain/ü.jsonl"
 
 
 @pytest.mark.parametrize(
@@ -143,4 +143,4 @@ def test_a_path_of_any_bytes_becomes_text_that_can_be_written() -> None:
     ],
 )
 def test_a_size_is_told_in_the_unit_that_fits_it(count: int, shown: str) -> None:
-    assert display.size(count) == shown
+    assert display.format_size(count) == shown

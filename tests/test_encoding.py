@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from conformance import CASES, Case
 from llm_proxy import framing
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.errors import CannotSay
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Refusal, Text, ToolCall, Turn
 from speaking import ANY_TURNS, MANNERS, TALKS, Manner
 from thoroughness import enough
@@ -20,11 +20,11 @@ from thoroughness import enough
 each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
 
 
-def fitted(manner: Manner, *turns: Turn) -> Fitted:
+def fitted(manner: Manner, *turns: Turn) -> ConvertedTurns:
     """The turns as they fit; others are left to other tests."""
     try:
-        return manner.dialect.fit(manner.request, turns, manner.delivery)
-    except CannotSay:
+        return manner.dialect.convert(manner.request, turns, manner.delivery)
+    except NotRepresentable:
         assume(False)  # noqa: FBT003 # Hypothesis's own way to pass over an example
         raise
 
@@ -38,13 +38,13 @@ def test_what_is_told_is_read_as_it_was_told_and_is_whole_and_cut_as_its_codec_c
     fits = fitted(manner, turn)
     dialect, request = manner.dialect, manner.request
 
-    response = dialect.speak(request, (turn,), manner.delivery)
+    response = dialect.encode(request, (turn,), manner.delivery)
 
     body = b"".join(response.messages)
-    assert dialect.turns(response) == fits.turns
-    assert dialect.judge(response).whole
+    assert dialect.decode(response) == fits.turns
+    assert dialect.completeness(response).is_complete
     assert dialect.codec(request, response.head) == response.codec
-    assert framing.messages(response.codec, body) == list(response.messages)
+    assert framing.split_messages(response.codec, body) == list(response.messages)
     assert response.head.length in (None, len(body))
 
 
@@ -54,7 +54,7 @@ def test_what_is_told_is_read_as_it_was_told_and_is_whole_and_cut_as_its_codec_c
 def test_what_fits_fits_as_it_is_and_loses_nothing(manner: Manner, turn: Turn) -> None:
     fits = fitted(manner, turn)
 
-    assert fitted(manner, *fits.turns) == Fitted(fits.turns, ())
+    assert fitted(manner, *fits.turns) == ConvertedTurns(fits.turns, ())
 
 
 @each_manner
@@ -63,18 +63,20 @@ def test_what_fits_fits_as_it_is_and_loses_nothing(manner: Manner, turn: Turn) -
 def test_several_choices_are_told_as_one_answer_or_refused(
     manner: Manner, turns: list[Turn], successive: bool
 ) -> None:
-    delivery = replace(manner.delivery, successive=successive)
+    delivery = replace(manner.delivery, turns_are_successive=successive)
     try:
-        fits = manner.dialect.fit(manner.request, turns, delivery)
-    except CannotSay:
-        with pytest.raises(CannotSay):
-            manner.dialect.speak(manner.request, turns, delivery)
+        fits = manner.dialect.convert(manner.request, turns, delivery)
+    except NotRepresentable:
+        with pytest.raises(NotRepresentable):
+            manner.dialect.encode(manner.request, turns, delivery)
         return
 
-    response = manner.dialect.speak(manner.request, turns, delivery)
+    response = manner.dialect.encode(manner.request, turns, delivery)
 
-    assert manner.dialect.turns(response) == fits.turns
-    assert manner.dialect.fit(manner.request, fits.turns, delivery) == Fitted(fits.turns, ())
+    assert manner.dialect.decode(response) == fits.turns
+    assert manner.dialect.convert(manner.request, fits.turns, delivery) == ConvertedTurns(
+        fits.turns, ()
+    )
 
 
 @each_manner
@@ -84,7 +86,7 @@ def test_the_same_delivery_gives_the_same_bytes(manner: Manner, turn: Turn) -> N
     fitted(manner, turn)
 
     first, again = (
-        manner.dialect.speak(manner.request, (turn,), manner.delivery) for _ in range(2)
+        manner.dialect.encode(manner.request, (turn,), manner.delivery) for _ in range(2)
     )
 
     assert first == again
@@ -92,24 +94,26 @@ def test_the_same_delivery_gives_the_same_bytes(manner: Manner, turn: Turn) -> N
 
 def words(turn: Turn) -> str:
     """All that is said, as text or as a refusal."""
-    return "".join(it.text for it in turn.parts if isinstance(it, Text | Refusal))
+    return "".join(part.text for part in turn.parts if isinstance(part, Text | Refusal))
 
 
 def calls(turn: Turn) -> list[tuple[str, object]]:
     """The calls, each with its name and its arguments."""
-    made = [it for it in turn.parts if isinstance(it, ToolCall)]
-    return [(it.name, json.loads(it.arguments)) for it in made]
+    made = [part for part in turn.parts if isinstance(part, ToolCall)]
+    return [(item.name, json.loads(item.arguments)) for item in made]
 
 
 @each_manner
-@pytest.mark.parametrize("case", [it for it in CASES if it.status == 200], ids=lambda it: it.name)
+@pytest.mark.parametrize(
+    "case", [case_ for case_ in CASES if case_.status == 200], ids=lambda it: it.name
+)
 def test_nothing_of_what_an_application_acts_on_is_lost(manner: Manner, case: Case) -> None:
     try:
-        response = manner.dialect.speak(manner.request, [case.turn], manner.delivery)
-    except CannotSay:
+        response = manner.dialect.encode(manner.request, [case.turn], manner.delivery)
+    except NotRepresentable:
         assert case.calls_tools
         return
-    [told] = manner.dialect.turns(response)
+    [told] = manner.dialect.decode(response)
 
     if case.turn.failure and response.head.status >= 400:
         assert (words(told), told.failure and told.failure.message) == (

@@ -8,7 +8,7 @@ import pytest
 
 from anthropic_events import COMPLETION, DIALECT, TEXT, TOOLS, document, parts_of, streamed
 from anthropic_told import LEGACY, PING, STREAM, WHOLE, documents, grown, message, retold, told
-from llm_proxy.errors import CannotSay
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
     Citation,
     Finish,
@@ -115,7 +115,7 @@ BLOCKS: Final[tuple[dict[str, Any], ...]] = (
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda it: it["type"])
 def test_each_block_is_told_as_it_was_read(block: dict[str, Any]) -> None:
-    (turn,) = DIALECT.turns(document(type="message", content=[block]))
+    (turn,) = DIALECT.decode(document(type="message", content=[block]))
 
     assert message(*turn.parts, metadata=turn.metadata)["content"] == [block]
 
@@ -163,10 +163,10 @@ def test_a_summary_of_the_conversation_comes_in_one_delta() -> None:
 
 
 def test_thoughts_without_a_signature_get_one_each() -> None:
-    thoughts = [it["signature"] for it in message(Reasoning("a"), Reasoning("b"))["content"]]
+    thoughts = [item["signature"] for item in message(Reasoning("a"), Reasoning("b"))["content"]]
 
     assert len(set(thoughts)) == 2
-    assert all(len(it) == 56 for it in thoughts)
+    assert all(len(thought) == 56 for thought in thoughts)
     assert grown(told(Reasoning("a"))) == [
         {"type": "thinking", "thinking": "", "signature": ""},
         {"type": "thinking_delta", "thinking": "a"},
@@ -204,15 +204,15 @@ def test_a_result_in_words_of_a_tool_of_anthropics_says_that_it_failed() -> None
 
 def test_a_result_that_spells_a_block_of_text_stays_as_it_is_spelled() -> None:
     spelled = '[{"type":"text","text":"x"}]'
-    (turn,) = DIALECT.fit(WHOLE, (Turn((ToolResult("m", spelled),)),), DELIVERY).turns
+    (turn,) = DIALECT.convert(WHOLE, (Turn((ToolResult("m", spelled),)),), DELIVERY).turns
 
-    assert DIALECT.turns(DIALECT.speak(WHOLE, (turn,), DELIVERY)) == (turn,)
+    assert DIALECT.decode(DIALECT.encode(WHOLE, (turn,), DELIVERY)) == (turn,)
     assert isinstance(turn.parts[0], ToolResult)
     assert turn.parts[0].content == spelled
 
 
 def test_media_have_no_word() -> None:
-    with pytest.raises(CannotSay, match="media"):
+    with pytest.raises(NotRepresentable, match="media"):
         message(Media("image/png", url="https://example.com/a.png"))
 
 
@@ -222,7 +222,7 @@ def test_broken_arguments_are_told_in_a_stream_alone() -> None:
         {"type": "input_json_delta", "partial_json": ""},
         {"type": "input_json_delta", "partial_json": '{"a":'},
     ]
-    with pytest.raises(CannotSay, match="the arguments of a call"):
+    with pytest.raises(NotRepresentable, match="the arguments of a call"):
         message(ToolCall("t", "f", '{"a":'))
 
 
@@ -245,22 +245,22 @@ def test_a_refusal_ends_the_message_and_is_why_it_stops(finish: Finish | None) -
 
 def test_details_that_explain_a_refusal_are_read_as_one() -> None:
     turn = Turn((), Finish.REFUSAL, metadata=(("stop_details", {**DECLINED, "odd": 1}),))
-    (fits,) = DIALECT.fit(WHOLE, (turn,), DELIVERY).turns
+    (fits,) = DIALECT.convert(WHOLE, (turn,), DELIVERY).turns
 
     assert fits.parts == (Refusal("It is not allowed. At all.", (("category", "cyber"),)),)
     assert fits.metadata == ()
 
 
 def test_what_was_filtered_is_told_as_refused() -> None:
-    fitted = DIALECT.fit(STREAM, (Turn((), Finish.CONTENT_FILTER),), DELIVERY)
+    fitted = DIALECT.convert(STREAM, (Turn((), Finish.CONTENT_FILTER),), DELIVERY)
 
     assert fitted.turns[0].finish_raw == "refusal"
-    assert fitted.lost == ("finish content_filter (told as refusal, which means refusal)",)
+    assert fitted.losses == ("finish content_filter (told as refusal, which means refusal)",)
 
 
 @pytest.mark.parametrize("finish", [Finish.PAUSED, Finish.CONTEXT_FULL, Finish.STOP_SEQUENCE])
 def test_every_reason_that_it_knows_is_told(finish: Finish) -> None:
-    (fits,) = DIALECT.fit(STREAM, (Turn((Text("Hi"),), finish),), DELIVERY).turns
+    (fits,) = DIALECT.convert(STREAM, (Turn((Text("Hi"),), finish),), DELIVERY).turns
 
     assert fits.finish is finish
 
@@ -278,5 +278,5 @@ def test_blocks_that_no_part_has_a_word_for_stand_where_they_stood() -> None:
     answer = message(Text("Hi"), Text("Hi"), model="x", metadata=(("other_blocks", others),))
 
     assert answer["content"] == [hop, odd, text, text, odd]
-    (turn,) = DIALECT.turns(DIALECT.speak(STREAM, DIALECT.turns(document(**answer)), DELIVERY))
+    (turn,) = DIALECT.decode(DIALECT.encode(STREAM, DIALECT.decode(document(**answer)), DELIVERY))
     assert (turn.model, len(turn.parts)) == ("claude-b", 2)

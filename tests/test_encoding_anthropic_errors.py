@@ -11,16 +11,18 @@ import pytest
 from anthropic_events import DIALECT, VERSION, asked
 from anthropic_told import WHOLE
 from llm_proxy import dialects
-from llm_proxy.dialects import Response
-from llm_proxy.dialects.encode_context import Delivery, Quota, Window
-from llm_proxy.exchange import Request, header
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
+from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import Failure, Text, Turn
 from speaking import DELIVERY
 
-QUOTA: Final = Quota(requests=Window(50, 49, 1.5), tokens=Window(40_000, 0, 60))
+QUOTA: Final = AccountLimits(
+    requests=RateLimitWindow(50, 49, 1.5), tokens=RateLimitWindow(40_000, 0, 60)
+)
 
 
-def body(response: Response) -> Any:
+def body(response: DialectResponse) -> Any:
     return json.loads(b"".join(response.messages))
 
 
@@ -45,9 +47,9 @@ def body(response: Response) -> Any:
     ],
 )
 def test_each_status_has_words_of_its_own(status: int, kind: str, message: str) -> None:
-    refusal = DIALECT.refuse(status, Failure(""), DELIVERY)
+    refusal = DIALECT.error_response(status, Failure(""), DELIVERY)
 
-    request_id = header(refusal.head.headers, "request-id")
+    request_id = header_value(refusal.head.headers, "request-id")
     assert request_id
     assert request_id.startswith("req_")
     assert refusal.head.status == status
@@ -56,17 +58,17 @@ def test_each_status_has_words_of_its_own(status: int, kind: str, message: str) 
         "error": {"type": kind, "message": message},
         "request_id": request_id,
     }
-    (turn,) = DIALECT.turns(refusal)
+    (turn,) = DIALECT.decode(refusal)
     assert turn.failure == Failure(message, kind)
 
 
 def test_an_error_keeps_the_words_that_it_has() -> None:
-    refusal = DIALECT.refuse(429, Failure("Slow down.", "own_error", "spent"), DELIVERY)
+    refusal = DIALECT.error_response(429, Failure("Slow down.", "own_error", "spent"), DELIVERY)
 
     assert body(refusal)["error"] == {
         "type": "own_error", "message": "Slow down.", "details": {"error_code": "spent"},
     }  # fmt: skip
-    assert DIALECT.turns(refusal)[0].failure == Failure("Slow down.", "own_error", "spent")
+    assert DIALECT.decode(refusal)[0].failure == Failure("Slow down.", "own_error", "spent")
 
 
 @pytest.mark.parametrize(
@@ -82,22 +84,27 @@ def test_an_error_keeps_the_words_that_it_has() -> None:
 def test_an_error_in_place_of_a_message_has_the_status_of_its_type(kind: str, status: int) -> None:
     about = (("request_id", "req_1"), ("container", "gone"))
     turn = Turn((Text("gone"),), failure=Failure("Oh", kind), metadata=about)
-    response = DIALECT.speak(WHOLE, (turn,), DELIVERY)
+    response = DIALECT.encode(WHOLE, (turn,), DELIVERY)
 
     assert (response.head.status, body(response)["error"]["type"]) == (status, kind)
-    assert header(response.head.headers, "request-id") == body(response)["request_id"] == "req_1"
-    assert DIALECT.turns(response) == DIALECT.fit(WHOLE, (turn,), DELIVERY).turns
+    assert (
+        header_value(response.head.headers, "request-id") == body(response)["request_id"] == "req_1"
+    )
+    assert DIALECT.decode(response) == DIALECT.convert(WHOLE, (turn,), DELIVERY).turns
 
 
 def test_when_to_ask_again_is_told_in_whole_seconds() -> None:
-    refusal = DIALECT.refuse(429, Failure(""), DELIVERY, 2.1)
+    refusal = DIALECT.error_response(429, Failure(""), DELIVERY, 2.1)
 
-    assert header(refusal.head.headers, "retry-after") == "3"
-    assert header(DIALECT.refuse(429, Failure(""), DELIVERY).head.headers, "retry-after") is None
+    assert header_value(refusal.head.headers, "retry-after") == "3"
+    assert (
+        header_value(DIALECT.error_response(429, Failure(""), DELIVERY).head.headers, "retry-after")
+        is None
+    )
 
 
 def test_limits_are_told_with_the_moment_when_they_are_whole_again() -> None:
-    response = DIALECT.speak(WHOLE, (Turn((Text("Hi"),)),), replace(DELIVERY, quota=QUOTA))
+    response = DIALECT.encode(WHOLE, (Turn((Text("Hi"),)),), replace(DELIVERY, quota=QUOTA))
 
     limits = {name: it for name, it in response.head.headers if "ratelimit" in name}
     assert limits == {
@@ -110,13 +117,13 @@ def test_limits_are_told_with_the_moment_when_they_are_whole_again() -> None:
     }
 
 
-def aside(path: str, query: str = "", delivery: Delivery = DELIVERY) -> Response:
+def aside(path: str, query: str = "", delivery: EncodeContext = DELIVERY) -> DialectResponse:
     """The answer to a GET."""
     request = Request("GET", path, query, VERSION, b"")
-    assert dialects.find(request) is dialects.named("anthropic")
-    answer = DIALECT.side_answer(request, delivery)
+    assert dialects.find_dialect(request) is dialects.dialect_named("anthropic")
+    answer = DIALECT.auxiliary_response(request, delivery)
     assert answer is not None
-    assert DIALECT.turns(answer) == ()
+    assert DIALECT.decode(answer) == ()
     return answer
 
 
@@ -131,7 +138,7 @@ def test_the_models_are_listed() -> None:
         "data": [SMALL, {**SMALL, "id": "large", "display_name": "large"}],
         "has_more": False, "first_id": "small", "last_id": "large",
     }  # fmt: skip
-    assert body(aside("/v1/models", delivery=Delivery("s", 0))) == {
+    assert body(aside("/v1/models", delivery=EncodeContext("s", 0))) == {
         "data": [], "has_more": False, "first_id": None, "last_id": None,
     }  # fmt: skip
 
@@ -159,16 +166,16 @@ def test_the_list_has_pages(query: str, first: str | None, last: str | None, mor
     page = body(aside("/v1/models", query, MANY))
 
     assert (page["first_id"], page["last_id"], page["has_more"]) == (first, last, more)
-    assert [it["id"] for it in page["data"]][:: max(1, len(page["data"]) - 1)] == (
+    assert [item["id"] for item in page["data"]][:: max(1, len(page["data"]) - 1)] == (
         [first, last] if first else []
     )
 
 
 def test_a_model_is_there_or_not_found() -> None:
     assert body(aside("/v1/models/small")) == SMALL
-    assert body(aside("/v1/models/any", delivery=Delivery("s", 1_700_000_000)))["id"] == "any"
+    assert body(aside("/v1/models/any", delivery=EncodeContext("s", 1_700_000_000)))["id"] == "any"
     request = asked("/v1/models/other", "GET", VERSION)
-    missing = DIALECT.side_answer(request, DELIVERY)
+    missing = DIALECT.auxiliary_response(request, DELIVERY)
     assert missing
     assert missing.head.status == 404
     assert body(missing)["error"] == {"type": "not_found_error", "message": "model: other"}
@@ -186,7 +193,7 @@ def test_a_model_is_there_or_not_found() -> None:
     ],
 )
 def test_tokens_are_counted_where_that_is_asked(path: str, is_count: bool) -> None:
-    answer = DIALECT.side_answer(asked(path, messages=[]), DELIVERY)
+    answer = DIALECT.auxiliary_response(asked(path, messages=[]), DELIVERY)
 
     assert (answer is not None) is is_count
     assert answer is None or body(answer) == {"input_tokens": 1}
@@ -208,7 +215,7 @@ def test_tokens_are_counted_where_that_is_asked(path: str, is_count: bool) -> No
 def test_four_characters_that_the_model_reads_are_a_token(
     asks: dict[str, Any], tokens: int
 ) -> None:
-    answer = DIALECT.side_answer(asked("/v1/messages/count_tokens", **asks), DELIVERY)
+    answer = DIALECT.auxiliary_response(asked("/v1/messages/count_tokens", **asks), DELIVERY)
 
     assert answer
     assert body(answer) == {"input_tokens": tokens}

@@ -16,14 +16,14 @@ from anthropic_events import DIALECT, document
 from anthropic_told import LEGACY, STREAM, WHOLE
 from conformance import CASES, Case
 from llm_proxy import dialects, framing
-from llm_proxy.dialects import Response
-from llm_proxy.errors import CannotSay
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, Finish, Metadata, Part, Text, ToolCall, ToolResult, Turn
 from reframed import as_sent
 from speaking import DELIVERY
 
-Answer = Callable[[Request], Response]
+Answer = Callable[[Request], DialectResponse]
 
 
 def client(answer: Answer) -> anthropic.Anthropic:
@@ -34,8 +34,8 @@ def client(answer: Answer) -> anthropic.Anthropic:
         request = Request(
             asked.method, url.path, url.query.decode(), tuple(asked.headers.items()), asked.content
         )
-        assert dialects.find(request) is dialects.named("anthropic")
-        told = DIALECT.side_answer(request, DELIVERY) or answer(request)
+        assert dialects.find_dialect(request) is dialects.dialect_named("anthropic")
+        told = DIALECT.auxiliary_response(request, DELIVERY) or answer(request)
         body = b"".join(told.messages)
         return httpx2.Response(told.head.status, headers=list(told.head.headers), content=body)
 
@@ -46,7 +46,7 @@ def client(answer: Answer) -> anthropic.Anthropic:
 
 
 def telling(turn: Turn) -> Answer:
-    return lambda request: DIALECT.speak(request, (turn,), DELIVERY)
+    return lambda request: DIALECT.encode(request, (turn,), DELIVERY)
 
 
 def heard(turn: Turn, *, stream: bool) -> dict[str, Any]:
@@ -70,15 +70,15 @@ MORE: Final = (
     Case("paused", Turn((SEARCH, FOUND), Finish.PAUSED)),
     Case("tool of another", Turn((ToolCall("c", "f", "{}"), ToolResult("c", "5"), Text("Five.")))),
 )
-SAID: Final = [it for it in (*CASES, *MORE) if it.turn.failure is None]
+SAID: Final = [item for item in (*CASES, *MORE) if item.turn.failure is None]
 each_case = pytest.mark.parametrize("case", SAID, ids=lambda it: it.name)
 
 
 @each_case
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 def test_the_sdk_hears_what_was_told(case: Case, stream: bool) -> None:
-    (understood,) = DIALECT.turns(document(**heard(case.turn, stream=stream)))
-    (told,) = DIALECT.fit(WHOLE, (case.turn,), DELIVERY).turns
+    (understood,) = DIALECT.decode(document(**heard(case.turn, stream=stream)))
+    (told,) = DIALECT.convert(WHOLE, (case.turn,), DELIVERY).turns
 
     assert _spelled(understood) == _spelled(told)
 
@@ -121,7 +121,7 @@ def test_the_sdk_raises_what_breaks_a_stream_off() -> None:
 def test_the_sdk_raises_each_status_as_its_own(
     status: int, kind: type[anthropic.APIStatusError], stream: bool
 ) -> None:
-    refusal = DIALECT.refuse(status, Failure("Not now."), DELIVERY, 7)
+    refusal = DIALECT.error_response(status, Failure("Not now."), DELIVERY, 7)
     with client(lambda _: refusal) as sdk, pytest.raises(kind, match=r"Not now\.") as raised:
         sdk.messages.create(model="m", max_tokens=9, messages=[], stream=stream)
 
@@ -133,7 +133,7 @@ def test_the_sdk_raises_each_status_as_its_own(
 
 def test_the_sdk_lists_models_and_counts_tokens() -> None:
     with client(telling(Turn(()))) as sdk:
-        assert [it.id for it in sdk.models.list(limit=1)] == ["small", "large"]
+        assert [item.id for item in sdk.models.list(limit=1)] == ["small", "large"]
         assert sdk.models.retrieve("small").created_at.year == 2023
         with pytest.raises(anthropic.NotFoundError, match="model: other"):
             sdk.models.retrieve("other")
@@ -166,16 +166,16 @@ def _sorted(metadata: Metadata) -> Metadata:
 
 def _retold(turn: Turn, request: Request) -> Turn:
     """The turn as it is read once it was told, which loses nothing."""
-    fitted = DIALECT.fit(request, (turn,), DELIVERY)
-    assert fitted.lost == ()
-    assert DIALECT.turns(DIALECT.speak(request, (turn,), DELIVERY)) == fitted.turns
+    fitted = DIALECT.convert(request, (turn,), DELIVERY)
+    assert fitted.losses == ()
+    assert DIALECT.decode(DIALECT.encode(request, (turn,), DELIVERY)) == fitted.turns
     return fitted.turns[0]
 
 
 def _compact(turn: Turn) -> Turn:
     """The turn with the arguments of its calls as a document spells them."""
-    calls = [DIALECT.fit(WHOLE, (Turn((it,)),), DELIVERY).turns[0].parts[0]
-             if isinstance(it, ToolCall) else it for it in turn.parts]  # fmt: skip
+    calls = [DIALECT.convert(WHOLE, (Turn((part,)),), DELIVERY).turns[0].parts[0]
+             if isinstance(part, ToolCall) else part for part in turn.parts]  # fmt: skip
     return replace(turn, parts=tuple(calls))
 
 
@@ -189,7 +189,9 @@ def test_every_real_answer_is_told_again_as_it_was() -> None:
         codec = DIALECT.codec(row.request, row.head)
         stream = LEGACY if "complete" in row.wire else STREAM
         whole = replace(stream, body=b"{}")
-        for turn in DIALECT.turns(Response(row.head, codec, framing.messages(codec, row.body))):
+        for turn in DIALECT.decode(
+            DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
+        ):
             counted["turns"] += 1
             if turn.failure:
                 counted["errors"] += 1
@@ -198,8 +200,8 @@ def test_every_real_answer_is_told_again_as_it_was() -> None:
                 counted["cut"] += 1
                 made = replace(turn, finish=Finish.TOOL_CALLS, finish_raw="tool_use")
                 assert (_retold(turn, stream), row.id) == (made, CUT)
-                with pytest.raises(CannotSay, match="the arguments of a call"):
-                    DIALECT.fit(whole, (turn,), DELIVERY)
+                with pytest.raises(NotRepresentable, match="the arguments of a call"):
+                    DIALECT.convert(whole, (turn,), DELIVERY)
             else:
                 assert _spelled(_retold(turn, stream)) == _spelled(turn), row.id
                 assert _spelled(_retold(turn, whole)) == _spelled(_compact(turn)), row.id

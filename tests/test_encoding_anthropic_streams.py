@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from anthropic_events import DIALECT
 from anthropic_told import LEGACY, PING, STREAM, VERTEX, WHOLE, documents, message, told
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import Request, header
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -35,7 +35,7 @@ BUSY: Final = Failure("Overloaded", "overloaded_error")
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
-    return [it["type"] for it in events]
+    return [event["type"] for event in events]
 
 
 def test_a_ping_comes_once_behind_the_first_start_of_a_block() -> None:
@@ -62,7 +62,7 @@ def test_a_completion_of_one_piece_has_no_ping() -> None:
 
 def test_ids_are_made_as_each_api_makes_them() -> None:
     (vertex, *_), (legacy, *_), (plain, *_) = (
-        told(Text("Hi"), request=it) for it in (VERTEX, LEGACY, STREAM)
+        told(Text("Hi"), request=item) for item in (VERTEX, LEGACY, STREAM)
     )
 
     assert vertex["message"]["id"].startswith("msg_vrtx_")
@@ -122,20 +122,20 @@ def test_what_stands_beside_a_message_stands_where_servers_put_it() -> None:
 def test_an_error_breaks_a_stream_off() -> None:
     about: tuple[tuple[str, Json], ...] = (("usage", {**BESIDE}), ("container", {"id": "c"}))
     turn = Turn((Text("Hi"), Refusal("No.")), Finish.STOP, "", COST, BUSY, metadata=about)
-    response = DIALECT.speak(STREAM, (turn,), DELIVERY)
+    response = DIALECT.encode(STREAM, (turn,), DELIVERY)
     events = documents(response)
 
     assert kinds(events) == [
         "message_start", "content_block_start", "ping", "content_block_delta",
         "content_block_stop", "error",
     ]  # fmt: skip
-    request_id = header(response.head.headers, "request-id")
+    request_id = header_value(response.head.headers, "request-id")
     assert events[-1] == {
         "type": "error",
         "error": {"details": None, "type": "overloaded_error", "message": "Overloaded"},
         "request_id": request_id,
     }
-    (read,) = DIALECT.turns(response)
+    (read,) = DIALECT.decode(response)
     assert read.usage == Usage(input=9, output=1, cache_read=3)
     assert read.metadata == (
         ("request_id", request_id), ("usage", {"service_tier": "standard"}),
@@ -172,12 +172,12 @@ def test_a_completion_says_why_it_stopped_in_its_own_words(finish: Finish | None
 
 def test_a_completion_says_text_and_nothing_else() -> None:
     turn = Turn((Reasoning("Hm"), Text("No"), Refusal(": never.")), usage=COST)
-    fitted = DIALECT.fit(LEGACY, (turn,), DELIVERY)
+    fitted = DIALECT.convert(LEGACY, (turn,), DELIVERY)
 
     assert fitted.turns[0].parts == (Text("No: never."),)
-    assert {"reasoning", "that a refusal is one", "usage input"} <= set(fitted.lost)
-    with pytest.raises(CannotSay, match="a tool call"):
-        DIALECT.fit(LEGACY, (Turn((ToolCall("t", "f", "{}"),)),), DELIVERY)
+    assert {"reasoning", "that a refusal is one", "usage input"} <= set(fitted.losses)
+    with pytest.raises(NotRepresentable, match="a tool call"):
+        DIALECT.convert(LEGACY, (Turn((ToolCall("t", "f", "{}"),)),), DELIVERY)
 
 
 def _of(kind: str, **beside: Json) -> tuple[tuple[str, Json], ...]:
@@ -275,18 +275,18 @@ TURNS = st.builds(
 @pytest.mark.parametrize("request_", [STREAM, WHOLE], ids=["stream", "whole"])
 @given(turn=TURNS)
 def test_all_that_this_wire_can_say_is_read_as_it_was_told(request_: Request, turn: Turn) -> None:
-    fitted = DIALECT.fit(request_, (turn,), DELIVERY)
-    response = DIALECT.speak(request_, (turn,), DELIVERY)
+    fitted = DIALECT.convert(request_, (turn,), DELIVERY)
+    response = DIALECT.encode(request_, (turn,), DELIVERY)
 
-    assert DIALECT.turns(response) == fitted.turns
-    assert DIALECT.fit(request_, fitted.turns, DELIVERY) == Fitted(fitted.turns, ())
-    assert DIALECT.judge(response).whole
+    assert DIALECT.decode(response) == fitted.turns
+    assert DIALECT.convert(request_, fitted.turns, DELIVERY) == ConvertedTurns(fitted.turns, ())
+    assert DIALECT.completeness(response).is_complete
 
 
 @given(turn=TURNS)
 def test_a_stream_and_a_document_tell_the_same_blocks(turn: Turn) -> None:
     whole, streamed = (
-        DIALECT.turns(DIALECT.speak(it, (turn,), DELIVERY))[0] for it in (WHOLE, STREAM)
+        DIALECT.decode(DIALECT.encode(item, (turn,), DELIVERY))[0] for item in (WHOLE, STREAM)
     )
     if turn.failure is None:
         assert _spelled(whole) == _spelled(streamed)
@@ -295,6 +295,6 @@ def test_a_stream_and_a_document_tell_the_same_blocks(turn: Turn) -> None:
 def _spelled(turn: Turn) -> list[Part | tuple[str, str, Json]]:
     """The parts of a turn, with arguments as their values."""
     return [
-        (it.id, it.name, json.loads(it.arguments)) if isinstance(it, ToolCall) else it
-        for it in turn.parts
+        (part.id, part.name, json.loads(part.arguments)) if isinstance(part, ToolCall) else part
+        for part in turn.parts
     ]

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bedrock_told import DIALECT, converse, document, events, frames, invoke, told
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import Request, header
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -52,21 +52,21 @@ TOOLS: Final = Turn(
 )
 
 
-def fit(request: Request, turn: Turn) -> Fitted:
-    return DIALECT.fit(request, (turn,), DELIVERY)
+def fit(request: Request, turn: Turn) -> ConvertedTurns:
+    return DIALECT.convert(request, (turn,), DELIVERY)
 
 
 def lost(request: Request, *parts: Part, **about: Any) -> tuple[str, ...]:
-    return fit(request, Turn(parts, Finish.STOP, **about)).lost
+    return fit(request, Turn(parts, Finish.STOP, **about)).losses
 
 
 def read_again(request: Request, turn: Turn) -> Turn:
-    (read,) = DIALECT.turns(told(request, turn))
+    (read,) = DIALECT.decode(told(request, turn))
     return read
 
 
 def test_a_stream_has_the_events_of_real_ones_in_their_order() -> None:
-    response = DIALECT.speak(STREAM, (TOOLS,), replace(DELIVERY, cut=lambda text: [text]))
+    response = DIALECT.encode(STREAM, (TOOLS,), replace(DELIVERY, split_text=lambda text: [text]))
     assert events(response) == [
         ("messageStart", {"role": "assistant"}),
         (
@@ -133,14 +133,14 @@ def test_a_document_has_the_fields_of_real_ones() -> None:
 
 @both
 def test_what_real_answers_say_is_told_as_it_was(request_: Request) -> None:
-    assert fit(request_, TOOLS) == Fitted((TOOLS,), ())
+    assert fit(request_, TOOLS) == ConvertedTurns((TOOLS,), ())
     assert read_again(request_, TOOLS) == TOOLS
 
 
 def test_a_frame_has_the_headers_of_real_ones_in_their_order() -> None:
     failed = Turn((), failure=Failure("no", "throttlingException"))
     *begun, last = frames(told(STREAM, failed))
-    assert [it.headers for it in begun] == [
+    assert [item.headers for item in begun] == [
         (
             (":event-type", "messageStart"),
             (":content-type", "application/json"),
@@ -171,7 +171,7 @@ def test_the_typical_request_is_one_that_is_claimed() -> None:
     arn = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.amazon.nova-lite-v1:0"
     for stream in (True, False):
         request = converse(arn, stream=stream)
-        assert DIALECT.claims(request)
+        assert DIALECT.matches(request)
         assert (DIALECT.model(request), DIALECT.streams(request)) == (arn, stream)
 
 
@@ -189,19 +189,19 @@ def test_what_the_providers_own_tools_did_is_told_as_such(request_: Request) -> 
     (turn,) = fit(request_, Turn((*PROVIDED, Text("x")), Finish.STOP)).turns
     asked, *others, said = turn.parts
     assert asked == replace(PROVIDED[0], metadata=(("type", "server_tool_use"),))
-    named = [replace(it, name="search") for it in PROVIDED[1:]]
+    named = [replace(item, name="search") for item in PROVIDED[1:]]
     assert (others, said) == (named, Text("x"))
     assert read_again(request_, turn) == turn
 
 
 def test_what_a_tool_gave_back_is_an_object_where_it_spells_one() -> None:
     blocks = document(told(WHOLE, Turn(PROVIDED)))["output"]["message"]["content"]
-    assert [it["toolResult"]["content"] for it in blocks if "toolResult" in it] == [
+    assert [block["toolResult"]["content"] for block in blocks if "toolResult" in block] == [
         [{"json": {"n": 1}}],
         [{"text": "not there"}],
         [],
     ]
-    assert [it["toolResult"]["status"] for it in blocks if "toolResult" in it] == [
+    assert [block["toolResult"]["status"] for block in blocks if "toolResult" in block] == [
         "success",
         "error",
         "success",
@@ -283,7 +283,7 @@ def test_a_picture_is_inline_or_stored_with_amazon(request_: Request, picture: M
     ],
 )
 def test_other_media_are_refused(request_: Request, media: Media) -> None:
-    with pytest.raises(CannotSay, match="no word for media"):
+    with pytest.raises(NotRepresentable, match="no word for media"):
         told(request_, Turn((media,)))
 
 
@@ -296,7 +296,7 @@ def test_sounds_and_films_come_whole(media_type: str) -> None:
 def test_arguments_that_are_no_object_stand_in_a_stream_alone() -> None:
     turn = Turn((ToolCall("a", "f", '{"city":'),), Finish.TOOL_CALLS)
     assert read_again(STREAM, turn).parts == turn.parts
-    with pytest.raises(CannotSay, match="the arguments of a call"):
+    with pytest.raises(NotRepresentable, match="the arguments of a call"):
         told(WHOLE, turn)
 
 
@@ -352,7 +352,7 @@ def test_what_stands_beside_an_answer_is_told_in_its_place(request_: Request) ->
             ("usage", {"cacheDetails": [{"ttl": "5m", "inputTokens": 4}]}),
         ),
     )
-    assert fit(request_, turn) == Fitted((turn,), ())
+    assert fit(request_, turn) == ConvertedTurns((turn,), ())
     assert read_again(request_, turn) == turn
 
 
@@ -398,10 +398,10 @@ def test_whatever_stands_beside_a_turn_is_read_as_it_was_told(
 ) -> None:
     try:
         fits = fit(request_, replace(turn, metadata=beside))
-    except CannotSay:
+    except NotRepresentable:
         return
-    assert DIALECT.turns(told(request_, *fits.turns)) == fits.turns
-    assert fit(request_, fits.turns[0]) == Fitted(fits.turns, ())
+    assert DIALECT.decode(told(request_, *fits.turns)) == fits.turns
+    assert fit(request_, fits.turns[0]) == ConvertedTurns(fits.turns, ())
 
 
 STATUSES: Final = {
@@ -419,17 +419,17 @@ STATUSES: Final = {
 }
 
 
-def refused(status: int, failure: Failure, retry_after: float | None = None) -> Response:
-    return DIALECT.refuse(status, failure, DELIVERY, retry_after)
+def refused(status: int, failure: Failure, retry_after: float | None = None) -> DialectResponse:
+    return DIALECT.error_response(status, failure, DELIVERY, retry_after)
 
 
 @pytest.mark.parametrize(("status", "kind"), STATUSES.items())
 def test_an_http_error_names_its_kind_in_a_header(status: int, kind: str) -> None:
     response = refused(status, Failure("no"))
     assert (response.head.status, document(response)) == (status, {"message": "no"})
-    assert header(response.head.headers, "x-amzn-errortype") == kind
-    assert header(response.head.headers, "x-amzn-requestid") == DELIVERY.uuid("request")
-    assert DIALECT.turns(response) == (Turn((), failure=Failure("no", kind)),)
+    assert header_value(response.head.headers, "x-amzn-errortype") == kind
+    assert header_value(response.head.headers, "x-amzn-requestid") == DELIVERY.uuid("request")
+    assert DIALECT.decode(response) == (Turn((), failure=Failure("no", kind)),)
     assert document(refused(status, Failure("")))["message"]
 
 
@@ -445,7 +445,7 @@ def test_an_http_error_has_the_type_that_it_is_given_if_a_header_can_hold_it(
     given_: str, expected: str
 ) -> None:
     response = refused(400, Failure("no", given_))
-    assert header(response.head.headers, "x-amzn-errortype") == expected
+    assert header_value(response.head.headers, "x-amzn-errortype") == expected
 
 
 def test_an_http_error_says_when_to_ask_again() -> None:
@@ -470,7 +470,7 @@ def test_an_answer_that_failed_and_does_not_stream_is_an_http_error(
 ) -> None:
     response = told(request_, Turn((Text("Hel"),), failure=Failure("no", kind)))
     assert response.head.status == status
-    assert DIALECT.turns(response) == (Turn((), failure=Failure("no", expected)),)
+    assert DIALECT.decode(response) == (Turn((), failure=Failure("no", expected)),)
 
 
 @pytest.mark.parametrize(
@@ -493,24 +493,26 @@ def test_an_error_amid_a_stream_is_one_that_clients_know(
 ) -> None:
     turn = Turn((Text("Hel"),), failure=failure, usage=Usage(1, 2))
     response = told(STREAM, turn)
-    assert DIALECT.turns(response) == (Turn((Text("Hel"),), failure=expected),)
+    assert DIALECT.decode(response) == (Turn((Text("Hel"),), failure=expected),)
     assert [name for name, _ in events(response)] == [
         "messageStart",
         "contentBlockDelta",
         "contentBlockStop",
         expected.type,
     ]
-    assert DIALECT.judge(response).whole
+    assert DIALECT.completeness(response).is_complete
 
 
 def test_a_model_that_times_out_has_a_word_where_it_is_invoked() -> None:
     turn = Turn((), failure=Failure("no", "modelTimeoutException"))
-    assert DIALECT.turns(told(invoke("meta.llama3"), turn)) == (turn,)
+    assert DIALECT.decode(told(invoke("meta.llama3"), turn)) == (turn,)
 
 
 def counted(**asked: Json) -> int:
     body = orjson.dumps({"input": asked})
-    response = DIALECT.side_answer(Request("POST", "/model/m/count-tokens", "", (), body), DELIVERY)
+    response = DIALECT.auxiliary_response(
+        Request("POST", "/model/m/count-tokens", "", (), body), DELIVERY
+    )
     assert response is not None
     said = document(response)
     assert list(said) == ["inputTokens"]
@@ -537,4 +539,4 @@ def test_tools_and_what_they_gave_are_counted_and_how_things_are_is_not() -> Non
 
 @both
 def test_nothing_else_is_answered_beside_turns(request_: Request) -> None:
-    assert DIALECT.side_answer(request_, DELIVERY) is None
+    assert DIALECT.auxiliary_response(request_, DELIVERY) is None

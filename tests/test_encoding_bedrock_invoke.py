@@ -13,10 +13,10 @@ import pytest
 import corpus
 from bedrock_told import DIALECT, document, events, invoke, natives, told
 from llm_proxy import dialects, framing
-from llm_proxy.dialects.base import Response
-from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import Head, header
-from llm_proxy.framing.eventstream import frame
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import ResponseHead, header_value
+from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.turns import (
     Failure,
     Finish,
@@ -45,7 +45,7 @@ def said(model: str, turn: Turn = HI, **body: Any) -> list[Any]:
     """The events of a stream, of which the last has the service's metrics."""
     *begun, last = natives(told(invoke(model, **body), turn))
     assert last.pop(METRICS) == COUNTED
-    assert not any(METRICS in it for it in begun)
+    assert not any(METRICS in item for item in begun)
     return [*begun, last]
 
 
@@ -65,7 +65,7 @@ def test_claude_says_the_events_of_real_ones_in_their_order() -> None:
         model="claude-sonnet-4-5-20250929",
     )
     told_ = said(CLAUDE, turn)
-    kinds = [(it["type"], it.get("delta", {}).get("type")) for it in told_]
+    kinds = [(item["type"], item.get("delta", {}).get("type")) for item in told_]
     assert [kind for kind, _ in groupby(kinds)] == [
         ("message_start", None),
         ("content_block_start", None),
@@ -245,7 +245,7 @@ def test_coheres_first_models_say_an_id_of_the_whole() -> None:
 def test_others_chat_as_openai_does(model: str, reason: str) -> None:
     turn = Turn((Reasoning("Hm."), Text("Hi"), ToolCall("a", "f", "{}")), usage=HI.usage)
     *begun, last = said(model, turn)
-    assert [it["choices"][0]["delta"] for it in begun] == [
+    assert [item["choices"][0]["delta"] for item in begun] == [
         {"role": "assistant", "content": "", "refusal": None},
         {"reasoning_content": "Hm."},
         {"content": "Hi"},
@@ -262,7 +262,7 @@ def test_others_chat_as_openai_does(model: str, reason: str) -> None:
         {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
     ]
     assert last["choices"] == [{"index": 0, "delta": {}, reason: "tool_calls"}]
-    assert {it["object"] for it in begun} == {"chat.completion.chunk"}
+    assert {item["object"] for item in begun} == {"chat.completion.chunk"}
     at_once = whole(model, turn)
     assert at_once["choices"][0][reason] == "tool_calls"
     assert at_once["usage"] == {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
@@ -296,7 +296,7 @@ def test_the_id_or_else_the_request_tells_whose_format_it_is(
      "amazon.nova-2-multimodal-embeddings-v1:0", "cohere.embed-english-v3", PROFILE],
 )  # fmt: skip
 def test_a_model_whose_format_is_not_known_is_refused_by_its_name(model: str) -> None:
-    with pytest.raises(CannotSay, match=model.rpartition("/")[2]):
+    with pytest.raises(NotRepresentable, match=model.rpartition("/")[2]):
         told(invoke(model.replace("/", "%2F")), HI)
 
 
@@ -306,7 +306,7 @@ def test_a_model_whose_format_is_not_known_is_refused_by_its_name(model: str) ->
     ids=["a call", "a picture"],
 )
 def test_a_maker_of_text_refuses_anything_else(part: ToolCall | Media) -> None:
-    with pytest.raises(CannotSay, match="no word for"):
+    with pytest.raises(NotRepresentable, match="no word for"):
         told(invoke("meta.llama3"), Turn((part,)))
 
 
@@ -323,7 +323,7 @@ def test_a_document_has_its_cost_in_headers(model: str) -> None:
         "x-amzn-bedrock-cache-write-input-token-count": "4",
         "x-amzn-bedrock-invocation-latency": "100",
     }
-    assert DIALECT.turns(response)[0].usage == counted
+    assert DIALECT.decode(response)[0].usage == counted
 
 
 def test_what_the_headers_count_is_read_where_the_body_counts_nothing() -> None:
@@ -332,14 +332,16 @@ def test_what_the_headers_count_is_read_where_the_body_counts_nothing() -> None:
         ("X-Amzn-Bedrock-Output-Token-Count", "many"),
     )
     body = orjson.dumps({"outputs": [{"text": "Hi", "stop_reason": "stop"}]})
-    response = Response(Head(200, "OK", headers, "length", len(body)), "whole", (body,))
-    assert DIALECT.turns(response)[0].usage == Usage(input=9)
+    response = DialectResponse(
+        ResponseHead(200, "OK", headers, "length", len(body)), "whole", (body,)
+    )
+    assert DIALECT.decode(response)[0].usage == Usage(input=9)
 
 
 def test_a_stream_says_of_what_type_its_events_are() -> None:
     headers = told(invoke(CLAUDE), HI).head.headers
-    assert header(headers, "content-type") == "application/vnd.amazon.eventstream"
-    assert header(headers, "x-amzn-bedrock-content-type") == "application/json"
+    assert header_value(headers, "content-type") == "application/vnd.amazon.eventstream"
+    assert header_value(headers, "x-amzn-bedrock-content-type") == "application/json"
 
 
 GUARDED: Final[Metadata] = (
@@ -353,9 +355,9 @@ GUARDED: Final[Metadata] = (
 def test_what_the_service_adds_is_told_with_the_last_event(model: str) -> None:
     response = told(invoke(model), replace(HI, metadata=GUARDED))
     *begun, last = natives(response)
-    assert not any("amazon-bedrock-trace" in it for it in begun)
+    assert not any("amazon-bedrock-trace" in item for item in begun)
     assert all(last[name] == value for name, value in GUARDED)
-    (turn,) = DIALECT.turns(response)
+    (turn,) = DIALECT.decode(response)
     assert turn.metadata[-3:] == GUARDED
     assert turn.usage == HI.usage
 
@@ -364,7 +366,7 @@ def test_what_the_service_adds_is_told_with_the_last_event(model: str) -> None:
 def test_what_a_guardrail_did_stands_in_a_document_once(model: str) -> None:
     response = told(invoke(model, stream=False), replace(HI, metadata=GUARDED))
     assert document(response)["amazon-bedrock-guardrailAction"] == "INTERVENED"
-    (turn,) = DIALECT.turns(response)
+    (turn,) = DIALECT.decode(response)
     assert turn.metadata == GUARDED[1:]
 
 
@@ -375,7 +377,7 @@ def test_metrics_say_what_a_maker_that_does_not_count_cost() -> None:
     response = told(invoke("mistral.mistral-7b"), replace(HI, metadata=given))
     *_, last = natives(response)
     assert last[METRICS] == {**COUNTED, "invocationLatency": 3}
-    assert DIALECT.turns(response)[0].usage == HI.usage
+    assert DIALECT.decode(response)[0].usage == HI.usage
 
 
 @pytest.mark.parametrize("model", [CLAUDE, "amazon.nova-lite-v1:0", "meta.llama3", "openai.gpt"])
@@ -385,14 +387,14 @@ def test_a_stream_that_fails_has_no_end_but_an_exception(model: str) -> None:
     *begun, last = events(response)
     assert last == ("throttlingException", {"message": "slow down"})
     assert {name for name, _ in begun} == {"chunk"}
-    (turn,) = DIALECT.turns(response)
+    (turn,) = DIALECT.decode(response)
     assert (turn.parts, turn.failure, turn.finish) == (failed.parts, failed.failure, None)
     assert turn.metadata == ()
 
 
 def test_what_claudes_own_tools_did_is_told_as_on_anthropics_api() -> None:
     parts = (ToolCall("a", "search", "{}"), ToolResult("a", "x", "search"), Text("Yes."))
-    kinds = [it["type"] for it in whole(CLAUDE, Turn(parts))["content"]]
+    kinds = [item["type"] for item in whole(CLAUDE, Turn(parts))["content"]]
     assert kinds == ["mcp_tool_use", "mcp_tool_result", "text"]
 
 
@@ -409,12 +411,15 @@ def real() -> Iterator[tuple[corpus.Row, tuple[Turn, ...]]]:
             name, body = DIALECT.codec(row.request, row.head), row.body
             if row.wire.endswith(".payload"):
                 name, body = "eventstream", b"".join(map(framed, filter(None, body.splitlines())))
-            yield row, DIALECT.turns(Response(row.head, name, framing.messages(name, body)))
+            yield (
+                row,
+                DIALECT.decode(DialectResponse(row.head, name, framing.split_messages(name, body))),
+            )
 
 
 def framed(line: bytes) -> bytes:
     [(name, payload)] = orjson.loads(line).items()
-    return frame([(":event-type", name)], orjson.dumps(payload))
+    return encode_frame([(":event-type", name)], orjson.dumps(payload))
 
 
 @pytest.mark.corpus
@@ -426,16 +431,16 @@ def test_every_real_answer_is_told_again_and_loses_nothing() -> None:
         if not turns:
             continue
         count += 1
-        assert dialects.find(row.request).name == DIALECT.name
+        assert dialects.find_dialect(row.request).name == DIALECT.name
         try:
-            fits = DIALECT.fit(row.request, turns, DELIVERY)
-        except CannotSay:
+            fits = DIALECT.convert(row.request, turns, DELIVERY)
+        except NotRepresentable:
             refused.add(row.id)
             continue
-        assert fits.lost == (), row.id
-        response = DIALECT.speak(row.request, turns, DELIVERY)
-        assert DIALECT.turns(response) == fits.turns, row.id
-        assert DIALECT.judge(response).whole, row.id
+        assert fits.losses == (), row.id
+        response = DIALECT.encode(row.request, turns, DELIVERY)
+        assert DIALECT.decode(response) == fits.turns, row.id
+        assert DIALECT.completeness(response).is_complete, row.id
         if row.status < 400:
             assert is_as_it_was(turns[0], fits.turns[0]), row.id
     assert (count, refused) == (120, UNKNOWN)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from llm_proxy.dialects import DIALECTS
-from llm_proxy.dialects.encode_context import Delivery, Quota, Window
+from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.openai.chat import OpenAIChat
-from llm_proxy.exchange import header
+from llm_proxy.exchange import header_value
 from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
 from speaking import asking
 
@@ -22,8 +22,8 @@ CALLS = (ToolCall("call_a", "f", '{"a":1}'), ToolCall("call_b", "g", "{}"))
 def told(turn: Turn, provider: str = "", **body: Any) -> list[Any]:
     """The documents of a stream's events, an event's name before them, or what is no document."""
     request = asking("/v1/chat/completions", model="gpt-5", stream=True, **body)
-    delivery = Delivery("seed", 1_700_000_000, provider=provider)
-    response = CHAT.speak(request, [turn], delivery)
+    delivery = EncodeContext("seed", 1_700_000_000, provider=provider)
+    response = CHAT.encode(request, [turn], delivery)
     return [_read(message.decode()) for message in response.messages]
 
 
@@ -36,8 +36,10 @@ def _read(message: str) -> Any:
 
 def deltas(events: list[Any]) -> list[tuple[Any, Any]]:
     """The delta and the finish of each chunk that has a choice."""
-    chunks = [it for it in events if isinstance(it, dict) and it.get("choices")]
-    return [(it["choices"][0]["delta"], it["choices"][0]["finish_reason"]) for it in chunks]
+    chunks = [event for event in events if isinstance(event, dict) and event.get("choices")]
+    return [
+        (chunk["choices"][0]["delta"], chunk["choices"][0]["finish_reason"]) for chunk in chunks
+    ]
 
 
 BEGUN = {"role": "assistant", "content": "", "refusal": None}
@@ -157,8 +159,10 @@ def test_choices_take_turns_and_the_first_one_begins() -> None:
     request = asking("/v1/chat/completions", model="m", stream=True, n=2)
     turns = [Turn((Text("a b c"),)), Turn((Text("d"),))]
 
-    events = CHAT.speak(request, turns, Delivery("s", 0)).messages
-    order = [json.loads(it[6:])["choices"][0]["index"] for it in events if b"[DONE]" not in it]
+    events = CHAT.encode(request, turns, EncodeContext("s", 0)).messages
+    order = [
+        json.loads(event[6:])["choices"][0]["index"] for event in events if b"[DONE]" not in event
+    ]
 
     assert order == [0, 1, 0, 1, 0, 0, 0, 1]
 
@@ -168,14 +172,14 @@ def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> 
     request = asking("/v1/chat/completions", model="m", **asked)
     turns = [Turn((Text("a b"),), Finish.LENGTH, usage=COST), Turn(CALLS[:1], Finish.STOP)]
 
-    response = CHAT.speak(request, turns, Delivery("s", 0, successive=True))
-    *chunks, usage, done = [_read(it.decode()) for it in response.messages]
+    response = CHAT.encode(request, turns, EncodeContext("s", 0, turns_are_successive=True))
+    *chunks, usage, done = [_read(message.decode()) for message in response.messages]
 
-    assert [it["choices"][0]["index"] for it in chunks] == [0, 0, 0, 1, 1, 1, 0]
+    assert [chunk["choices"][0]["index"] for chunk in chunks] == [0, 0, 0, 1, 1, 1, 0]
     assert [finish for _, finish in deltas(chunks)] == [None] * 6 + ["length"]
     assert deltas(chunks)[-1] == ({}, "length")
     assert (usage["choices"], usage["usage"]["total_tokens"], done) == ([], 11, "[DONE]")
-    assert CHAT.turns(response)[1].finish is None
+    assert CHAT.decode(response)[1].finish is None
 
 
 def test_what_a_later_choice_says_of_its_finish_is_named_where_one_finishes_for_all() -> None:
@@ -185,8 +189,8 @@ def test_what_a_later_choice_says_of_its_finish_is_named_where_one_finishes_for_
         Turn((Text("b"),), Finish.LENGTH, metadata=(("stop_reason", "x"),)),
     ]
 
-    assert CHAT.fit(request, turns, Delivery("s", 0)).lost == ()
-    lost = CHAT.fit(request, turns, Delivery("s", 0, successive=True)).lost
+    assert CHAT.convert(request, turns, EncodeContext("s", 0)).losses == ()
+    lost = CHAT.convert(request, turns, EncodeContext("s", 0, turns_are_successive=True)).losses
     assert lost == ("finish length of a later choice", "metadata stop_reason")
 
 
@@ -203,7 +207,7 @@ def test_what_a_later_choice_says_of_its_finish_is_named_where_one_finishes_for_
     ],
 )
 def test_each_status_has_words_of_its_own(status: int, kind: str, code: str | None) -> None:
-    response = CHAT.refuse(status, Failure(""), Delivery("s", 0))
+    response = CHAT.error_response(status, Failure(""), EncodeContext("s", 0))
     error = json.loads(response.messages[0])["error"]
 
     assert (response.head.status, error["type"], error["code"]) == (status, kind, code)
@@ -224,15 +228,18 @@ def test_each_status_has_words_of_its_own(status: int, kind: str, code: str | No
 def test_an_error_in_place_of_an_answer_has_its_status(failure: Failure, status: int) -> None:
     request = asking("/v1/chat/completions", model="m")
 
-    assert CHAT.speak(request, [Turn((), failure=failure)], Delivery("s", 0)).head.status == status
+    assert (
+        CHAT.encode(request, [Turn((), failure=failure)], EncodeContext("s", 0)).head.status
+        == status
+    )
 
 
 def test_limits_are_counted_down_in_headers_and_a_retry_has_its_time() -> None:
-    quota = Quota(Window(500, 499, 0.12), Window(30_000, 29_000, 366.5))
-    response = CHAT.refuse(429, Failure("Slow"), Delivery("s", 0, quota=quota), 1.5)
+    quota = AccountLimits(RateLimitWindow(500, 499, 0.12), RateLimitWindow(30_000, 29_000, 366.5))
+    response = CHAT.error_response(429, Failure("Slow"), EncodeContext("s", 0, quota=quota), 1.5)
 
     shown = {
-        name: header(response.head.headers, name)
+        name: header_value(response.head.headers, name)
         for name in (
             "x-ratelimit-limit-requests", "x-ratelimit-remaining-tokens",
             "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens",
@@ -240,9 +247,9 @@ def test_limits_are_counted_down_in_headers_and_a_retry_has_its_time() -> None:
         )
     }  # fmt: skip
     assert list(shown.values()) == ["500", "29000", "120ms", "6m6.5s", "2", "1500"]
-    assert (header(response.head.headers, "x-request-id") or "").startswith("req_")
+    assert (header_value(response.head.headers, "x-request-id") or "").startswith("req_")
 
 
 def test_every_dialect_has_a_name_of_its_own() -> None:
-    names = [it.name for it in DIALECTS]
+    names = [dialect.name for dialect in DIALECTS]
     assert len(set(names)) == len(names)

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 import corpus
 from cohere_streams import CHAT, DONE, OPENING, TEXT, TOOLS, call, content, ending, event
 from llm_proxy import framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.cohere import tokens
 from llm_proxy.dialects.cohere.dialect import Cohere
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.dialects.encode_context import Quota, Window
-from llm_proxy.errors import CannotSay
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Headers, Request
 from llm_proxy.turns import (
     Citation,
@@ -40,7 +40,7 @@ from llm_proxy.turns import (
 from speaking import DELIVERY, asking
 
 DIALECT = Cohere()
-TOLD = replace(DELIVERY, cut=lambda text: [text])
+TOLD = replace(DELIVERY, split_text=lambda text: [text])
 PLAN = (("type", "tool_plan"),)
 SDK = ("X-Fern-SDK-Name", "cohere")
 NEW, OLD = "/v2/chat", "/v1/chat"
@@ -50,20 +50,20 @@ def asked(path: str = NEW, **body: Any) -> Request:
     return asking(path, **{"model": "command-a", "message": "Hi", **body})
 
 
-def said(response: Response) -> list[Any]:
+def said(response: DialectResponse) -> list[Any]:
     """The documents of an answer, without `[DONE]`."""
     found = (message.rpartition(b"data: ")[2] for message in response.messages)
-    return [json.loads(it) for it in found if it.strip() != b"[DONE]"]
+    return [json.loads(item) for item in found if item.strip() != b"[DONE]"]
 
 
 def told(turn: Turn, path: str = NEW, **body: Any) -> list[Any]:
-    return said(DIALECT.speak(asked(path, **body), [turn], TOLD))
+    return said(DIALECT.encode(asked(path, **body), [turn], TOLD))
 
 
 def read(body: bytes, codec: str = "sse") -> Turn:
     request = asked(NEW if codec == "sse" else OLD, stream=True)
-    head = DIALECT.speak(request, [Turn(())], TOLD).head
-    [turn] = DIALECT.turns(Response(head, codec, framing.messages(codec, body)))
+    head = DIALECT.encode(request, [Turn(())], TOLD).head
+    [turn] = DIALECT.decode(DialectResponse(head, codec, framing.split_messages(codec, body)))
     return turn
 
 
@@ -72,9 +72,9 @@ def test_a_real_stream_is_told_again_event_by_event(stream: bytes) -> None:
     turn = read(stream)
     pieces = {"Hello": ["Hel", "lo"], '{"city":"Rome"}': ['{"city":', '"Rome"}'], "{}": []}
     pieces["I will check."] = ["I will ", "check."]
-    delivery = replace(DELIVERY, cut=lambda text: pieces.get(text, [text]))
+    delivery = replace(DELIVERY, split_text=lambda text: pieces.get(text, [text]))
 
-    response = DIALECT.speak(asked(stream=True), [turn], delivery)
+    response = DIALECT.encode(asked(stream=True), [turn], delivery)
 
     assert b"".join(response.messages) == stream + DONE
     assert response.head.headers[0] == ("Content-Type", "text/event-stream")
@@ -107,7 +107,7 @@ def test_a_document_has_its_plan_and_its_calls_in_places_of_their_own() -> None:
     message = document["message"]
     assert list(message) == ["role", "tool_plan", "tool_calls"]
     assert message["tool_plan"] == "I will check."
-    functions = [it["function"] for it in message["tool_calls"]]
+    functions = [tool_call["function"] for tool_call in message["tool_calls"]]
     assert functions == [
         {"name": "weather", "arguments": '{"city":"Rome"}'},
         {"name": "clock", "arguments": "{}"},
@@ -173,7 +173,7 @@ def test_what_a_tool_gave_is_cited_as_that() -> None:
 
     [document] = told(Turn((Text("15 °C", citations=cited),)))
 
-    assert [it["sources"] for it in document["message"]["citations"]] == [
+    assert [citation["sources"] for citation in document["message"]["citations"]] == [
         [{"type": "tool", "id": "t:0", "tool_output": {"content": "15 °C"}}],
         [],
     ]
@@ -200,7 +200,7 @@ def test_an_error_amid_a_stream_is_its_last_event() -> None:
     )
     why = {"error": failure.message, "error_type": failure.type}
 
-    response = DIALECT.speak(asked(stream=True), [turn], TOLD)
+    response = DIALECT.encode(asked(stream=True), [turn], TOLD)
 
     ended = {"type": "message-end", "delta": {"finish_reason": "ERROR", "usage": {}, **why}}
     plan = event("tool-plan-delta", message={"tool_plan": "I will"})
@@ -210,29 +210,29 @@ def test_an_error_amid_a_stream_is_its_last_event() -> None:
 
 def test_the_older_chat_is_told_in_lines_that_the_last_one_repeats() -> None:
     turn = replace(read(CHAT, "ndjson"), usage=Usage(69, 2))
-    delivery = replace(DELIVERY, cut=lambda _: ["Hel", "lo"])
+    delivery = replace(DELIVERY, split_text=lambda _: ["Hel", "lo"])
 
-    response = DIALECT.speak(asked(OLD, stream=True), [turn], delivery)
+    response = DIALECT.encode(asked(OLD, stream=True), [turn], delivery)
 
     history = {"role": "CHATBOT", "message": "Hello"}
     expected = CHAT.decode().replace(
         '"USER","message":"Hi"}]', f'"USER","message":"Hi"}},{json.dumps(history)}]'
     )
-    assert said(response) == [json.loads(it) for it in expected.splitlines()]
+    assert said(response) == [json.loads(splitline) for splitline in expected.splitlines()]
     assert response.codec == "ndjson"
     assert response.head.headers[0] == ("Content-Type", "application/stream+json")
-    whole = DIALECT.speak(asked(OLD), [turn], delivery)
+    whole = DIALECT.encode(asked(OLD), [turn], delivery)
     assert said(whole) == [said(response)[-1]["response"]]
 
 
 def test_the_older_chat_comes_as_events_to_those_who_want_them() -> None:
     request = asking(OLD, ("Accepts", "text/event-stream"), stream=True, message="Hi")
 
-    response = DIALECT.speak(request, [Turn((Text("Hello"),))], TOLD)
+    response = DIALECT.encode(request, [Turn((Text("Hello"),))], TOLD)
 
     assert response.messages[0].startswith(b"event: stream-start\ndata: {")
     assert response.head.headers[0] == ("Content-Type", "text/event-stream")
-    assert DIALECT.judge(response).whole
+    assert DIALECT.completeness(response).is_complete
 
 
 def test_the_older_chat_tells_calls_in_pieces_and_then_whole() -> None:
@@ -242,7 +242,7 @@ def test_the_older_chat_tells_calls_in_pieces_and_then_whole() -> None:
     start, *events, end = told(Turn((Text("I look."), *calls)), OLD, stream=True)
 
     assert start["event_type"] == "stream-start"
-    kinds = [it["event_type"] for it in events]
+    kinds = [item["event_type"] for item in events]
     assert kinds == ["text-generation", *["tool-calls-chunk"] * 4, "tool-calls-generation"]
     assert events[1]["tool_call_delta"] == {"name": "f", "index": 0}
     assert events[2]["tool_call_delta"] == {"index": 0, "parameters": '{"city":"Rome"}'}
@@ -267,12 +267,14 @@ def test_the_older_chat_names_documents_and_tells_them_first() -> None:
     assert results["event_type"] == "search-results"
     documents = results["documents"]
     assert documents == end["response"]["documents"]
-    assert [it["id"] for it in documents] == ["d0", "doc_0", "doc_1"]
+    assert [document["id"] for document in documents] == ["d0", "doc_0", "doc_1"]
     assert documents[1:] == [
         {"id": "doc_0", "url": "https://a.example"},
         {"id": "doc_1", "title": "Other"},
     ]
-    assert [(it["text"], it["document_ids"]) for it in citations["citations"]] == [
+    assert [
+        (citation["text"], citation["document_ids"]) for citation in citations["citations"]
+    ] == [
         ("Ruby", ["d0", "doc_0"]),
         ("Ruby", ["doc_1", "d0"]),
         ("is", []),
@@ -338,8 +340,8 @@ def test_each_finish_has_a_word(path: str, finish: Finish, of_new: str, of_old: 
     ids=["an image", "an image of old", "broken JSON", "a completion", "embeddings"],
 )
 def test_what_would_be_another_answer_is_refused(turn: Turn, path: str, why: str) -> None:
-    with pytest.raises(CannotSay, match=why):
-        DIALECT.speak(asked(path), [turn], TOLD)
+    with pytest.raises(NotRepresentable, match=why):
+        DIALECT.encode(asked(path), [turn], TOLD)
 
 
 def test_broken_arguments_are_told_as_they_are() -> None:
@@ -354,36 +356,36 @@ def test_what_has_no_word_is_left_out_and_named() -> None:
     parts: tuple[Part, ...] = (Reasoning("Hm.", signature="c2VhbA=="), Refusal("No."))
     turn = Turn(parts, Finish.REFUSAL, usage=Usage(1, 2, total=3))
 
-    fits = DIALECT.fit(asked(), [turn], TOLD)
+    fits = DIALECT.convert(asked(), [turn], TOLD)
 
     assert fits.turns[0].parts == (Reasoning("Hm."), Text("No."))
-    assert fits.lost == (
+    assert fits.losses == (
         "signature of reasoning",
         "that a refusal is one",
         "finish refusal (told as ERROR, which means error)",
         "usage total",
     )
-    assert "reasoning" in DIALECT.fit(asked(OLD), [turn], TOLD).lost
+    assert "reasoning" in DIALECT.convert(asked(OLD), [turn], TOLD).losses
 
 
 @pytest.mark.parametrize(
     "status", [400, 401, 402, 403, 404, 418, 422, 429, 498, 499, 500, 501, 502, 503, 504, 529]
 )
 def test_a_status_has_words(status: int) -> None:
-    response = DIALECT.refuse(status, Failure(""), TOLD)
+    response = DIALECT.error_response(status, Failure(""), TOLD)
 
     [body] = said(response)
     assert list(body) == ["id", "message"]
     assert body["message"]
     assert (response.head.status, response.codec) == (status, "whole")
-    assert DIALECT.turns(response) == (Turn((), failure=Failure(body["message"])),)
+    assert DIALECT.decode(response) == (Turn((), failure=Failure(body["message"])),)
 
 
 def test_an_error_tells_its_type_the_limits_and_when_to_ask_again() -> None:
-    window = Window(limit=40, remaining=39, reset=1.5)
-    limited = replace(TOLD, quota=Quota(window, window))
+    window = RateLimitWindow(limit=40, remaining=39, reset=1.5)
+    limited = replace(TOLD, quota=AccountLimits(window, window))
 
-    response = DIALECT.refuse(429, Failure("slow down", "RATE"), limited, retry_after=1.2)
+    response = DIALECT.error_response(429, Failure("slow down", "RATE"), limited, retry_after=1.2)
 
     assert said(response)[0]["error_type"] == "RATE"
     headers = dict(response.head.headers)
@@ -407,19 +409,19 @@ def test_an_error_tells_its_type_the_limits_and_when_to_ask_again() -> None:
 )
 @pytest.mark.parametrize("path", [NEW, OLD])
 def test_an_error_stands_in_place_of_an_answer(path: str, failure: Failure, status: int) -> None:
-    response = DIALECT.speak(asked(path), [Turn((Text("a"),), failure=failure)], TOLD)
+    response = DIALECT.encode(asked(path), [Turn((Text("a"),), failure=failure)], TOLD)
 
     assert response.head.status == status
-    assert DIALECT.turns(response) == (Turn((), failure=Failure("x", failure.type)),)
+    assert DIALECT.decode(response) == (Turn((), failure=Failure("x", failure.type)),)
 
 
 def _beside(path: str, *headers: tuple[str, str], **body: Any) -> dict[str, Any]:
     request = Request("POST", path, "", headers, json.dumps(body).encode())
-    assert DIALECT.claims(request)
-    response = DIALECT.side_answer(request, DELIVERY)
+    assert DIALECT.matches(request)
+    response = DIALECT.auxiliary_response(request, DELIVERY)
     assert response is not None
-    assert DIALECT.judge(response).whole
-    assert DIALECT.turns(response) == ()
+    assert DIALECT.completeness(response).is_complete
+    assert DIALECT.decode(response) == ()
     [document] = said(response)
     found: dict[str, Any] = document
     return found
@@ -434,7 +436,7 @@ def test_texts_have_a_vector_each() -> None:
     assert (len(one), old["texts"]) == (1024, ["one", "two", "one"])
     assert old["meta"] == {"api_version": {"version": "1"}, "billed_units": {"input_tokens": 3}}
     assert list(new["embeddings"]) == ["float"]
-    assert [len(it) for it in new["embeddings"]["float"]] == [1536] * 3
+    assert [len(item) for item in new["embeddings"]["float"]] == [1536] * 3
     light = _beside("/v1/embed", texts=["a"], model="embed-english-light-v3.0")
     assert len(light["embeddings"][0]) == 384
 
@@ -450,10 +452,10 @@ def test_vectors_are_of_the_types_that_are_asked_for() -> None:
     numbers = by_type["float"]
     assert len(numbers) == len(by_type["int8"]) == len(by_type["uint8"]) == 16
     assert max(map(abs, by_type["int8"])) == 127
-    assert [it + 128 for it in by_type["int8"]] == by_type["uint8"]
-    signs = "".join(f"{it:08b}" for it in by_type["ubinary"])
-    assert [it == "1" for it in signs] == [it > 0 for it in numbers]
-    assert [it + 128 for it in by_type["binary"]] == by_type["ubinary"]
+    assert [item + 128 for item in by_type["int8"]] == by_type["uint8"]
+    signs = "".join(f"{item:08b}" for item in by_type["ubinary"])
+    assert [sign == "1" for sign in signs] == [number > 0 for number in numbers]
+    assert [item + 128 for item in by_type["binary"]] == by_type["ubinary"]
     unpacked = struct.unpack("<16f", base64.b64decode(by_type["base64"]))
     assert unpacked == pytest.approx(numbers)
 
@@ -469,10 +471,10 @@ def test_documents_rank_by_the_words_that_they_share_with_the_query() -> None:
     documents: Any = ["gold and silver", {"text": "Who made Ruby?"}, "Matz made the language Ruby"]
     found = _beside("/v2/rerank", SDK, query="who made ruby", documents=documents)
 
-    assert [it["index"] for it in found["results"]] == [1, 2, 0]
-    scores = [it["relevance_score"] for it in found["results"]]
+    assert [result["index"] for result in found["results"]] == [1, 2, 0]
+    scores = [result["relevance_score"] for result in found["results"]]
     assert scores == sorted(scores, reverse=True)
-    assert all(0 <= it <= 1 for it in scores)
+    assert all(0 <= score <= 1 for score in scores)
     first = _beside(
         "/v1/rerank",
         SDK,
@@ -481,7 +483,7 @@ def test_documents_rank_by_the_words_that_they_share_with_the_query() -> None:
         top_n=1,
         return_documents=True,
     )
-    assert [it["document"] for it in first["results"]] == [{"text": "Who made Ruby?"}]
+    assert [result["document"] for result in first["results"]] == [{"text": "Who made Ruby?"}]
 
 
 def test_tokens_are_of_a_text_and_become_it_again() -> None:
@@ -494,37 +496,40 @@ def test_tokens_are_of_a_text_and_become_it_again() -> None:
 
 @given(st.text())
 def test_any_text_has_tokens_that_become_it_again(text: str) -> None:
-    numbers = [tokens.number(it) for it in tokens.pieces(text)]
+    numbers = [tokens.token_number(token_string) for token_string in tokens.token_strings(text)]
 
-    assert tokens.text(numbers) == text
-    assert all(0 <= it < 2**31 for it in numbers)
+    assert tokens.text_of_tokens(numbers) == text
+    assert all(0 <= number < 2**31 for number in numbers)
 
 
 @given(st.lists(st.integers()))
 def test_any_numbers_are_tokens_of_something(numbers: list[int]) -> None:
-    assert len(tokens.text(numbers).encode()) >= len(numbers)
+    assert len(tokens.text_of_tokens(numbers).encode()) >= len(numbers)
 
 
 def test_the_models_are_those_that_are_listed() -> None:
     headers: Headers = (SDK,)
-    every = DIALECT.side_answer(Request("GET", "/v1/models", "", headers, b""), DELIVERY)
-    one = DIALECT.side_answer(Request("GET", "/v1/models/small", "", headers, b""), DELIVERY)
-    none = DIALECT.side_answer(Request("GET", "/v1/models/tiny", "", headers, b""), DELIVERY)
+    every = DIALECT.auxiliary_response(Request("GET", "/v1/models", "", headers, b""), DELIVERY)
+    one = DIALECT.auxiliary_response(Request("GET", "/v1/models/small", "", headers, b""), DELIVERY)
+    none = DIALECT.auxiliary_response(Request("GET", "/v1/models/tiny", "", headers, b""), DELIVERY)
 
     assert every is not None
     assert one is not None
     assert none is not None
-    assert [it["name"] for it in said(every)[0]["models"]] == ["small", "large"]
+    assert [model["name"] for model in said(every)[0]["models"]] == ["small", "large"]
     assert said(one)[0]["name"] == "small"
     assert none.head.status == 404
     rest = "not found, make sure the correct model ID was used and that you have access to the"
     assert said(none)[0]["message"] == f"model 'tiny' {rest} model."
-    assert said(DIALECT.refuse(404, Failure(""), DELIVERY))[0]["message"] == f"model {rest} model."
+    assert (
+        said(DIALECT.error_response(404, Failure(""), DELIVERY))[0]["message"]
+        == f"model {rest} model."
+    )
 
 
 @pytest.mark.parametrize("path", ["/v1/classify", "/v1/summarize"])
 def test_what_is_not_answered_says_so(path: str) -> None:
-    response = DIALECT.side_answer(asking(path, SDK), DELIVERY)
+    response = DIALECT.auxiliary_response(asking(path, SDK), DELIVERY)
 
     assert response is not None
     assert response.head.status == 501
@@ -533,7 +538,7 @@ def test_what_is_not_answered_says_so(path: str) -> None:
 
 @pytest.mark.parametrize("path", [NEW, OLD, "/v1/generate", "/cohere/v2/chat"])
 def test_chats_and_completions_ask_for_turns(path: str) -> None:
-    assert DIALECT.side_answer(asked(path), DELIVERY) is None
+    assert DIALECT.auxiliary_response(asked(path), DELIVERY) is None
 
 
 def test_a_gateway_is_answered_as_cohere_is() -> None:
@@ -544,10 +549,10 @@ def test_a_gateway_is_answered_as_cohere_is() -> None:
 
 def test_the_typical_request_asks_for_a_chat_of_the_model() -> None:
     for stream in (True, False):
-        request = DIALECT.typical("command-a", stream=stream)
-        assert DIALECT.claims(request)
+        request = DIALECT.sample_request("command-a", stream=stream)
+        assert DIALECT.matches(request)
         assert (DIALECT.model(request), DIALECT.streams(request)) == ("command-a", stream)
-        assert DIALECT.side_answer(request, DELIVERY) is None
+        assert DIALECT.auxiliary_response(request, DELIVERY) is None
 
 
 NAMES = st.sampled_from(["", "d0", "d1", "doc_0"])
@@ -595,10 +600,10 @@ def test_plans_citations_and_documents_of_any_kind_are_read_as_they_were_told(
     assume(stream or turn.failure is None)
     request = asked(path, stream=stream)
 
-    fits = DIALECT.fit(request, [turn], DELIVERY)
+    fits = DIALECT.convert(request, [turn], DELIVERY)
 
-    assert DIALECT.turns(DIALECT.speak(request, [turn], DELIVERY)) == fits.turns
-    assert DIALECT.fit(request, fits.turns, DELIVERY) == Fitted(fits.turns, ())
+    assert DIALECT.decode(DIALECT.encode(request, [turn], DELIVERY)) == fits.turns
+    assert DIALECT.convert(request, fits.turns, DELIVERY) == ConvertedTurns(fits.turns, ())
 
 
 UNSAID = {"25bc6fa7337466f1": "no turn on /v1/generate", "04a4871ad0942d40": "no turn on /v2/embed"}
@@ -622,15 +627,15 @@ def test_every_real_answer_is_told_again_as_it_was() -> None:
             continue
         turns = _turns(row)
         if row.id in UNSAID:
-            with pytest.raises(CannotSay, match=UNSAID[row.id]):
-                DIALECT.fit(row.request, turns, DELIVERY)
+            with pytest.raises(NotRepresentable, match=UNSAID[row.id]):
+                DIALECT.convert(row.request, turns, DELIVERY)
         elif turns:
             request = replace(row.request, body=row.request.body or b'{"stream": true}')
-            fits = DIALECT.fit(request, turns, DELIVERY)
-            assert fits.lost == (), row.id
+            fits = DIALECT.convert(request, turns, DELIVERY)
+            assert fits.losses == (), row.id
             assert (fits.turns == turns) is (row.id not in OTHERWISE), row.id
-            response = DIALECT.speak(request, turns, DELIVERY)
-            assert DIALECT.turns(response) == fits.turns, row.id
+            response = DIALECT.encode(request, turns, DELIVERY)
+            assert DIALECT.decode(response) == fits.turns, row.id
             told += 1
     assert told == 85
 
@@ -638,4 +643,4 @@ def test_every_real_answer_is_told_again_as_it_was() -> None:
 def _turns(row: corpus.Row) -> tuple[Turn, ...]:
     codec = DIALECT.codec(row.request, row.head)
     codec = "ndjson" if row.wire.endswith("payload") else codec
-    return DIALECT.turns(Response(row.head, codec, framing.messages(codec, row.body)))
+    return DIALECT.decode(DialectResponse(row.head, codec, framing.split_messages(codec, row.body)))

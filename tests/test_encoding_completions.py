@@ -11,11 +11,11 @@ import pytest
 import corpus
 from conformance import CASES
 from llm_proxy import framing
-from llm_proxy.dialects import Response
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai.completions import OpenAICompletions
-from llm_proxy.errors import CannotSay
-from llm_proxy.framing.sse import read_event
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Failure,
     Finish,
@@ -34,16 +34,16 @@ HELLO: Final = Turn((Text("Hello there"),), Finish.STOP, usage=Usage(1, 2, 3))
 USAGE: Final[dict[str, Any]] = {"stream_options": {"include_usage": True}}
 
 
-def spoken(*turns: Turn, provider: str = "", **body: Any) -> Response:
+def spoken(*turns: Turn, provider: str = "", **body: Any) -> DialectResponse:
     request = asking("/v1/completions", model="davinci", **body)
-    return DIALECT.speak(request, turns, Delivery("test", 1_700_000_000, provider=provider))
+    return DIALECT.encode(request, turns, EncodeContext("test", 1_700_000_000, provider=provider))
 
 
-def chunks(response: Response) -> list[dict[str, Any]]:
+def chunks(response: DialectResponse) -> list[dict[str, Any]]:
     """The chunks before the `[DONE]`."""
-    *said, last = [read_event(message).data or b"" for message in response.messages]
+    *said, last = [parse_event(message).data or b"" for message in response.messages]
     assert last == b"[DONE]"
-    return [json.loads(it) for it in said]
+    return [json.loads(item) for item in said]
 
 
 def test_a_text_is_told_as_openai_tells_it() -> None:
@@ -66,29 +66,29 @@ def test_usage_is_told_where_it_is_asked_for() -> None:
 
     counts = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3}
     assert (last["choices"], last["usage"]) == ([], counts)
-    assert {it["usage"] for it in others} == {None}
+    assert {other["usage"] for other in others} == {None}
     assert chunks(spoken(HELLO, stream=True, provider="deepseek"))[-1]["usage"] == counts
 
 
 def test_choices_take_turns() -> None:
     each = chunks(spoken(HELLO, Turn((Text("Good night to you"),)), stream=True))
 
-    told = [it["choices"][0] for it in each]
-    assert [it["index"] for it in told] == [0, 1, 0, 1, 1, 1, 0, 1]
-    assert [it["finish_reason"] for it in told] == [None] * 6 + ["stop"] * 2
+    told = [item["choices"][0] for item in each]
+    assert [item["index"] for item in told] == [0, 1, 0, 1, 1, 1, 0, 1]
+    assert [item["finish_reason"] for item in told] == [None] * 6 + ["stop"] * 2
 
 
 def test_choices_can_come_one_after_the_other_and_finish_once_as_the_first() -> None:
     request = asking("/v1/completions", model="davinci", stream=True)
     turns = (HELLO, Turn(()), Turn((Text("Good night"),)))
-    response = DIALECT.speak(request, turns, replace(DELIVERY, successive=True))
+    response = DIALECT.encode(request, turns, replace(DELIVERY, turns_are_successive=True))
 
-    told = [it["choices"][0] for it in chunks(response)]
-    assert [(it["index"], it["text"]) for it in told] == [
+    told = [chunk["choices"][0] for chunk in chunks(response)]
+    assert [(item["index"], item["text"]) for item in told] == [
         (0, "Hello"), (0, " there"), (1, ""), (2, "Good"), (2, " night"), (0, ""),
     ]  # fmt: skip
-    assert [it["finish_reason"] for it in told] == [None] * 5 + ["stop"]
-    assert [it.text for it in DIALECT.turns(response)] == ["Hello there", "", "Good night"]
+    assert [item["finish_reason"] for item in told] == [None] * 5 + ["stop"]
+    assert [item.text for item in DIALECT.decode(response)] == ["Hello there", "", "Good night"]
 
 
 def test_logprobs_stand_beside_the_finish() -> None:
@@ -101,7 +101,7 @@ def test_logprobs_stand_beside_the_finish() -> None:
 def test_a_document_holds_all_choices_and_their_usage() -> None:
     said = json.loads(spoken(HELLO, HELLO).messages[0])
 
-    assert [(it["index"], it["text"]) for it in said["choices"]] == [
+    assert [(choice["index"], choice["text"]) for choice in said["choices"]] == [
         (0, "Hello there"),
         (1, "Hello there"),
     ]
@@ -110,12 +110,12 @@ def test_a_document_holds_all_choices_and_their_usage() -> None:
 
 def test_a_call_has_no_word_and_other_parts_are_text_or_nothing() -> None:
     request = asking("/v1/completions", model="davinci")
-    with pytest.raises(CannotSay, match="openai-completions has no word for a tool call"):
-        DIALECT.fit(request, [Turn((ToolCall("a", "f", "{}"),))], DELIVERY)
+    with pytest.raises(NotRepresentable, match="openai-completions has no word for a tool call"):
+        DIALECT.convert(request, [Turn((ToolCall("a", "f", "{}"),))], DELIVERY)
 
-    fits = DIALECT.fit(request, [Turn((Reasoning("Hm."), Refusal("No.")))], DELIVERY)
+    fits = DIALECT.convert(request, [Turn((Reasoning("Hm."), Refusal("No.")))], DELIVERY)
     assert fits.turns[0].parts == (Text("No."),)
-    assert fits.lost == ("reasoning", "that a refusal is one")
+    assert fits.losses == ("reasoning", "that a refusal is one")
 
 
 def test_an_error_amid_a_stream_ends_it() -> None:
@@ -128,7 +128,7 @@ def test_an_error_amid_a_stream_ends_it() -> None:
     assert spoken(failing).head.status == 500
 
 
-def _client(response: Response) -> openai.OpenAI:
+def _client(response: DialectResponse) -> openai.OpenAI:
     def answer(_: httpx2.Request) -> httpx2.Response:
         body = b"".join(response.messages)
         return httpx2.Response(response.head.status, headers=[*response.head.headers], content=body)
@@ -141,7 +141,7 @@ def _client(response: Response) -> openai.OpenAI:
     )
 
 
-TELLABLE: Final = [it for it in CASES if it.turn.failure is None and not it.calls_tools]
+TELLABLE: Final = [case_ for case_ in CASES if case_.turn.failure is None and not case_.calls_tools]
 
 
 @pytest.mark.parametrize("case", TELLABLE, ids=lambda it: it.name)
@@ -152,7 +152,7 @@ def test_the_sdk_hears_what_was_told(case: Any) -> None:
     with _client(whole) as client:
         document = client.completions.create(model="m", prompt="p")
 
-    [turn] = DIALECT.turns(streamed)
+    [turn] = DIALECT.decode(streamed)
     said = "".join(choice.text for chunk in each for choice in chunk.choices)
     assert said == document.choices[0].text == turn.text
     assert document.choices[0].finish_reason == turn.finish_raw
@@ -182,19 +182,25 @@ def test_every_real_answer_is_told_again_as_it_was_told() -> None:
             continue
         name = DIALECT.codec(row.request, row.head)
         if row.fidelity == "payload-lines":
-            lines = [b"data: " + it + b"\n\n" for it in row.body.splitlines() if it.strip()]
-            answer = Response(row.head, "sse", lines)
+            lines = [
+                b"data: " + splitline + b"\n\n"
+                for splitline in row.body.splitlines()
+                if splitline.strip()
+            ]
+            answer = DialectResponse(row.head, "sse", lines)
         else:
-            answer = Response(row.head, name, framing.messages(name, row.body))
-        turns = DIALECT.turns(answer)
+            answer = DialectResponse(row.head, name, framing.split_messages(name, row.body))
+        turns = DIALECT.decode(answer)
         usage = USAGE if turns[0].usage else {}
         stream = answer.codec == "sse"
         request = asking("/v1/completions", model="m", stream=stream, **usage)
-        fits = DIALECT.fit(request, turns, DELIVERY)
-        again = DIALECT.turns(DIALECT.speak(request, turns, DELIVERY))
+        fits = DIALECT.convert(request, turns, DELIVERY)
+        again = DIALECT.decode(DIALECT.encode(request, turns, DELIVERY))
 
-        assert fits.lost == (), row.id
+        assert fits.losses == (), row.id
         assert again == fits.turns, row.id
-        assert [(it.text, it.metadata) for it in again] == [(it.text, it.metadata) for it in turns]
+        assert [(item.text, item.metadata) for item in again] == [
+            (turn.text, turn.metadata) for turn in turns
+        ]
         count += 1
     assert count == 45

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import framing
-from llm_proxy.dialects import Response
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.dialects.encode_context import Delivery, Quota, Window
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.google.gemini import Gemini
-from llm_proxy.errors import CannotSay
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
-from llm_proxy.framing.sse import read_event
+from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -48,22 +48,24 @@ SEAL: Final = (("thoughtSignature", "c2VhbA=="),)
 USAGE: Final = Usage(input=9, output=4, total=16, reasoning=3)
 
 
-def told(turn: Turn, request: Request = STREAM, delivery: Delivery = DELIVERY) -> Response:
-    return DIALECT.speak(request, (turn,), delivery)
+def told(
+    turn: Turn, request: Request = STREAM, delivery: EncodeContext = DELIVERY
+) -> DialectResponse:
+    return DIALECT.encode(request, (turn,), delivery)
 
 
-def chunks(response: Response) -> list[dict[str, Any]]:
+def chunks(response: DialectResponse) -> list[dict[str, Any]]:
     """The documents of a stream of events."""
-    return [json.loads(read_event(message).data or b"") for message in response.messages]
+    return [json.loads(parse_event(message).data or b"") for message in response.messages]
 
 
-def document(response: Response) -> dict[str, Any]:
+def document(response: DialectResponse) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(b"".join(response.messages))
     return said
 
 
-def read(response: Response) -> Turn:
-    (turn,) = DIALECT.turns(response)
+def read(response: DialectResponse) -> Turn:
+    (turn,) = DIALECT.decode(response)
     return turn
 
 
@@ -79,14 +81,16 @@ COUNT: Final = st.none() | st.integers(0, 50)
 def test_the_total_grows_up_to_the_one_of_the_last_chunk(usage: Usage) -> None:
     said = chunks(told(Turn((Text("Hello, how are you?"),), usage=usage)))
 
-    totals = [it["usageMetadata"]["totalTokenCount"] for it in said]
+    totals = [item["usageMetadata"]["totalTokenCount"] for item in said]
     assert len(totals) > 1
     assert totals == sorted(totals)
 
 
 def test_each_chunk_is_a_document_with_the_counts_up_to_there() -> None:
     turn = Turn((Reasoning("I greet."), Text("Hello")), usage=USAGE, id="r-1")
-    by_four = replace(DELIVERY, cut=lambda it: (it[at : at + 4] for at in range(0, len(it), 4)))
+    by_four = replace(
+        DELIVERY, split_text=lambda it: (it[at : at + 4] for at in range(0, len(it), 4))
+    )
 
     said = chunks(told(turn, delivery=by_four))
 
@@ -114,7 +118,10 @@ def test_each_chunk_is_a_document_with_the_counts_up_to_there() -> None:
 def test_a_stream_of_events_has_lines_of_data_alone_and_no_terminator() -> None:
     response = told(Turn((Text("Hi\u2028there"),)))
 
-    assert all(it.startswith(b"data: {") and it.endswith(b"}\r\n\r\n") for it in response.messages)
+    assert all(
+        message.startswith(b"data: {") and message.endswith(b"}\r\n\r\n")
+        for message in response.messages
+    )
     assert b"[DONE]" not in response.messages[-1]
     assert "\u2028".encode() not in b"".join(response.messages)
 
@@ -124,7 +131,7 @@ def test_without_alt_sse_the_same_chunks_are_the_elements_of_one_array() -> None
     response = told(turn, ARRAY)
 
     assert json.loads(b"".join(response.messages)) == chunks(told(turn))
-    assert [it[:2] for it in response.messages] == [b"[{", b",\r", b"\n]"]
+    assert [message[:2] for message in response.messages] == [b"[{", b",\r", b"\n]"]
     assert response.head.headers == (("Content-Type", "application/json; charset=UTF-8"),)
 
 
@@ -146,30 +153,30 @@ def test_calls_that_are_asked_for_at_once_share_a_chunk_before_the_one_that_fini
 
 def test_a_seal_ends_its_part_and_only_that_one() -> None:
     turn = Turn((Text("a", metadata=SEAL), Text("b "), Text("c"), Text("", metadata=SEAL)))
-    fits = DIALECT.fit(STREAM, (turn,), DELIVERY)
+    fits = DIALECT.convert(STREAM, (turn,), DELIVERY)
 
-    assert fits.lost == ()
+    assert fits.losses == ()
     assert fits.turns[0].parts == (Text("a", metadata=SEAL), Text("b c", metadata=SEAL))
-    assert [parts_of(it)[0].get("thoughtSignature") for it in chunks(told(turn))] == [
+    assert [parts_of(chunk)[0].get("thoughtSignature") for chunk in chunks(told(turn))] == [
         "c2VhbA==", None, "c2VhbA==",
     ]  # fmt: skip
 
 
 def test_a_signature_that_is_no_base64_is_left_out_since_clients_refuse_it() -> None:
     turn = Turn((Reasoning("mm", "§"), ToolCall("", "f", "{}", (("thoughtSignature", "§"),))))
-    fits = DIALECT.fit(STREAM, (turn,), DELIVERY)
+    fits = DIALECT.convert(STREAM, (turn,), DELIVERY)
 
     assert fits.turns[0].parts == (Reasoning("mm"), ToolCall("", "f", "{}"))
-    assert fits.lost == ("signature of reasoning", "metadata thoughtSignature of a tool call")
+    assert fits.losses == ("signature of reasoning", "metadata thoughtSignature of a tool call")
 
 
 def test_arguments_keep_their_spelling_and_what_is_no_object_is_refused() -> None:
     call = ToolCall("", "f", '{"b":1.0,"a":[12345678901234567890,"é"]}')
     assert b'"args":{"b":1.0,"a":[' in told(Turn((call,)), WHOLE).messages[0]
 
-    with pytest.raises(CannotSay, match="the arguments of a call"):
+    with pytest.raises(NotRepresentable, match="the arguments of a call"):
         told(Turn((replace(call, arguments="[1]"),)))
-    with pytest.raises(CannotSay, match="told exactly"):
+    with pytest.raises(NotRepresentable, match="told exactly"):
         told(Turn((replace(call, arguments='{"id":123456789012345678901234567890}'),)))
 
 
@@ -200,7 +207,7 @@ def test_a_source_without_a_passage_rests_on_its_text_or_on_the_last_one() -> No
     source = Citation("https://a")
     turn = Turn((Text("", (source,)), Text("one", (source,)), WEATHER, Text("two")))
 
-    (fitted,) = DIALECT.fit(STREAM, (turn,), DELIVERY).turns
+    (fitted,) = DIALECT.convert(STREAM, (turn,), DELIVERY).turns
 
     one, _, two = fitted.parts
     assert one == Text("one", (replace(source, span=(0, 3)),))
@@ -244,7 +251,7 @@ def test_a_call_without_an_id_is_not_taken_for_one_that_another_result_answers()
     run = ToolCall("", "code_execution", "{}", (("type", "executableCode"),))
     turn = Turn((run, ToolResult("", "2", "code_execution"), WEATHER))
 
-    assert DIALECT.fit(STREAM, (turn,), DELIVERY).turns[0].parts[2] == WEATHER
+    assert DIALECT.convert(STREAM, (turn,), DELIVERY).turns[0].parts[2] == WEATHER
 
 
 def test_media_are_inline_or_by_reference_and_pieces_of_a_sound_are_one() -> None:
@@ -261,7 +268,7 @@ def test_media_are_inline_or_by_reference_and_pieces_of_a_sound_are_one() -> Non
         {"inlineData": {"mimeType": "image/png", "data": "AAA="}},
         {"fileData": {"mimeType": "video/mp4", "fileUri": "gs://b/v"}},
     ]
-    with pytest.raises(CannotSay, match="media"):
+    with pytest.raises(NotRepresentable, match="media"):
         told(Turn((Media("audio/wav", transcript="Hi"),)))
 
 
@@ -295,10 +302,12 @@ def test_a_finish_in_numbers_is_told_in_numbers() -> None:
 
 
 def test_a_refusal_is_told_as_text() -> None:
-    fits = DIALECT.fit(STREAM, (Turn((Text("No: "), Refusal("I won't.")), Finish.STOP),), DELIVERY)
+    fits = DIALECT.convert(
+        STREAM, (Turn((Text("No: "), Refusal("I won't.")), Finish.STOP),), DELIVERY
+    )
 
     assert fits.turns[0].parts == (Text("No: I won't."),)
-    assert fits.lost == ("that a refusal is one",)
+    assert fits.losses == ("that a refusal is one",)
 
 
 @pytest.mark.parametrize("request_", [STREAM, ARRAY, WHOLE], ids=["events", "array", "document"])
@@ -322,14 +331,18 @@ def test_a_blocked_prompt_has_no_candidate(request_: Request) -> None:
 
 def test_several_turns_are_candidates_that_grow_side_by_side() -> None:
     turns = (Turn((Text("a b"),), usage=USAGE), Turn((Text("c d e"),), Finish.LENGTH))
-    said = chunks(DIALECT.speak(STREAM, turns, DELIVERY))
+    said = chunks(DIALECT.encode(STREAM, turns, DELIVERY))
 
-    assert [[it["index"] for it in chunk["candidates"]] for chunk in said] == [[0, 1], [0, 1], [1]]
+    assert [[candidate["index"] for candidate in chunk["candidates"]] for chunk in said] == [
+        [0, 1],
+        [0, 1],
+        [1],
+    ]
     finishes = [
-        (it["index"], it["finishReason"])
+        (candidate["index"], candidate["finishReason"])
         for chunk in said
-        for it in chunk["candidates"]
-        if "finishReason" in it
+        for candidate in chunk["candidates"]
+        if "finishReason" in candidate
     ]
     assert finishes == [(0, "STOP"), (1, "MAX_TOKENS")]
 
@@ -357,7 +370,7 @@ def test_an_error_amid_a_stream_comes_behind_what_was_said_by_then() -> None:
     assert "finishReason" not in chunks(response)[0]["candidates"][0]
     heard = read(response)
     assert (heard.parts, heard.usage, heard.failure) == ((Text("Hel"),), USAGE, OVERLOADED)
-    assert DIALECT.judge(response).reason == "in-band error: The model is overloaded."
+    assert DIALECT.completeness(response).reason == "in-band error: The model is overloaded."
     assert json.loads(b"".join(told(turn, ARRAY).messages))[-1] == chunks(response)[-1]
 
 
@@ -391,7 +404,7 @@ def test_an_error_in_place_of_an_answer_has_its_status(
     ],
 )  # fmt: skip
 def test_each_status_has_its_word(status: int, word: str) -> None:
-    response = DIALECT.refuse(status, Failure("No."), DELIVERY)
+    response = DIALECT.error_response(status, Failure("No."), DELIVERY)
 
     assert response.head.status == status
     assert document(response) == {"error": {"code": status, "message": "No.", "status": word}}
@@ -413,8 +426,8 @@ GUIDE: Final = "https://developers.generativeai.google/guide/troubleshooting"
     ],
 )  # fmt: skip
 def test_a_status_that_comes_without_words_has_googles(status: int, message: str) -> None:
-    response = DIALECT.refuse(status, Failure(""), DELIVERY)
-    (broken,) = DIALECT.turns(told(Turn((), failure=Failure("", code=str(status)))))
+    response = DIALECT.error_response(status, Failure(""), DELIVERY)
+    (broken,) = DIALECT.decode(told(Turn((), failure=Failure("", code=str(status)))))
 
     assert document(response)["error"]["message"] == message
     assert broken.failure is not None
@@ -428,20 +441,20 @@ def test_a_code_that_is_no_status_stands_in_place_of_words() -> None:
 
 
 def test_a_quota_and_when_to_ask_again_are_details() -> None:
-    limit = Window(limit=15, remaining=0, reset=36.5)
-    delivery = replace(DELIVERY, quota=Quota(limit, limit))
+    limit = RateLimitWindow(limit=15, remaining=0, reset=36.5)
+    delivery = replace(DELIVERY, quota=AccountLimits(limit, limit))
 
-    error = document(DIALECT.refuse(429, Failure("Slow."), delivery, 36.5))["error"]
+    error = document(DIALECT.error_response(429, Failure("Slow."), delivery, 36.5))["error"]
 
     quota, retry = error["details"]
     assert error["status"] == "RESOURCE_EXHAUSTED"
     assert quota["@type"] == "type.googleapis.com/google.rpc.QuotaFailure"
-    assert [it["quotaValue"] for it in quota["violations"]] == ["15"]
+    assert [violation["quotaValue"] for violation in quota["violations"]] == ["15"]
     assert retry == {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "36.5s"}
 
 
-def aside(request: Request, delivery: Delivery = DELIVERY) -> Any:
-    response = DIALECT.side_answer(request, delivery)
+def aside(request: Request, delivery: EncodeContext = DELIVERY) -> Any:
+    response = DIALECT.auxiliary_response(request, delivery)
     assert response is not None
     return document(response)
 
@@ -451,7 +464,7 @@ def listed(path: str) -> Request:
 
 
 def test_models_are_those_that_the_delivery_names() -> None:
-    names = [it["name"] for it in aside(listed("/v1beta/models"))["models"]]
+    names = [model["name"] for model in aside(listed("/v1beta/models"))["models"]]
     vertex = aside(listed("/v1beta1/publishers/google/models"))["publisherModels"]
 
     assert names == ["models/small", "models/large"]
@@ -494,8 +507,8 @@ def test_the_same_text_has_the_same_embedding_of_length_one() -> None:
     )  # fmt: skip
 
     values = one["embedding"]["values"]
-    assert sum(it * it for it in values) == pytest.approx(1)
-    assert [len(it["values"]) for it in both] == [768, 768]
+    assert sum(value * value for value in values) == pytest.approx(1)
+    assert [len(item["values"]) for item in both] == [768, 768]
     assert both[0] != both[1]
     assert vertex["predictions"][0]["embeddings"]["values"] == values
 
@@ -504,20 +517,20 @@ def test_the_same_text_has_the_same_embedding_of_length_one() -> None:
 def test_what_is_neither_a_turn_nor_beside_one_is_refused(operation: str) -> None:
     request = asking(f"{FLASH}:{operation}")
 
-    assert DIALECT.side_answer(request, DELIVERY) is None
-    with pytest.raises(CannotSay, match=operation):
+    assert DIALECT.auxiliary_response(request, DELIVERY) is None
+    with pytest.raises(NotRepresentable, match=operation):
         told(Turn((Text("Hi"),)), request)
 
 
 def test_a_turn_is_no_side_answer_and_a_typical_request_asks_for_one() -> None:
     for stream in (True, False):
-        request = DIALECT.typical("tuned/a b", stream=stream)
-        assert DIALECT.claims(request)
+        request = DIALECT.sample_request("tuned/a b", stream=stream)
+        assert DIALECT.matches(request)
         assert DIALECT.model(request) == "tuned/a b"
         assert DIALECT.streams(request) is stream
-        assert DIALECT.side_answer(request, DELIVERY) is None
+        assert DIALECT.auxiliary_response(request, DELIVERY) is None
         assert told(Turn((Text("Hi"),)), request).codec == ("sse" if stream else "whole")
-    (said,) = chunks(told(Turn((Text("Hi"),)), DIALECT.typical("", stream=True)))
+    (said,) = chunks(told(Turn((Text("Hi"),)), DIALECT.sample_request("", stream=True)))
     assert "modelVersion" not in said
 
 
@@ -570,13 +583,15 @@ TURNS = st.builds(
 def test_googles_own_words_are_told_and_read_as_they_fit(
     turns: Sequence[Turn], request: Request
 ) -> None:
-    fits = DIALECT.fit(request, turns, DELIVERY)
-    response = DIALECT.speak(request, turns, DELIVERY)
+    fits = DIALECT.convert(request, turns, DELIVERY)
+    response = DIALECT.encode(request, turns, DELIVERY)
 
-    assert DIALECT.turns(response) == fits.turns
-    assert DIALECT.fit(request, fits.turns, DELIVERY) == Fitted(fits.turns, ())
-    assert framing.messages(response.codec, b"".join(response.messages)) == list(response.messages)
-    assert DIALECT.judge(response).whole
+    assert DIALECT.decode(response) == fits.turns
+    assert DIALECT.convert(request, fits.turns, DELIVERY) == ConvertedTurns(fits.turns, ())
+    assert framing.split_messages(response.codec, b"".join(response.messages)) == list(
+        response.messages
+    )
+    assert DIALECT.completeness(response).is_complete
 
 
 RETOLD: Final = {
@@ -596,13 +611,13 @@ NO_TURN: Final = "aa3a5fc1b8d663cf"
 @pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
 def test_every_real_answer_can_be_told_again_and_says_the_same() -> None:
     wires = ("gemini.sse", "gemini.json", "gemini.json-array", "gemini.payload")
-    rows = [it for it in corpus.rows() if it.wire in wires and it.id != NO_TURN]
+    rows = [item for item in corpus.rows() if item.wire in wires and item.id != NO_TURN]
     otherwise: set[str] = set()
     for row in rows:
         turns = _recorded(row)
-        fits = DIALECT.fit(row.request, turns, DELIVERY)
-        assert fits.lost == LOST.get(row.id, ()), row.id
-        assert DIALECT.turns(DIALECT.speak(row.request, turns, DELIVERY)) == fits.turns, row.id
+        fits = DIALECT.convert(row.request, turns, DELIVERY)
+        assert fits.losses == LOST.get(row.id, ()), row.id
+        assert DIALECT.decode(DIALECT.encode(row.request, turns, DELIVERY)) == fits.turns, row.id
         if tuple(map(_unnamed, fits.turns)) != tuple(map(_unnamed, turns)):
             otherwise.add(row.id)
     assert len(rows) == 193
@@ -612,9 +627,9 @@ def test_every_real_answer_can_be_told_again_and_says_the_same() -> None:
 def _recorded(row: corpus.Row) -> tuple[Turn, ...]:
     if row.wire == "gemini.payload":
         events = [b"data: " + line + b"\n\n" for line in row.body.splitlines() if line]
-        return DIALECT.turns(Response(row.head, "sse", events))
+        return DIALECT.decode(DialectResponse(row.head, "sse", events))
     codec = DIALECT.codec(row.request, row.head)
-    return DIALECT.turns(Response(row.head, codec, framing.messages(codec, row.body)))
+    return DIALECT.decode(DialectResponse(row.head, codec, framing.split_messages(codec, row.body)))
 
 
 def _unnamed(turn: Turn) -> Turn:

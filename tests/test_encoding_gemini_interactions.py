@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import framing
-from llm_proxy.dialects import Response
-from llm_proxy.dialects.conversion import Fitted
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.dialects.google.interactions import GeminiInteractions
-from llm_proxy.errors import CannotSay
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
-from llm_proxy.framing.sse import read_event
+from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -41,14 +41,14 @@ WHOLE: Final = asking(PATH, model="gemini-3-flash", input="")
 CREATED: Final = "2023-11-14T22:13:20Z"
 
 
-def told(turn: Turn, request: Request = STREAM) -> Response:
-    return DIALECT.speak(request, (turn,), DELIVERY)
+def told(turn: Turn, request: Request = STREAM) -> DialectResponse:
+    return DIALECT.encode(request, (turn,), DELIVERY)
 
 
-def events(response: Response) -> list[dict[str, Any]]:
+def events(response: DialectResponse) -> list[dict[str, Any]]:
     """The documents of a stream, without the `[DONE]`."""
-    said = (read_event(message) for message in response.messages)
-    return [json.loads(it.data or b"") for it in said if it.event]
+    said = (parse_event(message) for message in response.messages)
+    return [json.loads(item.data or b"") for item in said if item.encode_event]
 
 
 def document(turn: Turn) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def document(turn: Turn) -> dict[str, Any]:
 def grown(turn: Turn) -> list[dict[str, Any]]:
     """The starts and deltas of the steps of a stream."""
     said = events(told(turn))
-    return [it.get("step") or it["delta"] for it in said if "step" in it or "delta" in it]
+    return [item.get("step") or item["delta"] for item in said if "step" in item or "delta" in item]
 
 
 def test_an_interaction_is_told_in_named_events_up_to_done() -> None:
@@ -85,8 +85,8 @@ def test_an_interaction_is_told_in_named_events_up_to_done() -> None:
         {"event_type": "step.stop", "index": 0},
         {"event_type": "interaction.completed", "interaction": ended},
     ]
-    named = [read_event(it).event for it in response.messages]
-    assert named == [*(it["event_type"] for it in events(response)), ""]
+    named = [parse_event(message).encode_event for message in response.messages]
+    assert named == [*(event["event_type"] for event in events(response)), ""]
     assert response.messages[-1] == b"data: [DONE]\n\n"
 
 
@@ -138,10 +138,10 @@ def test_each_part_is_a_step_that_starts_grows_and_stops() -> None:
 def test_arguments_that_are_no_object_can_be_streamed_but_not_told_whole() -> None:
     turn = Turn((ToolCall("a", "f", '{"x'),))
 
-    assert DIALECT.turns(told(turn))[0].parts == turn.parts
-    with pytest.raises(CannotSay, match="the arguments of a call"):
+    assert DIALECT.decode(told(turn))[0].parts == turn.parts
+    with pytest.raises(NotRepresentable, match="the arguments of a call"):
         told(turn, WHOLE)
-    with pytest.raises(CannotSay, match="media"):
+    with pytest.raises(NotRepresentable, match="media"):
         told(Turn((Media("audio/wav", transcript="Hi"),)))
 
 
@@ -172,7 +172,7 @@ def test_the_tools_of_a_provider_have_steps_of_their_kind_or_are_of_some_server(
         {"type": "mcp_server_tool_result", "call_id": "c", "name": "look"},
         {"type": "mcp_server_tool_result", "result": "found"},
     ]
-    assert DIALECT.turns(told(turn))[0].finish is Finish.STOP
+    assert DIALECT.decode(told(turn))[0].finish is Finish.STOP
 
 
 def test_sources_are_annotations_in_bytes_of_their_text() -> None:
@@ -228,21 +228,21 @@ def test_an_agent_is_named_in_place_of_a_model() -> None:
 def test_an_interaction_is_told_again_under_the_id_it_is_asked_by() -> None:
     again = Request("GET", f"{PATH}/v1_7", "stream=true", (), b"")
 
-    assert DIALECT.turns(told(Turn((Text("Hi"),), id="other"), again))[0].id == "v1_7"
+    assert DIALECT.decode(told(Turn((Text("Hi"),), id="other"), again))[0].id == "v1_7"
 
 
 def test_what_is_cancelled_or_deleted_says_nothing_more() -> None:
     cancel = Request("POST", f"{PATH}/v1_7/cancel", "", (), b"")
     delete = Request("DELETE", f"{PATH}/v1_7", "", (), b"")
 
-    cancelled, deleted = (DIALECT.side_answer(it, DELIVERY) for it in (cancel, delete))
+    cancelled, deleted = (DIALECT.auxiliary_response(item, DELIVERY) for item in (cancel, delete))
 
     assert cancelled is not None
     assert deleted is not None
     assert json.loads(cancelled.messages[0])["status"] == "cancelled"
     assert json.loads(cancelled.messages[0])["id"] == "v1_7"
     assert json.loads(deleted.messages[0]) == {}
-    assert DIALECT.side_answer(STREAM, DELIVERY) is None
+    assert DIALECT.auxiliary_response(STREAM, DELIVERY) is None
 
 
 def test_an_error_amid_a_stream_is_an_event_and_ends_it() -> None:
@@ -251,8 +251,8 @@ def test_an_error_amid_a_stream_is_an_event_and_ends_it() -> None:
 
     error = {"code": "UNAVAILABLE", "message": "Busy."}
     assert events(response)[-1] == {"event_type": "error", "error": error}
-    assert read_event(response.messages[-1]).event == "error"
-    (turn,) = DIALECT.turns(response)
+    assert parse_event(response.messages[-1]).encode_event == "error"
+    (turn,) = DIALECT.decode(response)
     assert (turn.text, turn.finish, turn.usage) == ("Hel", None, None)
     assert turn.failure == Failure("Busy.", code="UNAVAILABLE")
 
@@ -271,13 +271,13 @@ def test_an_error_in_place_of_an_answer_has_its_status() -> None:
     assert json.loads(response.messages[0]) == {
         "error": {"code": 503, "message": "Busy.", "status": "UNAVAILABLE"}
     }
-    assert DIALECT.refuse(404, Failure("No."), DELIVERY).head.status == 404
+    assert DIALECT.error_response(404, Failure("No."), DELIVERY).head.status == 404
 
 
 def test_a_typical_request_asks_for_an_interaction() -> None:
     for stream in (True, False):
-        request = DIALECT.typical("gemini-3-flash", stream=stream)
-        assert DIALECT.claims(request)
+        request = DIALECT.sample_request("gemini-3-flash", stream=stream)
+        assert DIALECT.matches(request)
         assert (DIALECT.model(request), DIALECT.streams(request)) == ("gemini-3-flash", stream)
 
 
@@ -324,13 +324,15 @@ TURNS = st.builds(
 @settings(max_examples=150)
 @given(TURNS, st.sampled_from([STREAM, WHOLE, asking(PATH, agent="a", stream=True)]))
 def test_googles_own_words_are_told_and_read_as_they_fit(turn: Turn, request: Request) -> None:
-    fits = DIALECT.fit(request, (turn,), DELIVERY)
+    fits = DIALECT.convert(request, (turn,), DELIVERY)
     response = told(turn, request)
 
-    assert DIALECT.turns(response) == fits.turns
-    assert DIALECT.fit(request, fits.turns, DELIVERY) == Fitted(fits.turns, ())
-    assert framing.messages(response.codec, b"".join(response.messages)) == list(response.messages)
-    assert DIALECT.judge(response).whole
+    assert DIALECT.decode(response) == fits.turns
+    assert DIALECT.convert(request, fits.turns, DELIVERY) == ConvertedTurns(fits.turns, ())
+    assert framing.split_messages(response.codec, b"".join(response.messages)) == list(
+        response.messages
+    )
+    assert DIALECT.completeness(response).is_complete
 
 
 @pytest.mark.corpus
@@ -339,10 +341,10 @@ def test_every_real_interaction_can_be_told_again_and_says_the_same() -> None:
     rows = [row for row in corpus.rows() if row.wire == "gemini.interactions.payload"]
     for row in rows:
         said = [b"data: " + line + b"\n\n" for line in row.body.splitlines()]
-        (turn,) = DIALECT.turns(Response(row.head, "sse", said))
-        fits = DIALECT.fit(STREAM, (turn,), DELIVERY)
-        assert fits.lost == (), row.id
-        assert DIALECT.turns(told(turn)) == fits.turns, row.id
+        (turn,) = DIALECT.decode(DialectResponse(row.head, "sse", said))
+        fits = DIALECT.convert(STREAM, (turn,), DELIVERY)
+        assert fits.losses == (), row.id
+        assert DIALECT.decode(told(turn)) == fits.turns, row.id
         named = replace(turn, id=turn.id or fits.turns[0].id)  # some were recorded without
         assert fits.turns == (named,), row.id
     assert len(rows) == 8

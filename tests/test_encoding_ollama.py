@@ -14,9 +14,9 @@ import pytest
 import conformance
 import corpus
 from llm_proxy import framing
-from llm_proxy.dialects import Response
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.ollama.dialect import Ollama
-from llm_proxy.errors import CannotSay
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import (
     Failure,
@@ -34,7 +34,7 @@ from llm_proxy.turns import (
 from speaking import DELIVERY, asking
 
 DIALECT = Ollama()
-TOLD = replace(DELIVERY, cut=lambda text: [text], created=1_795_255_200)
+TOLD = replace(DELIVERY, split_text=lambda text: [text], created=1_795_255_200)
 DURATIONS = {
     "total_duration": 500000000,
     "load_duration": 10000000,
@@ -58,13 +58,13 @@ def asked(path: str = "/api/chat", **body: Any) -> Request:
     return asking(path, **{"model": "qwen3", **body})
 
 
-def said(response: Response) -> list[Any]:
+def said(response: DialectResponse) -> list[Any]:
     """The documents of an answer."""
     return [json.loads(message) for message in response.messages]
 
 
 def told(turn: Turn, path: str = "/api/chat", **body: Any) -> list[Any]:
-    return said(DIALECT.speak(asked(path, **body), [turn], TOLD))
+    return said(DIALECT.encode(asked(path, **body), [turn], TOLD))
 
 
 def line(at: int, message: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def test_a_chat_that_does_not_stream_is_one_document() -> None:
 
 
 def test_a_request_that_says_nothing_of_streams_gets_one() -> None:
-    response = DIALECT.speak(asked(), [ENDED], TOLD)
+    response = DIALECT.encode(asked(), [ENDED], TOLD)
 
     assert response.codec == "ndjson"
     assert response.head.headers == (("Content-Type", "application/x-ndjson"),)
@@ -131,7 +131,7 @@ def test_a_request_that_says_nothing_of_streams_gets_one() -> None:
 def test_no_line_holds_what_python_takes_for_the_end_of_one() -> None:
     turn = Turn((Text("a\u2028b\u0085c"), ToolCall("", "f", '{"a":"\u2029"}')))
 
-    for message in DIALECT.speak(asked(), [turn], TOLD).messages:
+    for message in DIALECT.encode(asked(), [turn], TOLD).messages:
         assert len(message.decode().splitlines()) == 1
 
 
@@ -150,7 +150,7 @@ def test_where_a_model_ran_stands_in_every_line() -> None:
     place = (("remote_model", "qwen3:480b"), ("remote_host", "https://ollama.example"))
     turn = replace(ENDED, parts=(Text("a"), ROME), metadata=place)
 
-    assert all(place[0][1] == it["remote_model"] for it in told(turn))
+    assert all(place[0][1] == item["remote_model"] for item in told(turn))
 
 
 def test_a_turn_that_does_not_say_how_long_it_took_took_some_time() -> None:
@@ -178,8 +178,8 @@ def test_a_turn_that_does_not_say_how_long_it_took_took_some_time() -> None:
 def test_what_would_be_another_answer_is_refused(
     turn: Turn, path: str, stream: bool, why: str
 ) -> None:
-    with pytest.raises(CannotSay, match=why):
-        DIALECT.speak(asked(path, stream=stream), [turn], TOLD)
+    with pytest.raises(NotRepresentable, match=why):
+        DIALECT.encode(asked(path, stream=stream), [turn], TOLD)
 
 
 def test_what_has_no_word_is_left_out_and_named() -> None:
@@ -191,10 +191,10 @@ def test_what_has_no_word_is_left_out_and_named() -> None:
     )
     turn = Turn(parts, Finish.REFUSAL, usage=Usage(1, 2, cache_read=3))
 
-    fits = DIALECT.fit(asked(), [turn], TOLD)
+    fits = DIALECT.convert(asked(), [turn], TOLD)
 
     assert fits.turns[0].parts == (Reasoning("Hm."), Text("No."))
-    assert fits.lost == (
+    assert fits.losses == (
         "signature of reasoning",
         "what the provider's own tools did",
         "that a refusal is one",
@@ -205,7 +205,7 @@ def test_what_has_no_word_is_left_out_and_named() -> None:
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 503, 529])
 def test_a_status_has_words_and_no_headers_but_when_to_ask_again(status: int) -> None:
-    response = DIALECT.refuse(status, Failure("", "", ""), TOLD, retry_after=1.2)
+    response = DIALECT.error_response(status, Failure("", "", ""), TOLD, retry_after=1.2)
 
     [body] = said(response)
     assert list(body) == ["error"]
@@ -218,24 +218,24 @@ def test_a_status_has_words_and_no_headers_but_when_to_ask_again(status: int) ->
 
 @pytest.mark.parametrize("status", [402, 408, 413, 418, 422])
 def test_a_status_that_is_the_clients_fault_is_not_the_servers(status: int) -> None:
-    refused = [DIALECT.refuse(it, Failure(""), TOLD) for it in (status, 400, 500)]
+    refused = [DIALECT.error_response(item, Failure(""), TOLD) for item in (status, 400, 500)]
 
-    words, of_client, of_server = (said(it)[0]["error"] for it in refused)
+    words, of_client, of_server = (said(item)[0]["error"] for item in refused)
     assert words == of_client != of_server
 
 
 def test_an_error_in_place_of_an_answer_has_the_status_of_its_code() -> None:
     turn = Turn((Text("Hel"),), failure=Failure("slow down", code="429"))
 
-    response = DIALECT.speak(asked(stream=False), [turn], TOLD)
+    response = DIALECT.encode(asked(stream=False), [turn], TOLD)
 
     assert response.head.status == 429
-    assert DIALECT.turns(response) == (Turn((), failure=Failure("slow down")),)
+    assert DIALECT.decode(response) == (Turn((), failure=Failure("slow down")),)
     other = replace(turn, failure=Failure("slow down", code="slow"))
-    assert DIALECT.speak(asked(stream=False), [other], TOLD).head.status == 500
+    assert DIALECT.encode(asked(stream=False), [other], TOLD).head.status == 500
 
 
-def _client(answer: Callable[[Request], Response]) -> Any:
+def _client(answer: Callable[[Request], DialectResponse]) -> Any:
     """The official client of somebody who answers each request so."""
 
     def respond(it: httpx.Request) -> httpx.Response:
@@ -247,7 +247,7 @@ def _client(answer: Callable[[Request], Response]) -> Any:
 
 
 def _asking(turn: Turn) -> Any:
-    return _client(lambda request: DIALECT.speak(request, [turn], DELIVERY))
+    return _client(lambda request: DIALECT.encode(request, [turn], DELIVERY))
 
 
 CASES = [pytest.param(case.turn, id=case.name) for case in conformance.CASES if case.status == 200]
@@ -259,15 +259,15 @@ def test_the_sdk_hears_what_was_told(turn: Turn, stream: bool) -> None:
     answer = _asking(turn).chat(model="qwen3", messages=[], stream=stream)
 
     lines = list(answer) if stream else [answer]
-    messages = [it.message for it in lines]
-    assert "".join(it.content or "" for it in messages) == turn.text + "".join(
+    messages = [item.message for item in lines]
+    assert "".join(message.content or "" for message in messages) == turn.text + "".join(
         part.text for part in turn.parts if isinstance(part, Refusal)
     )
-    assert "".join(it.thinking or "" for it in messages) == "".join(
+    assert "".join(message.thinking or "" for message in messages) == "".join(
         part.text for part in turn.parts if isinstance(part, Reasoning)
     )
-    calls = [call.function for it in messages for call in it.tool_calls or ()]
-    assert [(it.name, it.arguments) for it in calls] == [
+    calls = [call.function for message in messages for call in message.tool_calls or ()]
+    assert [(item.name, item.arguments) for item in calls] == [
         (part.name, json.loads(part.arguments)) for part in turn.parts if isinstance(part, ToolCall)
     ]
     end, usage = lines[-1], turn.usage or Usage(0, 0)
@@ -284,8 +284,8 @@ def test_the_sdk_hears_a_completion(stream: bool) -> None:
     answer = _asking(turn).generate(model="qwen3", prompt="Hi", stream=stream)
 
     lines = list(answer) if stream else [answer]
-    assert "".join(it.thinking or "" for it in lines) == "Hm."
-    assert "".join(it.response for it in lines) == "Grüße 🌊\u2028"
+    assert "".join(item.thinking or "" for item in lines) == "Hm."
+    assert "".join(item.response for item in lines) == "Grüße 🌊\u2028"
     assert (lines[-1].done, lines[-1].eval_count) == (True, 5)
 
 
@@ -295,23 +295,27 @@ def test_the_sdk_raises_an_error_amid_a_stream() -> None:
 
     with pytest.raises(ollama.ResponseError, match="the runner is gone"):
         heard.extend(_asking(turn).chat(model="qwen3", messages=[], stream=True))
-    assert [it.message.content for it in heard] == ["Hello"]
+    assert [item.message.content for item in heard] == ["Hello"]
 
 
-def _beside(request: Request) -> Response:
-    response = DIALECT.side_answer(request, replace(DELIVERY, models=("qwen3", "ns/mine:8b")))
+def _beside(request: Request) -> DialectResponse:
+    response = DIALECT.auxiliary_response(
+        request, replace(DELIVERY, models=("qwen3", "ns/mine:8b"))
+    )
     assert response is not None
-    assert DIALECT.judge(response).whole
+    assert DIALECT.completeness(response).is_complete
     assert DIALECT.codec(request, response.head) == response.codec
-    assert framing.messages(response.codec, b"".join(response.messages)) == list(response.messages)
+    assert framing.split_messages(response.codec, b"".join(response.messages)) == list(
+        response.messages
+    )
     return response
 
 
 def test_the_sdk_is_told_the_models() -> None:
     client = _client(_beside)
 
-    assert [it.model for it in client.list().models] == ["qwen3:latest", "ns/mine:8b"]
-    assert [it.model for it in client.ps().models] == ["qwen3:latest", "ns/mine:8b"]
+    assert [model.model for model in client.list().models] == ["qwen3:latest", "ns/mine:8b"]
+    assert [model.model for model in client.ps().models] == ["qwen3:latest", "ns/mine:8b"]
     shown = client.show("ns/mine:8b")
     assert shown.details is not None
     assert shown.details.family == "mine"
@@ -327,17 +331,19 @@ def test_a_transfer_tells_its_progress_up_to_success(path: str) -> None:
     *steps, last = said(_beside(asked(path)))
 
     assert last == {"status": "success"}
-    assert [it["status"] for it in steps]
-    layers = [it for it in steps if "total" in it]
-    assert [it["completed"] for it in layers] == sorted(it["completed"] for it in layers)
-    assert all(it["completed"] == it["total"] for it in layers[-1:])
+    assert [step["status"] for step in steps]
+    layers = [step for step in steps if "total" in step]
+    assert [layer["completed"] for layer in layers] == sorted(
+        layer["completed"] for layer in layers
+    )
+    assert all(layer["completed"] == layer["total"] for layer in layers[-1:])
     assert said(_beside(asked(path, stream=False))) == [last]
 
 
 def test_the_sdk_follows_the_transfers() -> None:
     client = _client(_beside)
 
-    assert [it.status for it in client.pull("other", stream=True)][-1] == "success"
+    assert [item.status for item in client.pull("other", stream=True)][-1] == "success"
     assert client.push("qwen3").status == "success"
     assert client.create("new", from_="qwen3").status == "success"
     assert client.copy("qwen3", "copied").status == "success"
@@ -355,7 +361,9 @@ def test_a_request_for_no_model_is_a_mistake(path: str) -> None:
 
 
 def test_any_model_is_there_where_none_are_listed() -> None:
-    response = DIALECT.side_answer(asked("/api/show", model="any"), replace(DELIVERY, models=()))
+    response = DIALECT.auxiliary_response(
+        asked("/api/show", model="any"), replace(DELIVERY, models=())
+    )
 
     assert response is not None
     assert response.head.status == 200
@@ -367,7 +375,7 @@ def test_the_sdk_gets_a_vector_for_each_text() -> None:
     answer = client.embed("qwen3", ["one", "two", "one"], dimensions=64)
     one, two, again = answer.embeddings
     assert one == again != two
-    assert {len(it) for it in answer.embeddings} == {64}
+    assert {len(embedding) for embedding in answer.embeddings} == {64}
     assert answer.prompt_eval_count == 3
     [alone] = client.embed("qwen3", "one").embeddings
     assert len(alone) == 768
@@ -391,7 +399,7 @@ def test_who_says_nothing_asks_for_the_model_to_be_loaded(
 
     [told] = said(response)
     assert (told["done"], told["done_reason"]) == (True, reason)
-    [turn] = DIALECT.turns(response)
+    [turn] = DIALECT.decode(response)
     assert (turn.parts, turn.finish) == ((), Finish.OTHER)
 
 
@@ -404,15 +412,15 @@ def test_who_says_nothing_asks_for_the_model_to_be_loaded(
     ],
 )
 def test_who_says_something_asks_for_a_turn(path: str, body: dict[str, Any]) -> None:
-    assert DIALECT.side_answer(asked(path, **body), DELIVERY) is None
+    assert DIALECT.auxiliary_response(asked(path, **body), DELIVERY) is None
 
 
 def test_the_typical_request_asks_for_a_turn_of_the_model() -> None:
     for stream in (True, False):
-        request = DIALECT.typical("qwen3", stream=stream)
-        assert DIALECT.claims(request)
+        request = DIALECT.sample_request("qwen3", stream=stream)
+        assert DIALECT.matches(request)
         assert (DIALECT.model(request), DIALECT.streams(request)) == ("qwen3", stream)
-        assert DIALECT.side_answer(request, DELIVERY) is None
+        assert DIALECT.auxiliary_response(request, DELIVERY) is None
 
 
 MADE = {"3a9cf9a787986f3c": "the count of a prompt that was cached, which is nought"}
@@ -427,21 +435,23 @@ def test_every_real_answer_is_told_again_as_it_was() -> None:
     assert (len(found), len(told)) == (17, 16)
     for row in told:
         codec = DIALECT.codec(row.request, row.head)
-        turns = DIALECT.turns(Response(row.head, codec, framing.messages(codec, row.body)))
-        fits = DIALECT.fit(row.request, turns, DELIVERY)
-        assert fits.lost == (), row.id
+        turns = DIALECT.decode(
+            DialectResponse(row.head, codec, framing.split_messages(codec, row.body))
+        )
+        fits = DIALECT.convert(row.request, turns, DELIVERY)
+        assert fits.losses == (), row.id
         assert (fits.turns == turns) is (row.id not in MADE), row.id
-        assert DIALECT.turns(DIALECT.speak(row.request, turns, DELIVERY)) == fits.turns, row.id
+        assert DIALECT.decode(DIALECT.encode(row.request, turns, DELIVERY)) == fits.turns, row.id
         assert _keys(row, codec) <= _told_keys(row, codec, turns), row.id
 
 
 def _keys(row: corpus.Row, codec: str) -> set[str]:
     """The fields of a real answer, but for the prompt in tokens, which nobody knows but it."""
-    lines = framing.messages(codec, row.body)
-    return {name for it in lines for name in json.loads(it)} - {"context"}
+    lines = framing.split_messages(codec, row.body)
+    return {name for item in lines for name in json.loads(item)} - {"context"}
 
 
 def _told_keys(row: corpus.Row, codec: str, turns: tuple[Turn, ...]) -> set[str]:
-    response = DIALECT.speak(row.request, turns, DELIVERY)
+    response = DIALECT.encode(row.request, turns, DELIVERY)
     assert response.codec == codec
-    return {name for it in said(response) for name in it}
+    return {name for item in said(response) for name in item}

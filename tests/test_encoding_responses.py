@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 import corpus
 from conformance import CASES, Case
 from llm_proxy import framing
-from llm_proxy.dialects import Response
-from llm_proxy.dialects.encode_context import Delivery, Quota, Window
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.openai import output_item_decoder
 from llm_proxy.dialects.openai.responses import OpenAIResponses
-from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import Head, Request, header
-from llm_proxy.framing.sse import read_event
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import Request, ResponseHead, header_value
+from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -48,36 +48,36 @@ def asked(*, stream: bool = True, path: str = PATH, **body: Any) -> Request:
     return asking(path, model="gpt-5", stream=stream, **body)
 
 
-def events(response: Response) -> list[Event]:
-    said = [read_event(message) for message in response.messages]
-    each = [json.loads(it.data or b"") for it in said]
-    assert [it.event for it in said] == [it["type"] for it in each]
+def events(response: DialectResponse) -> list[Event]:
+    said = [parse_event(message) for message in response.messages]
+    each = [json.loads(item.data or b"") for item in said]
+    assert [item.encode_event for item in said] == [item["type"] for item in each]
     return each
 
 
 def told(turn: Turn, request: Request | None = None) -> list[Event]:
-    return events(DIALECT.speak(request or asked(), (turn,), DELIVERY))
+    return events(DIALECT.encode(request or asked(), (turn,), DELIVERY))
 
 
 def kinds(each: Sequence[Event]) -> list[str]:
     """The types of events; those that come again one after the other, once."""
-    types = [str(it["type"]).removeprefix("response.") for it in each]
+    types = [str(item["type"]).removeprefix("response.") for item in each]
     return [it for at, it in enumerate(types) if at == 0 or types[at - 1] != it]
 
 
 def document(turn: Turn, **body: Any) -> dict[str, Any]:
-    response = DIALECT.speak(asked(stream=False, **body), (turn,), DELIVERY)
+    response = DIALECT.encode(asked(stream=False, **body), (turn,), DELIVERY)
     said: dict[str, Any] = json.loads(response.messages[0])
     return said
 
 
 def fitted(*parts: Part, finish: Finish | None = None, **body: Any) -> Turn:
-    [turn] = DIALECT.fit(asked(**body), [Turn(parts, finish)], DELIVERY).turns
+    [turn] = DIALECT.convert(asked(**body), [Turn(parts, finish)], DELIVERY).turns
     return turn
 
 
 def lost(*parts: Part) -> tuple[str, ...]:
-    return DIALECT.fit(asked(), [Turn(parts)], DELIVERY).lost
+    return DIALECT.convert(asked(), [Turn(parts)], DELIVERY).losses
 
 
 BEGUN: Final = ["created", "in_progress"]
@@ -102,7 +102,7 @@ def test_a_summary_and_a_text_are_told_as_openai_tells_them() -> None:
         *MESSAGE,
         "completed",
     ]  # fmt: skip
-    assert [it["sequence_number"] for it in each] == list(range(len(each)))
+    assert [item["sequence_number"] for item in each] == list(range(len(each)))
 
 
 FIELDS: Final = {
@@ -127,7 +127,7 @@ FIELDS: Final = {
 
 def test_each_event_has_the_fields_of_openais() -> None:
     turn = Turn((Reasoning("Hm."), Text("a"), Refusal("b"), ToolCall("call_1", "f", "{}")))
-    each = {it["type"]: it for it in told(turn)}
+    each = {item["type"]: item for item in told(turn)}
 
     assert {kind: set(each[kind]) - {"type", "sequence_number"} for kind in FIELDS} == {
         kind: set(fields.split()) for kind, fields in FIELDS.items()
@@ -173,23 +173,23 @@ def test_calls_are_told_one_after_the_other() -> None:
     each = told(Turn(calls))
 
     assert kinds(each) == [*BEGUN, *CALL, *CALL, "completed"]
-    done = [it["item"] for it in each if it["type"] == "response.output_item.done"]
+    done = [item["item"] for item in each if item["type"] == "response.output_item.done"]
     assert each[-1]["response"]["output"] == done
-    assert [it["call_id"] for it in done] == ["call_a", "call_b"]
+    assert [item["call_id"] for item in done] == ["call_a", "call_b"]
 
 
 def test_an_item_is_the_same_one_from_its_first_event_to_the_last_of_all() -> None:
     each = told(Turn((Text("a"), ToolCall("", "f", ""), ToolCall("", "f", ""), Text("b"))))
 
     added, done = (
-        [it["item"] for it in each if it["type"] == f"response.output_item.{step}"]
+        [item["item"] for item in each if item["type"] == f"response.output_item.{step}"]
         for step in ("added", "done")
     )
-    identity = [(it["id"], it["type"], it.get("call_id")) for it in added]
-    assert identity == [(it["id"], it["type"], it.get("call_id")) for it in done]
-    assert len({it["id"] for it in added}) == 4
-    assert {it["status"] for it in added} == {"in_progress"}
-    assert {it["item_id"] for it in each if "item_id" in it} == {it["id"] for it in added}
+    identity = [(item["id"], item["type"], item.get("call_id")) for item in added]
+    assert identity == [(item["id"], item["type"], item.get("call_id")) for item in done]
+    assert len({item["id"] for item in added}) == 4
+    assert {item["status"] for item in added} == {"in_progress"}
+    assert {item["item_id"] for item in each if "item_id" in item} == {item["id"] for item in added}
     assert added[0]["content"] == []
     assert added[1]["arguments"] == ""
 
@@ -198,14 +198,14 @@ def test_parts_with_one_id_are_one_message_and_others_are_not() -> None:
     one, other = (("id", "msg_1"),), (("id", "msg_2"),)
     parts = (Text("a", metadata=one), Refusal("b", metadata=one), Text("c", metadata=other))
 
-    assert [len(it["content"]) for it in document(Turn(parts))["output"]] == [2, 1]
+    assert [len(item["content"]) for item in document(Turn(parts))["output"]] == [2, 1]
 
 
 def test_an_id_that_comes_again_is_made_anew() -> None:
     one: Metadata = (("id", "msg_1"),)
     parts = fitted(Text("a", metadata=one), Reasoning("b"), Text("c", metadata=one)).parts
 
-    ids = [dict(it.metadata)["id"] for it in parts]
+    ids = [dict(part.metadata)["id"] for part in parts]
     assert ids[0] == "msg_1"
     assert len(set(ids)) == 3
 
@@ -214,12 +214,12 @@ def test_logprobs_come_with_the_tokens_that_they_are_of() -> None:
     likely: list[Json] = [{"token": "He", "logprob": -0.1}, {"token": "llo", "logprob": -0.2}]
     each = told(Turn((Text("Hello", metadata=(("logprobs", likely),)),)))
 
-    deltas = [it for it in each if it["type"] == "response.output_text.delta"]
-    assert [(it["delta"], it["logprobs"]) for it in deltas] == [
+    deltas = [item for item in each if item["type"] == "response.output_text.delta"]
+    assert [(delta["delta"], delta["logprobs"]) for delta in deltas] == [
         ("He", likely[:1]),
         ("llo", likely[1:]),
     ]
-    [done] = [it for it in each if it["type"] == "response.output_text.done"]
+    [done] = [item for item in each if item["type"] == "response.output_text.done"]
     assert done["logprobs"] == likely
 
 
@@ -230,9 +230,9 @@ def test_citations_follow_the_text_and_name_pages_and_files() -> None:
     )
     each = told(Turn((Text("Hi", (page, file)),)))
 
-    cited = [it for it in each if it["type"] == "response.output_text.annotation.added"]
-    assert [it["annotation_index"] for it in cited] == [0, 1]
-    assert [it["annotation"] for it in cited] == [
+    cited = [item for item in each if item["type"] == "response.output_text.annotation.added"]
+    assert [item["annotation_index"] for item in cited] == [0, 1]
+    assert [item["annotation"] for item in cited] == [
         {"type": "url_citation", "start_index": 0, "end_index": 2, "url": "https://a.b",
          "title": "A"},
         {"type": "file_citation", "file_id": "f", "index": 0, "filename": "a.pdf"},
@@ -309,9 +309,9 @@ def test_the_tools_of_openai_are_told_as_openai_tells_them(name: str) -> None:
     kind = name.partition(" ")[0]
     each = told(Turn(parts))
 
-    steps = [it.replace("K", kind, 1) if it.startswith("K") else it for it in expected]
+    steps = [entry.replace("K", kind, 1) if entry.startswith("K") else entry for entry in expected]
     assert kinds(each) == [*BEGUN, *steps, "output_item.done", "completed"]
-    assert [type(it) for it in fitted(*parts).parts] == [type(it) for it in parts]
+    assert [type(part) for part in fitted(*parts).parts] == [type(part) for part in parts]
     assert lost(*parts) == ()
     [item] = each[-1]["response"]["output"]
     assert item["type"] == kind
@@ -321,9 +321,9 @@ def test_images_in_the_making_are_told_as_many_as_were_asked_for() -> None:
     tools = [{"type": "image_generation", "partial_images": 2}]
     each = told(Turn((Media("image/png", base64="aGk="),)), asked(tools=tools))
 
-    making = [it for it in each if it["type"].endswith(".partial_image")]
-    assert [it["partial_image_index"] for it in making] == [0, 1]
-    assert {it["partial_image_b64"] for it in making} == {"aGk="}
+    making = [item for item in each if item["type"].endswith(".partial_image")]
+    assert [item["partial_image_index"] for item in making] == [0, 1]
+    assert {item["partial_image_b64"] for item in making} == {"aGk="}
 
 
 def test_a_tool_that_its_provider_ran_is_that_of_a_server_and_waits_for_nobody() -> None:
@@ -342,7 +342,7 @@ def test_results_stand_with_their_calls_and_that_they_moved_is_said() -> None:
     results = (ToolResult("a", "1"), ToolResult("b", "2"))
 
     told_so = fitted(*calls, *results).parts
-    assert [it.call_id if isinstance(it, ToolResult) else "" for it in told_so] == [
+    assert [item.call_id if isinstance(item, ToolResult) else "" for item in told_so] == [
         "",
         "a",
         "",
@@ -368,17 +368,17 @@ def test_what_stands_in_several_items_is_sealed_item_by_item() -> None:
     )
     assert fitted(*parts).parts == parts
     assert [
-        (len(it["summary"]), len(it.get("content", ())), it.get("encrypted_content"))
-        for it in document(Turn(parts))["output"]
+        (len(item["summary"]), len(item.get("content", ())), item.get("encrypted_content"))
+        for item in document(Turn(parts))["output"]
     ] == [(1, 0, "s1"), (1, 1, "s2"), (0, 0, None)]
 
 
 def test_models_in_the_open_tell_their_thoughts_and_others_summaries() -> None:
     spoken = [
-        json.loads(DIALECT.speak(asked(stream=False), [Turn((Reasoning("a"),))], it).messages[0])
-        for it in (DELIVERY, replace(DELIVERY, provider="vllm"))
+        json.loads(DIALECT.encode(asked(stream=False), [Turn((Reasoning("a"),))], item).messages[0])
+        for item in (DELIVERY, replace(DELIVERY, provider="vllm"))
     ]
-    assert [list(filter(it["output"][0].get, ("summary", "content"))) for it in spoken] == [
+    assert [list(filter(item["output"][0].get, ("summary", "content"))) for item in spoken] == [
         ["summary"],
         ["content"],
     ]
@@ -417,12 +417,12 @@ def test_who_refuses_in_words_completes() -> None:
 def test_the_last_item_of_what_is_incomplete_is_incomplete() -> None:
     said = document(Turn((Text("a"), ToolCall("c", "f", "{}"), Text("b")), Finish.LENGTH))
 
-    assert [it["status"] for it in said["output"]] == ["completed", "completed", "incomplete"]
+    assert [item["status"] for item in said["output"]] == ["completed", "completed", "incomplete"]
 
 
 def test_what_goes_on_in_the_background_has_not_ended() -> None:
     request = asked(stream=False, background=True)
-    response = DIALECT.speak(request, [Turn((), Finish.PAUSED)], DELIVERY)
+    response = DIALECT.encode(request, [Turn((), Finish.PAUSED)], DELIVERY)
 
     assert json.loads(response.messages[0])["status"] == "in_progress"
     assert kinds(told(Turn(()), asked(background=True))) == [
@@ -451,8 +451,8 @@ def test_an_error_has_a_type_and_a_code_in_words() -> None:
 def test_a_stream_that_is_fetched_goes_on_after_the_event_that_is_named() -> None:
     turn = Turn((Text("Hello"),), id="resp_other")
     whole, rest = (
-        events(DIALECT.speak(it, [turn], DELIVERY))
-        for it in (
+        events(DIALECT.encode(item, [turn], DELIVERY))
+        for item in (
             Request("GET", f"{PATH}/resp_1", "stream=true", (), b""),
             Request("GET", f"{PATH}/resp_1", "stream=true&starting_after=4", (), b""),
         )
@@ -463,11 +463,13 @@ def test_a_stream_that_is_fetched_goes_on_after_the_event_that_is_named() -> Non
 
 def test_a_conversation_that_is_made_shorter_is_no_response() -> None:
     sealed = Reasoning(redacted="s", metadata=(("type", "compaction"),))
-    response = DIALECT.speak(asked(path=f"{PATH}/compact"), [Turn((sealed,))], DELIVERY)
+    response = DIALECT.encode(asked(path=f"{PATH}/compact"), [Turn((sealed,))], DELIVERY)
 
     said = json.loads(response.messages[0])
     assert said["object"] == "response.compaction"
-    assert [(it["type"], it["encrypted_content"]) for it in said["output"]] == [("compaction", "s")]
+    assert [(item["type"], item["encrypted_content"]) for item in said["output"]] == [
+        ("compaction", "s")
+    ]
 
 
 def test_sound_is_told_by_streams_alone_and_once() -> None:
@@ -477,35 +479,35 @@ def test_sound_is_told_by_streams_alone_and_once() -> None:
     assert kinds(each)[-5:-1] == [
         "audio.delta", "audio.done", "audio.transcript.delta", "audio.transcript.done",
     ]  # fmt: skip
-    with pytest.raises(CannotSay, match="one sound"):
+    with pytest.raises(NotRepresentable, match="one sound"):
         told(Turn((sound, sound)))
-    with pytest.raises(CannotSay, match="media"):
+    with pytest.raises(NotRepresentable, match="media"):
         document(Turn((sound,)))
 
 
 def test_an_image_by_its_address_has_no_word() -> None:
-    with pytest.raises(CannotSay, match="media"):
+    with pytest.raises(NotRepresentable, match="media"):
         told(Turn((Media("image/png", url="https://a.b/c.png"),)))
 
 
 def _shown(parts: Sequence[Part]) -> list[tuple[str, str]]:
     """What deltas bring, part by part."""
     return [
-        (type(it).__name__, it.arguments if isinstance(it, ToolCall) else it.text)
-        for it in parts
-        if isinstance(it, Text | Refusal | Reasoning | ToolCall)
-        if isinstance(it, ToolCall) or it.text
+        (type(part).__name__, part.arguments if isinstance(part, ToolCall) else part.text)
+        for part in parts
+        if isinstance(part, Text | Refusal | Reasoning | ToolCall)
+        if isinstance(part, ToolCall) or part.text
     ]
 
 
 @given(TALKS)
 @settings(max_examples=60)
 def test_the_deltas_say_what_the_end_says(turn: Turn) -> None:
-    response = DIALECT.speak(asked(), [replace(turn, failure=None)], DELIVERY)
-    growing = [it for it in response.messages[:-1] if b".done\n" not in it]
+    response = DIALECT.encode(asked(), [replace(turn, failure=None)], DELIVERY)
+    growing = [message for message in response.messages[:-1] if b".done\n" not in message]
 
-    [read] = DIALECT.turns(response)
-    [grown] = DIALECT.turns(replace(response, messages=growing)) or (Turn(()),)
+    [read] = DIALECT.decode(response)
+    [grown] = DIALECT.decode(replace(response, messages=growing)) or (Turn(()),)
     assert _shown(grown.parts) == _shown(read.parts)
 
 
@@ -582,14 +584,14 @@ def test_what_any_items_say_is_told_by_items_again(
     streams: bool,
 ) -> None:
     numbered = [{"id": f"item_{at}", **it} for at, it in enumerate(items)]
-    turn = Turn(tuple(part for it in numbered for part in output_item_decoder.parts(it)))
+    turn = Turn(tuple(part for item in numbered for part in output_item_decoder.decode_item(item)))
     request = asked(stream=streams)
-    fits = DIALECT.fit(request, [turn], DELIVERY)
+    fits = DIALECT.convert(request, [turn], DELIVERY)
 
-    assert DIALECT.turns(DIALECT.speak(request, [turn], DELIVERY)) == fits.turns
-    again = DIALECT.fit(request, fits.turns, DELIVERY)
-    assert (again.turns, again.lost) == (fits.turns, ())
-    assert not [it for it in fits.lost if it != "the order of parts"]
+    assert DIALECT.decode(DIALECT.encode(request, [turn], DELIVERY)) == fits.turns
+    again = DIALECT.convert(request, fits.turns, DELIVERY)
+    assert (again.turns, again.losses) == (fits.turns, ())
+    assert not [loss for loss in fits.losses if loss != "the order of parts"]
 
 
 _TYPES: Final = st.sampled_from(
@@ -623,14 +625,14 @@ def test_what_stands_beside_parts_never_makes_them_read_otherwise(
 ) -> None:
     turn = Turn(tuple(parts), finish)
     request = asked(stream=streams)
-    fits = DIALECT.fit(request, [turn], DELIVERY)
+    fits = DIALECT.convert(request, [turn], DELIVERY)
 
-    assert DIALECT.turns(DIALECT.speak(request, [turn], DELIVERY)) == fits.turns
-    again = DIALECT.fit(request, fits.turns, DELIVERY)
-    assert (again.turns, again.lost) == (fits.turns, ())
+    assert DIALECT.decode(DIALECT.encode(request, [turn], DELIVERY)) == fits.turns
+    again = DIALECT.convert(request, fits.turns, DELIVERY)
+    assert (again.turns, again.losses) == (fits.turns, ())
 
 
-def _client(response: Response) -> openai.OpenAI:
+def _client(response: DialectResponse) -> openai.OpenAI:
     def answer(_: httpx2.Request) -> httpx2.Response:
         body = b"".join(response.messages)
         return httpx2.Response(response.head.status, headers=[*response.head.headers], content=body)
@@ -643,19 +645,21 @@ def _client(response: Response) -> openai.OpenAI:
     )
 
 
-TELLABLE: Final = [it for it in CASES if it.turn.failure is None]
+TELLABLE: Final = [case_ for case_ in CASES if case_.turn.failure is None]
 
 
 def _heard(output: Sequence[Any], usage: Any) -> dict[str, Any]:
-    blocks = [it for item in output if item.type == "message" for it in item.content]
+    blocks = [entry for item in output if item.type == "message" for entry in item.content]
     return {
-        "text": "".join(it.text for it in blocks if it.type == "output_text"),
-        "refusal": "".join(it.refusal for it in blocks if it.type == "refusal"),
+        "text": "".join(block.text for block in blocks if block.type == "output_text"),
+        "refusal": "".join(block.refusal for block in blocks if block.type == "refusal"),
         "reasoning": "".join(
-            it.text for item in output if item.type == "reasoning" for it in item.summary
+            entry.text for item in output if item.type == "reasoning" for entry in item.summary
         ),
         "calls": [
-            (it.call_id, it.name, it.arguments) for it in output if it.type == "function_call"
+            (item.call_id, item.name, item.arguments)
+            for item in output
+            if item.type == "function_call"
         ],
         "usage": Usage(
             usage.input_tokens,
@@ -672,28 +676,30 @@ def _meant(turn: Turn) -> dict[str, Any]:
     parts = turn.parts
     return {
         "text": turn.text,
-        "refusal": "".join(it.text for it in parts if isinstance(it, Refusal)),
-        "reasoning": "".join(it.text for it in parts if isinstance(it, Reasoning)),
-        "calls": [(it.id, it.name, it.arguments) for it in parts if isinstance(it, ToolCall)],
+        "refusal": "".join(part.text for part in parts if isinstance(part, Refusal)),
+        "reasoning": "".join(part.text for part in parts if isinstance(part, Reasoning)),
+        "calls": [
+            (part.id, part.name, part.arguments) for part in parts if isinstance(part, ToolCall)
+        ],
         "usage": turn.usage,
     }
 
 
 @pytest.mark.parametrize("case", TELLABLE, ids=lambda it: it.name)
 def test_the_sdk_hears_a_document_as_it_was_told(case: Case) -> None:
-    response = DIALECT.speak(asked(stream=False), [case.turn], DELIVERY)
+    response = DIALECT.encode(asked(stream=False), [case.turn], DELIVERY)
     with _client(response) as client:
         heard = client.responses.create(model="gpt-5", input="")
 
-    [turn] = DIALECT.turns(response)
+    [turn] = DIALECT.decode(response)
     assert _heard(heard.output, heard.usage) == _meant(turn)
     assert heard.output_text == turn.text
 
 
 @pytest.mark.parametrize("case", TELLABLE, ids=lambda it: it.name)
 def test_the_sdk_puts_a_stream_together_as_it_was_told(case: Case) -> None:
-    response = DIALECT.speak(asked(), [case.turn], DELIVERY)
-    [turn] = DIALECT.turns(response)
+    response = DIALECT.encode(asked(), [case.turn], DELIVERY)
+    [turn] = DIALECT.decode(response)
     with _client(response) as client:
         if turn.finish is Finish.LENGTH:  # its helper wants a response that completed
             last: Any = list(client.responses.create(model="gpt-5", input="", stream=True))[-1]
@@ -707,7 +713,7 @@ def test_the_sdk_puts_a_stream_together_as_it_was_told(case: Case) -> None:
 
 @pytest.mark.parametrize("name", sorted(TOOLS.keys() - {"tomorrow_call"}))
 def test_the_sdk_takes_the_tools_of_openai_for_what_they_are(name: str) -> None:
-    response = DIALECT.speak(asked(), [Turn(TOOLS[name][0])], DELIVERY)
+    response = DIALECT.encode(asked(), [Turn(TOOLS[name][0])], DELIVERY)
     with _client(response) as client, client.responses.stream(model="m", input="") as stream:
         [item] = stream.get_final_response().output
 
@@ -716,14 +722,14 @@ def test_the_sdk_takes_the_tools_of_openai_for_what_they_are(name: str) -> None:
 
 def test_the_sdk_raises_the_error_amid_a_stream() -> None:
     turn = Turn((Text("Hel"),), failure=Failure("Oh no", "overloaded", "server_error"))
-    with _client(DIALECT.speak(asked(), [turn], DELIVERY)) as client:
+    with _client(DIALECT.encode(asked(), [turn], DELIVERY)) as client:
         stream = client.responses.create(model="gpt-5", input="", stream=True)
         with pytest.raises(openai.APIError, match="Oh no") as raised:
             list(stream)
     assert (raised.value.type, raised.value.code) == ("overloaded", "server_error")
 
 
-QUOTA: Final = Quota(Window(60, 59, 0.5), Window(1000, 900, 63))
+QUOTA: Final = AccountLimits(RateLimitWindow(60, 59, 0.5), RateLimitWindow(1000, 900, 63))
 
 
 @pytest.mark.parametrize(
@@ -741,13 +747,13 @@ QUOTA: Final = Quota(Window(60, 59, 0.5), Window(1000, 900, 63))
 def test_the_sdk_raises_what_a_status_stands_for(
     status: int, raised: type[openai.APIStatusError], code: str | None
 ) -> None:
-    delivery = Delivery("test", 1, quota=QUOTA)
-    response = DIALECT.refuse(status, Failure("Oh no"), delivery, retry_after=1.5)
+    delivery = EncodeContext("test", 1, quota=QUOTA)
+    response = DIALECT.error_response(status, Failure("Oh no"), delivery, retry_after=1.5)
     with _client(response) as client, pytest.raises(raised, match="Oh no") as error:
         client.responses.create(model="gpt-5", input="")
 
     assert error.value.code == code
-    assert error.value.request_id == header(response.head.headers, "x-request-id")
+    assert error.value.request_id == header_value(response.head.headers, "x-request-id")
     headers = dict(response.head.headers)
     assert (headers["retry-after"], headers["retry-after-ms"]) == ("2", "1500")
     assert headers["x-ratelimit-remaining-tokens"] == "900"
@@ -755,7 +761,7 @@ def test_the_sdk_raises_what_a_status_stands_for(
 
 def test_an_error_in_place_of_a_document_has_its_status() -> None:
     turn = Turn((Text("a"),), failure=Failure("slow down", code="rate_limit_exceeded"))
-    response = DIALECT.speak(asked(stream=False), [turn], DELIVERY)
+    response = DIALECT.encode(asked(stream=False), [turn], DELIVERY)
 
     assert response.head.status == 429
 
@@ -771,9 +777,9 @@ NOT_KEPT: Final = [
 @pytest.mark.parametrize(("method", "path"), NOT_KEPT)
 def test_what_was_not_kept_is_not_found(method: str, path: str) -> None:
     request = Request(method, path, "", (), b"")
-    response = DIALECT.side_answer(request, DELIVERY)
+    response = DIALECT.auxiliary_response(request, DELIVERY)
 
-    assert DIALECT.claims(request)
+    assert DIALECT.matches(request)
     assert response is not None
     assert response.head.status == 404
     with _client(response) as client, pytest.raises(openai.NotFoundError, match="'resp_1' not"):
@@ -782,13 +788,13 @@ def test_what_was_not_kept_is_not_found(method: str, path: str) -> None:
 
 @pytest.mark.parametrize("path", [PATH, f"{PATH}/compact", "/openai/responses"])
 def test_what_asks_for_a_turn_has_no_other_answer(path: str) -> None:
-    assert DIALECT.side_answer(asked(path=path), DELIVERY) is None
+    assert DIALECT.auxiliary_response(asked(path=path), DELIVERY) is None
 
 
 def test_tokens_are_counted_a_quarter_of_the_words() -> None:
     message = {"role": "user", "content": [{"type": "input_text", "text": "x" * 10}]}
     request = asked(path=f"{PATH}/input_tokens", input=[message], instructions="y" * 7)
-    response = DIALECT.side_answer(request, DELIVERY)
+    response = DIALECT.auxiliary_response(request, DELIVERY)
 
     assert response is not None
     with _client(response) as client:
@@ -797,9 +803,9 @@ def test_tokens_are_counted_a_quarter_of_the_words() -> None:
 
 def test_what_says_that_a_response_is_deleted_is_no_turn() -> None:
     body = b'{"id":"resp_1","object":"response","deleted":true}'
-    head = Head(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
+    head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
 
-    assert DIALECT.turns(Response(head, "whole", (body,))) == ()
+    assert DIALECT.decode(DialectResponse(head, "whole", (body,))) == ()
 
 
 needs_corpus = pytest.mark.skipif(not corpus.available(), reason=corpus.REASON)
@@ -812,16 +818,20 @@ RENAMED: Final = {"afdd2d375d41f9d5": 1}
 """How many parts of a row get another id: xAI gave one to two items."""
 
 
-def _recorded() -> Iterator[tuple[corpus.Row, Response]]:
+def _recorded() -> Iterator[tuple[corpus.Row, DialectResponse]]:
     for row in corpus.rows():
         if not row.wire.startswith("openai.responses.") or row.status != 200:
             continue
         name = DIALECT.codec(row.request, row.head)
         if row.fidelity == "payload-lines":
-            lines = [b"data: " + it + b"\n\n" for it in row.body.splitlines() if it.strip()]
-            yield row, Response(row.head, "sse", lines)
+            lines = [
+                b"data: " + splitline + b"\n\n"
+                for splitline in row.body.splitlines()
+                if splitline.strip()
+            ]
+            yield row, DialectResponse(row.head, "sse", lines)
         else:
-            yield row, Response(row.head, name, framing.messages(name, row.body))
+            yield row, DialectResponse(row.head, name, framing.split_messages(name, row.body))
 
 
 def _sorted(part: Part) -> Part:
@@ -833,18 +843,18 @@ def _sorted(part: Part) -> Part:
 def test_every_real_answer_is_told_again_as_it_was_told() -> None:
     missing, renamed, count = {}, {}, 0
     for row, answer in _recorded():
-        [turn] = DIALECT.turns(answer)
-        request = DIALECT.typical(turn.model, stream=answer.codec == "sse")
-        fits = DIALECT.fit(request, [turn], DELIVERY)
-        [again] = DIALECT.turns(DIALECT.speak(request, [turn], DELIVERY))
+        [turn] = DIALECT.decode(answer)
+        request = DIALECT.sample_request(turn.model, stream=answer.codec == "sse")
+        fits = DIALECT.convert(request, [turn], DELIVERY)
+        [again] = DIALECT.decode(DIALECT.encode(request, [turn], DELIVERY))
 
         assert (again,) == fits.turns, row.id
         assert (again.finish_raw, again.id, again.model) == (turn.finish_raw, turn.id, turn.model)
         assert dict(again.metadata) == dict(turn.metadata), row.id
         pairs = list(zip(turn.parts, again.parts, strict=True))
         others = [theirs for theirs, ours in pairs if _sorted(theirs) != _sorted(ours)]
-        if fits.lost:
-            missing[row.id] = fits.lost
+        if fits.losses:
+            missing[row.id] = fits.losses
         elif others:
             renamed[row.id] = len(others)
         count += 1

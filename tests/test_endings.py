@@ -16,7 +16,7 @@ from breaking import CASES, Case, Client, Trial
 from judging import dissect, judge
 from llm_proxy.actions import Send
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from llm_proxy.shell.server import response_writer
 from llm_proxy.shell.upstream import live as live_upstream
 from llm_proxy.shell.upstream import pump
@@ -47,10 +47,10 @@ async def test_every_ending_is_told_as_it_was(
     async with trial_field(tmp_path, case, finishing=finishing) as field:
         await field.run(trials)
     verdicts = judge(tmp_path, field, trials)
-    assert [it for it in verdicts if it.lost or it.wrong] == []
-    assert max(it.notice for it in verdicts) < 1.0
+    assert [verdict for verdict in verdicts if verdict.lost or verdict.wrong] == []
+    assert max(verdict.notice for verdict in verdicts) < 1.0
     if case.end == "stall" and client == "fast":
-        assert min(it.notice for it in verdicts) > -IDLE / 2
+        assert min(verdict.notice for verdict in verdicts) > -IDLE / 2
 
 
 def _chat(content: str, *headers: str) -> bytes:
@@ -95,13 +95,13 @@ async def _until(condition: asyncio.Event, within: float = 5.0) -> None:
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Each time that a pump paused its upstream, or let it go on."""
     told: list[bool] = []
-    pause = pump.Pump._pause
+    pause = pump.ResponsePump._set_paused
 
-    def seen(self: pump.Pump, *, paused: bool) -> None:
+    def seen(self: pump.ResponsePump, *, paused: bool) -> None:
         told.append(paused)
         pause(self, paused=paused)
 
-    monkeypatch.setattr(pump.Pump, "_pause", seen)
+    monkeypatch.setattr(pump.ResponsePump, "_set_paused", seen)
     return told
 
 
@@ -148,11 +148,13 @@ async def test_a_client_that_is_behind_when_its_answer_ends_holds_up_nobody_else
         async with LiveUpstream(UpstreamSettings({"default": live.url})) as provider:
             async with aclosing(provider.stream(call(chat("slow")), None)) as behind:
                 await anext(behind)
-                await until(lambda: not provider.running)
+                await until(lambda: not provider.active_count)
                 async with aclosing(provider.stream(call(chat("next")), None)) as source:
                     async with asyncio.timeout(20):
                         bursts = [burst async for burst in source]
-    assert [it for burst in bursts for it in burst if isinstance(it, Send)] == [Send(pieces[0])]
+    assert [item for burst in bursts for item in burst if isinstance(item, Send)] == [
+        Send(pieces[0])
+    ]
     assert live.connections == 1  # it went over the connection of the first one
 
 
@@ -213,7 +215,7 @@ async def test_a_reset_does_not_wait_for_ever_for_a_client_that_does_not_read(
         proxy("record", tmp_path, live.url) as recording,
         _client(recording.url, _chat("deaf"), window=4096) as sock,
     ):
-        await until(lambda: bool(cassettes(tmp_path)) and not recording.busy())
+        await until(lambda: bool(cassettes(tmp_path)) and not recording.active_streams())
         seen = await _read_on(sock)
     status, body, how = dissect(seen)
     assert (status, how) == (200, "rst")
@@ -240,7 +242,7 @@ async def test_a_client_that_takes_nothing_is_let_go_and_its_upstream_with_it(
         _client(recording.url, _chat("deaf"), window=4096) as sock,
     ):
         await _until(released)
-        await until(lambda: not recording.busy())
+        await until(lambda: not recording.active_streams())
         [entry] = recording.journal.entries
         seen = await _read_on(sock)
     assert (entry.ending, entry.note) == ("client_gone", "the client took nothing for 0.4 s")
@@ -265,7 +267,7 @@ async def test_a_client_that_takes_little_by_little_is_not_let_go(
             taken += len(await loop.sock_recv(sock, 4096))
             await asyncio.sleep(0.02)
         [entry] = recording.journal.entries
-        assert (recording.busy(), entry.ending) == (1, "")
+        assert (recording.active_streams(), entry.ending) == (1, "")
     assert 0 < taken < MIB
 
 
@@ -291,7 +293,7 @@ async def test_a_client_that_leaves_at_the_terminator_leaves_a_complete_recordin
         await recording.drain(asyncio.Event())
     [cassette] = cassettes(tmp_path)
     assert cassette.end.ending is Ending.CLEAN
-    assert outcome(cassette).complete
+    assert outcome_of(cassette).complete
 
 
 async def test_a_client_without_chunks_is_told_of_a_cut_by_a_reset(tmp_path: Path) -> None:
@@ -383,6 +385,6 @@ async def test_a_malformed_chunk_right_behind_two_heads_costs_no_byte(
         for _ in range(2):
             async with _client(recording.url, _chat("early", "Connection: close")) as sock:
                 assert dissect(await _read_on(sock)) == (200, b"hello", "rst")
-    assert {(it.end.ending, it.body) for it in cassettes(tmp_path)} == {
+    assert {(cassette.end.ending, cassette.body) for cassette in cassettes(tmp_path)} == {
         (Ending.MALFORMED, b"hello")
     }

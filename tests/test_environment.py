@@ -12,8 +12,8 @@ from llm_proxy.shell.running.environment import (
     BASE_URLS,
     adopted_upstreams,
     child_environment,
-    exports,
-    with_our_v1,
+    export_lines,
+    providers_with_v1,
 )
 from llm_proxy.shell.running.settings import parse_upstreams
 
@@ -106,8 +106,8 @@ def test_what_is_given_makes_the_variable_irrelevant() -> None:
 
 
 def test_the_clients_that_are_given_a_v1_are_known() -> None:
-    assert with_our_v1(ADOPTED.values()) == {"openai", "mistral"}
-    assert with_our_v1(["mistral", "groq"]) == {"mistral"}
+    assert providers_with_v1(ADOPTED.values()) == {"openai", "mistral"}
+    assert providers_with_v1(["mistral", "groq"]) == {"mistral"}
 
 
 @pytest.mark.parametrize(
@@ -131,5 +131,8 @@ def test_the_operators_environment_is_not_changed() -> None:
 
 
 def test_exports_can_be_pasted_into_a_shell() -> None:
-    assert f"export OPENAI_BASE_URL={URL}/v1" in exports(URL)
-    assert all(it.startswith("export ") and " " not in it[7:] for it in exports(URL))
+    assert f"export OPENAI_BASE_URL={URL}/v1" in export_lines(URL)
+    assert all(
+        export_line.startswith("export ") and " " not in export_line[7:]
+        for export_line in export_lines(URL)
+    )

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest, read_opening
-from llm_proxy.cassette.schema import MetaLine, RequestLine, dump
-from llm_proxy.exact_json import exact
-from llm_proxy.matching import key
+from llm_proxy.cassette.schema import MetaLine, RequestLine, encode_line
+from llm_proxy.exact_json import parse_exact
+from llm_proxy.matching import request_key
 from tapes import META
 
 
@@ -38,7 +38,7 @@ def posted(body: bytes) -> StoredRequest:
     ],
 )
 def test_what_a_parser_would_lose_is_no_json(body: bytes) -> None:
-    assert exact(body) is None
+    assert parse_exact(body) is None
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_a_parser_would_lose_is_no_json(body: bytes) -> None:
     ],
 )
 def test_what_a_parser_keeps_is_json(body: bytes, value: Any) -> None:
-    assert exact(body) == (value,)
+    assert parse_exact(body) == (value,)
 
 
 values = st.recursive(
@@ -66,7 +66,9 @@ values = st.recursive(
 def test_any_document_of_one_member_a_name_is_json(
     value: Any, ascii_only: bool, indent: int | None
 ) -> None:
-    assert exact(json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()) == (value,)
+    assert parse_exact(json.dumps(value, ensure_ascii=ascii_only, indent=indent).encode()) == (
+        value,
+    )
 
 
 @given(name=st.text(), value=values, other=values)
@@ -74,7 +76,7 @@ def test_no_document_with_a_member_twice_is_json(name: str, value: Any, other: A
     member = json.dumps(name)
     for apart in ("", " "):
         body = f"{{{member}:{json.dumps(value)},{member}{apart}:{json.dumps(other)}}}"
-        assert exact(body.encode()) is None
+        assert parse_exact(body.encode()) is None
 
 
 @pytest.mark.parametrize(
@@ -87,11 +89,13 @@ def test_no_document_with_a_member_twice_is_json(name: str, value: Any, other: A
     ],
 )  # fmt: skip
 def test_what_is_lost_by_parsers_tells_requests_apart(one: bytes, other: bytes) -> None:
-    assert key("openai", posted(one)) != key("openai", posted(other))
+    assert request_key("openai", posted(one)) != request_key("openai", posted(other))
 
 
 @pytest.mark.parametrize("body", [b'{"a":1,"a":2}', b'{"id":18446744073709551616}', b'{"a": 1}'])
 def test_a_request_is_stored_with_all_that_its_key_is_made_from(body: bytes) -> None:
-    lines = dump(MetaLine.of(META)) + dump(RequestLine.of(posted(body)))
+    lines = encode_line(MetaLine.from_value(META)) + encode_line(
+        RequestLine.from_value(posted(body))
+    )
     _, stored = read_opening("x.jsonl", lines)
-    assert key("openai", stored) == key("openai", posted(body))
+    assert request_key("openai", stored) == request_key("openai", posted(body))

@@ -13,9 +13,9 @@ import pytest
 from llm_proxy import dialects, matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.dialects import Response
-from llm_proxy.outcome import outcome
-from llm_proxy.pacing import Instant
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.outcome import outcome_of
+from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.library.library import Library
 from llm_proxy.turns import Finish, ToolCall, Turn
 from proxying import proxy
@@ -25,14 +25,16 @@ from sdks import anthropic_client, openai_client
 ROOT = Path(__file__).parents[1]
 LIBRARY = Library(ROOT / "cassettes")
 LIBRARY.refresh()
-EXAMPLES = [LIBRARY.load(path) for path in LIBRARY.files()]
-CHATS = [it for it in EXAMPLES if it.meta.dialect == "openai-chat" and it.head.status == 200]
+EXAMPLES = [LIBRARY.load_cassette(path) for path in LIBRARY.files()]
+CHATS = [
+    item for item in EXAMPLES if item.meta.dialect == "openai-chat" and item.head.status == 200
+]
 MOST = 400_000
 """Bytes that all of them may have: whoever clones the project downloads them."""
 
 
 def each(examples: list[Cassette]) -> pytest.MarkDecorator:
-    names = [Path(it.file).stem for it in examples]
+    names = [Path(example.file).stem for example in examples]
     return pytest.mark.parametrize("example", examples, ids=names)
 
 
@@ -43,14 +45,14 @@ def body(example: Cassette) -> dict[str, Any]:
 
 def answered(path: str) -> Cassette:
     """The one example for this path."""
-    [example] = [it for it in EXAMPLES if it.request.path == path]
+    [example] = [item for item in EXAMPLES if item.request.path == path]
     return example
 
 
 def turn(example: Cassette) -> Turn:
     """What the recording says, as our own dialect reads it."""
-    answer = Response(example.head, example.codec, example.messages)
-    [only] = dialects.named(example.meta.dialect).turns(answer)
+    answer = DialectResponse(example.head, example.codec, example.messages)
+    [only] = dialects.dialect_named(example.meta.dialect).decode(answer)
     return only
 
 
@@ -75,30 +77,30 @@ def test_the_readme_lists_every_example_and_no_other() -> None:
 
 
 def test_the_examples_show_what_streams_are_made_of() -> None:
-    turns = [turn(it) for it in CHATS]
-    assert {Finish.STOP, Finish.LENGTH, Finish.TOOL_CALLS} <= {it.finish for it in turns}
-    assert any(isinstance(part, ToolCall) for it in turns for part in it.parts)
-    assert any("\N{TANGERINE}" in it.text for it in turns)
-    assert any("Österreich" in it.text for it in turns)
-    assert any(it.usage is not None for it in turns)
-    assert max(len(it.messages) for it in CHATS) > 300
-    assert {it.codec for it in EXAMPLES} == {"sse", "whole"}
-    assert {200, 400, 501} == {it.head.status for it in EXAMPLES}
+    turns = [turn(chat) for chat in CHATS]
+    assert {Finish.STOP, Finish.LENGTH, Finish.TOOL_CALLS} <= {item.finish for item in turns}
+    assert any(isinstance(part, ToolCall) for item in turns for part in item.parts)
+    assert any("\N{TANGERINE}" in item.text for item in turns)
+    assert any("Österreich" in item.text for item in turns)
+    assert any(item.usage is not None for item in turns)
+    assert max(len(chat.messages) for chat in CHATS) > 300
+    assert {example.codec for example in EXAMPLES} == {"sse", "whole"}
+    assert {200, 400, 501} == {example.head.status for example in EXAMPLES}
 
 
 @each(EXAMPLES)
 def test_an_example_is_complete_and_lies_where_its_request_finds_it(example: Cassette) -> None:
     meta = example.meta
-    assert outcome(example).complete
+    assert outcome_of(example).complete
     assert meta.session == DEFAULT_SESSION
-    assert meta.key == matching.key(meta.provider, example.request)
-    assert Path(example.file) == LIBRARY.place(meta, example.request, 1)
+    assert meta.key == matching.request_key(meta.provider, example.request)
+    assert Path(example.file) == LIBRARY.path_for_take(meta, example.request, 1)
     assert (example.request.redacted, example.end.redacted) == (0, 0)
 
 
 @each(EXAMPLES)
 async def test_an_example_is_replayed_byte_for_byte_and_read_for_read(example: Cassette) -> None:
-    async with proxy("replay", ROOT, pace=Instant()) as replaying:
+    async with proxy("replay", ROOT, pace=InstantPace()) as replaying:
         heard = await asked_again(replaying.url, example)
 
     assert (heard.status, heard.reason, heard.how) == (
@@ -115,20 +117,20 @@ async def test_an_example_is_replayed_byte_for_byte_and_read_for_read(example: C
 
 
 async def test_no_read_of_an_example_is_replayed_before_its_time() -> None:
-    example = next(it for it in CHATS if "Österreich" in turn(it).text)
+    example = next(chat for chat in CHATS if "Österreich" in turn(chat).text)
     async with proxy("replay", ROOT) as replaying:
         heard = await asked_again(replaying.url, example)
 
-    early = [read.at - at for read, at in zip(example.reads, heard.times, strict=True)]
+    early = [read.at_ms - at for read, at in zip(example.reads, heard.times, strict=True)]
     assert max(early) < 0.5
-    assert example.reads[-1].at > 100
+    assert example.reads[-1].at_ms > 100
 
 
 @each(CHATS)
 async def test_the_openai_sdk_hears_what_our_dialect_reads(example: Cassette) -> None:
     question = body(example)
     async with (
-        proxy("replay", ROOT, pace=Instant()) as replaying,
+        proxy("replay", ROOT, pace=InstantPace()) as replaying,
         openai_client(replaying.url) as client,
     ):
         answer = await client.chat.completions.create(**question)
@@ -138,9 +140,9 @@ async def test_the_openai_sdk_hears_what_our_dialect_reads(example: Cassette) ->
             else [answer.choices[0].message.to_dict()]
         )
 
-    calls = [call["function"] for it in deltas for call in it.get("tool_calls", ())]
+    calls = [call["function"] for delta in deltas for call in delta.get("tool_calls", ())]
     said = turn(example)
-    assert "".join(it.get("content") or "" for it in deltas) == said.text
+    assert "".join(delta.get("content") or "" for delta in deltas) == said.text
     assert "".join(call.get("arguments", "") for call in calls) == "".join(
         part.arguments for part in said.parts if isinstance(part, ToolCall)
     )
@@ -148,9 +150,9 @@ async def test_the_openai_sdk_hears_what_our_dialect_reads(example: Cassette) ->
 
 
 async def test_the_openai_sdk_raises_every_recorded_refusal() -> None:
-    refusals = [it for it in EXAMPLES if it.head.status == 400]
+    refusals = [item for item in EXAMPLES if item.head.status == 400]
     async with (
-        proxy("replay", ROOT, pace=Instant()) as replaying,
+        proxy("replay", ROOT, pace=InstantPace()) as replaying,
         openai_client(replaying.url) as client,
     ):
         for example in refusals:
@@ -163,12 +165,12 @@ async def test_the_openai_sdk_raises_every_recorded_refusal() -> None:
 async def test_the_openai_sdk_reads_the_responses_example() -> None:
     example = answered("/v1/responses")
     async with (
-        proxy("replay", ROOT, pace=Instant()) as replaying,
+        proxy("replay", ROOT, pace=InstantPace()) as replaying,
         openai_client(replaying.url) as client,
     ):
-        events = [it async for it in await client.responses.create(**body(example))]
+        events = [item async for item in await client.responses.create(**body(example))]
 
-    heard = "".join(it.delta for it in events if it.type == "response.output_text.delta")
+    heard = "".join(event.delta for event in events if event.type == "response.output_text.delta")
     assert heard
     assert f'"text":{json.dumps(heard)}' in example.body.decode()
 
@@ -177,14 +179,14 @@ async def test_the_anthropic_sdk_reads_the_messages_example() -> None:
     example = answered("/v1/messages")
     question = {name: it for name, it in body(example).items() if name != "stream"}
     async with (
-        proxy("replay", ROOT, pace=Instant()) as replaying,
+        proxy("replay", ROOT, pace=InstantPace()) as replaying,
         anthropic_client(replaying.url) as client,
         client.messages.stream(**question) as stream,
     ):
         message = await stream.get_final_message()
 
     [block] = message.content
-    deltas = [json.loads(it) for it in re.findall(rb"data: (.*_delta.*)", example.body)]
+    deltas = [json.loads(item) for item in re.findall(rb"data: (.*_delta.*)", example.body)]
     assert block.type == "text"
-    assert block.text == "".join(it["delta"].get("text", "") for it in deltas)
+    assert block.text == "".join(delta["delta"].get("text", "") for delta in deltas)
     assert f'"stop_reason":"{message.stop_reason}"' in example.body.decode()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from llm_proxy.exchange import Headers, Outcome, Request, header
+from llm_proxy.exchange import Headers, Outcome, Request, header_value
 
 
 @pytest.mark.parametrize(
@@ -12,14 +12,14 @@ from llm_proxy.exchange import Headers, Outcome, Request, header
 )
 def test_a_header_is_found_whatever_its_case(name: str, value: str | None) -> None:
     headers: Headers = (("X-a", "1"), ("x-A", "2"), ("X-B", ""))
-    assert header(headers, name) == value
+    assert header_value(headers, name) == value
 
 
 @pytest.mark.parametrize(
     ("query", "target"), [("", "/v1/models"), ("key=a&b", "/v1/models?key=a&b")]
 )
 def test_the_target_of_a_request_is_what_stood_in_its_request_line(query: str, target: str) -> None:
-    assert Request("GET", "/v1/models", query, (), b"").target == target
+    assert Request("GET", "/v1/models", query, (), b"").request_target == target
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from command import run
 from llm_proxy.cassette import Cassette
-from llm_proxy.exchange import Ending, Head
-from llm_proxy.exporting import FORMATS, Exported
+from llm_proxy.exchange import Ending, ResponseHead
+from llm_proxy.exporting import FORMATS, ExportedExchange
 from llm_proxy.shell.library.library import Library
 from raw import post
 from shelf import Answer, bodies, chat, event, key_of, put, says
@@ -29,7 +29,7 @@ KEY = key_of(chat())[:16]
 URL = "https://api.openai.com/v1/chat/completions"
 BODY = chat().partition(b"\r\n\r\n")[2]
 JSON = (("Content-Type", "application/json"), ("x-ratelimit-a", "1"), ("X-Ratelimit-A", "2"))
-NDJSON = Head(200, "OK", (("Content-Type", "application/x-ndjson"),), "chunked")
+NDJSON = ResponseHead(200, "OK", (("Content-Type", "application/x-ndjson"),), "chunked")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Cassette:
     """A cassette to be varied."""
     folder = tmp_path_factory.mktemp("sample")
     [path] = put(folder, chat(), says("Hel", "lo", gap=20))
-    return Library(folder).load(path)
+    return Library(folder).load_cassette(path)
 
 
 def asking(it: Cassette, body: bytes) -> Cassette:
@@ -45,7 +45,7 @@ def asking(it: Cassette, body: bytes) -> Cassette:
 
 
 def written(name: str, *exchanges: Cassette, url: str = URL) -> bytes:
-    return FORMATS[name].write([Exported(it, url) for it in exchanges])
+    return FORMATS[name].write([ExportedExchange(exchange, url) for exchange in exchanges])
 
 
 class TestHar:
@@ -101,8 +101,10 @@ class TestHar:
         ran = await run("export", "--all", "--format", "har", folder=tmp_path)
 
         entries = json.loads(ran.out)["log"]["entries"]
-        assert [it.get("comment") for it in entries].count(None) == 2
-        assert "partial: the upstream reset the connection" in [it.get("comment") for it in entries]
+        assert [entry.get("comment") for entry in entries].count(None) == 2
+        assert "partial: the upstream reset the connection" in [
+            entry.get("comment") for entry in entries
+        ]
         assert ran.err == "llm-proxy: 3 exchanges as har\n"
 
     def test_bytes_are_base64(self, sample: Cassette) -> None:
@@ -114,7 +116,7 @@ class TestHar:
 
 class TestVcr:
     async def test_an_exchange_is_an_interaction(self, tmp_path: Path) -> None:
-        head = Head(429, "Too Many Requests", JSON, "length", 2)
+        head = ResponseHead(429, "Too Many Requests", JSON, "length", 2)
         put(tmp_path, chat(), Answer(((1.0, b"{}"),), head=head))
 
         ran = await run("export", KEY, "--format", "vcr", folder=tmp_path)
@@ -283,4 +285,4 @@ async def test_what_does_not_go_together_is_refused(
 def test_a_har_of_many_keeps_their_order(sample: Cassette) -> None:
     others: list[Any] = json.loads(written("har", sample, asking(sample, b"{}")))["log"]["entries"]
 
-    assert [it["request"]["bodySize"] for it in others] == [len(BODY), 2]
+    assert [other["request"]["bodySize"] for other in others] == [len(BODY), 2]

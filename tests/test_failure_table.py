@@ -11,13 +11,13 @@ import judges_at_hand
 from failure_table import COLUMNS, GOOGLE, Table
 
 PAGE = (Path(__file__).parents[1] / "docs" / "scenario-failures.md").read_text()
-HERE = [it for it in COLUMNS if it != GOOGLE]
+HERE = [column for column in COLUMNS if column != GOOGLE]
 
 
 def of(columns: list[str]) -> Table:
     """What the page says of these SDKs."""
     table = failure_table.read(PAGE)
-    return {row: {it: cells[it] for it in columns} for row, cells in table.items()}
+    return {row: {column: cells[column] for column in columns} for row, cells in table.items()}
 
 
 def test_the_page_ends_with_the_table_of_every_failure() -> None:

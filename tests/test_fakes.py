@@ -16,7 +16,9 @@ SIZES = (1, 8, 256, 1536, 4096)
 
 def nearness(one: str, other: str, dimensions: int = 1536) -> float:
     """The cosine of the angle between two texts."""
-    pairs = zip(fakes.vector(one, dimensions), fakes.vector(other, dimensions), strict=True)
+    pairs = zip(
+        fakes.fake_embedding(one, dimensions), fakes.fake_embedding(other, dimensions), strict=True
+    )
     return sum(a * b for a, b in pairs)
 
 
@@ -28,15 +30,15 @@ def nearness(one: str, other: str, dimensions: int = 1536) -> float:
 @example("ß" * 300, 4096)
 @given(st.text(), st.sampled_from(SIZES))
 def test_a_vector_has_length_1_and_is_the_same_each_time(text: str, dimensions: int) -> None:
-    vector = fakes.vector(text, dimensions)
+    vector = fakes.fake_embedding(text, dimensions)
 
     assert len(vector) == dimensions
     assert sqrt(sum(value * value for value in vector)) == pytest.approx(1)
-    assert fakes.vector(text, dimensions) == vector
+    assert fakes.fake_embedding(text, dimensions) == vector
 
 
 def test_what_is_asked_for_beyond_any_size_is_cut() -> None:
-    assert [len(fakes.vector("x", size)) for size in (-5, 0, 99_999)] == [1, 1, 4096]
+    assert [len(fakes.fake_embedding("x", size)) for size in (-5, 0, 99_999)] == [1, 1, 4096]
 
 
 @pytest.mark.parametrize("dimensions", [256, 1536])
@@ -79,7 +81,7 @@ def test_a_text_is_nearest_to_itself_and_its_order_counts() -> None:
 
 @pytest.mark.parametrize("other", ["Red car", "red  car", "red car.", "", "?", "\udc80"])
 def test_no_other_text_has_quite_the_same_vector(other: str) -> None:
-    assert fakes.vector("red car", 1536) != fakes.vector(other, 1536)
+    assert fakes.fake_embedding("red car", 1536) != fakes.fake_embedding(other, 1536)
 
 
 @pytest.mark.parametrize(
@@ -89,6 +91,6 @@ def test_no_other_text_has_quite_the_same_vector(other: str) -> None:
 )
 def test_a_long_text_takes_little_time(text: str) -> None:
     began = process_time()
-    fakes.vector(text, 4096)
+    fakes.fake_embedding(text, 4096)
 
     assert process_time() - began < 1.0  # about 0.05 s, where nothing else runs

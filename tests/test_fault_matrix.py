@@ -10,9 +10,9 @@ import pytest
 from fault_cells import LIVE, REQUESTS, SOURCES, Cell, Played, play, rules_of_kinds, session_of
 from fault_checks import CHECKS, VARIANTS, check
 from llm_proxy.exchange import Ending
-from llm_proxy.faults.kind import Instead
+from llm_proxy.faults.kind import ReplaceResponse
 from llm_proxy.faults.kinds import KINDS
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 
 APART: Final = frozenset(name for name, it in KINDS.items() if it.scope != "request")
 """Faults that are not of one answer: they have tests of their own."""
@@ -21,7 +21,11 @@ APART: Final = frozenset(name for name, it in KINDS.items() if it.scope != "requ
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     """All of it, asked once."""
-    rules = [it for it in rules_of_kinds(VARIANTS) if it.partition(",")[0] not in APART]
+    rules = [
+        rules_of_kind
+        for rules_of_kind in rules_of_kinds(VARIANTS)
+        if rules_of_kind.partition(",")[0] not in APART
+    ]
     return play(tmp_path_factory.mktemp("faults"), rules)
 
 
@@ -35,34 +39,34 @@ def test_every_fault_has_a_checker_and_an_example_of_itself() -> None:
 def test_what_a_fault_does_stands_on_the_wire_or_why_it_does_nothing_in_the_journal(
     played: Played, fault: str, source: str
 ) -> None:
-    cells = [it for it in played.cells if (it.rule.kind.name, it.source) == (fault, source)]
+    cells = [cell for cell in played.cells if (cell.rule.kind.name, cell.source) == (fault, source)]
 
-    assert {it.framing for it in cells} == REQUESTS.keys()
-    assert [f"{it}: {problem}" for it in cells for problem in check(it)] == []
+    assert {cell.framing for cell in cells} == REQUESTS.keys()
+    assert [f"{cell}: {problem}" for cell in cells for problem in check(cell)] == []
 
 
 def test_every_fault_means_something_somewhere(played: Played) -> None:
-    struck = {it.rule.kind.name for it in played.cells if not it.injected.skipped}
+    struck = {cell.rule.kind.name for cell in played.cells if not cell.injected.skipped}
 
     assert struck == KINDS.keys() - APART
 
 
 def _is_instead(cell: Cell) -> bool:
-    return isinstance(cell.rule.fault.work(cell.rule.place), Instead)
+    return isinstance(cell.rule.fault.mechanism(cell.rule.location), ReplaceResponse)
 
 
 @pytest.mark.parametrize("source", LIVE)
 def test_the_cassette_has_what_the_provider_said_whatever_the_client_was_told(
     played: Played, source: str
 ) -> None:
-    cells = [it for it in played.cells if it.source == source and not _is_instead(it)]
+    cells = [cell for cell in played.cells if cell.source == source and not _is_instead(cell)]
     recorded = played.recorded[source]
 
     assert cells
     for it in cells:
         [cassette] = recorded[session_of(it.framing, it.rule.text)]
         assert cassette.end.sha256 == sha256(it.truth.body).hexdigest(), it
-        assert (cassette.end.ending, outcome(cassette).complete) == (Ending.CLEAN, True), it
+        assert (cassette.end.ending, outcome_of(cassette).complete) == (Ending.CLEAN, True), it
         assert it.asked == 1, it
 
 
@@ -70,7 +74,7 @@ def test_the_cassette_has_what_the_provider_said_whatever_the_client_was_told(
 def test_what_is_refused_before_the_head_asks_nobody_and_leaves_no_cassette(
     played: Played, source: str
 ) -> None:
-    cells = [it for it in played.cells if it.source == source and _is_instead(it)]
+    cells = [cell for cell in played.cells if cell.source == source and _is_instead(cell)]
     recorded = played.recorded[source]
 
     assert cells

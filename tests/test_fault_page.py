@@ -7,8 +7,8 @@ import re
 import pytest
 
 from fault_page import FRAME, PAGE, page
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.grammar import rule_of
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.grammar.locations import PLACES
 from llm_proxy.faults.grammar.selectors import AUDIENCES
 from llm_proxy.faults.grammar.triggers import OCCASIONS
@@ -27,15 +27,17 @@ def test_every_fault_has_a_section_with_its_picture_and_its_arguments(name: str)
 
     assert section.count("```") == 2
     assert f"Example: `{KINDS[name].example}`" in section
-    assert [it for it in KINDS[name].arguments if f"| `{it}` |" not in section] == []
+    assert [
+        argument for argument in KINDS[name].arguments if f"| `{argument}` |" not in section
+    ] == []
 
 
 def test_the_frame_tells_the_whole_grammar() -> None:
     frame = FRAME.read_text("utf-8")
     words = [*PLACES, *OCCASIONS, *AUDIENCES]
 
-    assert [it for it in words if not re.search(rf"`{it}=", frame)] == []
-    assert [it for it in Effect if f"*{it}*" not in frame] == []
+    assert [word for word in words if not re.search(rf"`{word}=", frame)] == []
+    assert [item for item in FaultEffect if f"*{item}*" not in frame] == []
 
 
 def test_the_rules_that_it_shows_are_rules() -> None:
@@ -43,14 +45,14 @@ def test_the_rules_that_it_shows_are_rules() -> None:
     shown = list(rule.findall(FRAME.read_text("utf-8")))
 
     assert len(shown) >= 5
-    assert [rule_of(it).text for it in shown] == shown
+    assert [parse_rule(item).text for item in shown] == shown
 
 
 def test_its_links_lead_somewhere() -> None:
     headings = re.findall(r"^#+ (.*)$", TEXT, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", it.lower()).replace(" ", "-") for it in headings}
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
     inner = re.findall(r"\]\(#([^)]*)\)", TEXT)
     files = re.findall(r"\]\(([\w-]+\.md)", TEXT)
 
-    assert [it for it in inner if it not in anchors] == []
-    assert [it for it in files if not (PAGE.parent / it).exists()] == []
+    assert [item for item in inner if item not in anchors] == []
+    assert [file for file in files if not (PAGE.parent / file).exists()] == []

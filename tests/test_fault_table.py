@@ -12,17 +12,18 @@ import judges_at_hand
 from fault_cases import CASES, MODES
 from fault_sdks import COLUMNS, GOOGLE, HELPING
 from fault_table import Outcomes
-from llm_proxy.faults.grammar import rule_of
+from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.kinds import KINDS
 
-HERE = [it for it in COLUMNS if it != GOOGLE]
+HERE = [column for column in COLUMNS if column != GOOGLE]
 
 
 def of(columns: list[str]) -> Outcomes:
     """What is stored of these SDKs."""
     return {
         mode: {
-            rule: {it: cells[it] for it in columns if it in cells} for rule, cells in rules.items()
+            rule: {column: cells[column] for column in columns if column in cells}
+            for rule, cells in rules.items()
         }
         for mode, rules in fault_table.stored().items()
     }
@@ -31,13 +32,15 @@ def of(columns: list[str]) -> Outcomes:
 def test_every_fault_is_measured_with_every_sdk() -> None:
     outcomes = fault_table.stored()
 
-    assert {rule_of(it).kind.name for it in outcomes["stream"]} == set(KINDS)
+    assert {parse_rule(item).kind.name for item in outcomes["stream"]} == set(KINDS)
     assert {mode: list(rules) for mode, rules in outcomes.items()} == {
-        mode: [it.text for it in CASES if it.mode == mode] for mode in MODES
+        mode: [case_.text for case_ in CASES if case_.mode == mode] for mode in MODES
     }
     for mode, rules in outcomes.items():
         for cells in rules.values():
-            assert list(cells) == [it for it in COLUMNS if mode != "helper" or it in HELPING]
+            assert list(cells) == [
+                column for column in COLUMNS if mode != "helper" or column in HELPING
+            ]
 
 
 def test_every_rule_that_is_measured_stands_in_a_table_where_it_has_a_meaning() -> None:
@@ -67,7 +70,9 @@ async def test_the_sdks_do_what_the_tables_say_and_ask_as_often(
 async def _differing(columns: list[str], folder: Path) -> list[tuple[str, str, str]]:
     """Mode, rule and SDK of each cell that is measured otherwise than it is stored."""
     measured, stored = await fault_measuring.measured(columns, folder), of(columns)
-    assert {it: list(measured[it]) for it in measured} == {it: list(stored[it]) for it in stored}
+    assert {item: list(measured[item]) for item in measured} == {
+        item: list(stored[item]) for item in stored
+    }
     return [
         (mode, rule, column)
         for mode, rules in measured.items()

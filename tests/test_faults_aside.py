@@ -10,13 +10,13 @@ import pytest
 
 from faulted import answer_of, asked, burst_of, call_of
 from llm_proxy.actions import Burst, Send
-from llm_proxy.faults.engine import Injector
-from llm_proxy.faults.fault_record import Effect, Injected
-from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.rewriting import Chain, rewritten
+from llm_proxy.faults.engine import FaultEngine
+from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.faults.rewriting import RewriterChain, rewrite_response
 from llm_proxy.shell.server import fault_middleware
-from llm_proxy.shell.server.fault_middleware import Heard, Injecting
-from llm_proxy.shell.server.journal import Entry
+from llm_proxy.shell.server.fault_middleware import FaultMiddleware, SentResponse
+from llm_proxy.shell.server.journal import JournalEntry
 
 
 @pytest.mark.parametrize(("copies", "is_aside"), [(1, False), (1000, True)])
@@ -25,22 +25,22 @@ async def test_a_large_answer_is_rewritten_aside(
 ) -> None:
     threads: list[threading.Thread] = []
 
-    def spy(burst: Burst, chain: Chain) -> Burst:
+    def spy(burst: Burst, chain: RewriterChain) -> Burst:
         threads.append(threading.current_thread())
-        return rewritten(burst, chain)
+        return rewrite_response(burst, chain)
 
-    monkeypatch.setattr(fault_middleware, "rewritten", spy)
+    monkeypatch.setattr(fault_middleware, "rewrite_response", spy)
     request = asked()
     call, answer = call_of(request), answer_of(request)
     first, *_, last = answer.messages
     burst = burst_of(answer, [first] * copies + [last])
-    faults = Injecting(Injector([rule_of("drop,at=done")]))
-    injection = await faults.meet(call)
+    faults = FaultMiddleware(FaultEngine([parse_rule("drop,at=done")]))
+    injection = await faults.faults_for(call)
     assert injection is not None
-    gone = await faults.spoil(burst, injection, Heard(call))
+    gone = await faults.inject(burst, injection, SentResponse(call))
     assert isinstance(gone, tuple)
-    assert sum(isinstance(it, Send) for it in gone) == copies
-    assert [it is not threading.main_thread() for it in threads] == [is_aside]
+    assert sum(isinstance(item, Send) for item in gone) == copies
+    assert [thread is not threading.main_thread() for thread in threads] == [is_aside]
 
 
 @pytest.mark.parametrize(("words", "is_aside"), [(1, False), (20_000, True)])
@@ -49,19 +49,19 @@ async def test_a_large_history_is_read_aside(
 ) -> None:
     request = asked()
     call = call_of(request)
-    heard = Heard(call)
-    heard.take(burst_of(answer_of(request)))
-    faults = Injecting(Injector())
-    struck = (Injected("truncate", "truncate", Effect.TRUNCATED),)
-    faults.watch(Entry(1, "default", "POST", "/", faults=struck), call, heard)
+    heard = SentResponse(call)
+    heard.add(burst_of(answer_of(request)))
+    faults = FaultMiddleware(FaultEngine())
+    struck = (FaultRecord("truncate", "truncate", FaultEffect.TRUNCATED),)
+    faults.watch_response(JournalEntry(1, "default", "POST", "/", faults=struck), call, heard)
     threads: list[threading.Thread] = []
-    read = type(call.dialect).conversation
+    read = type(call.dialect).decode_request
 
     def spy(dialect: Any, asked: Any) -> Any:
         threads.append(threading.current_thread())
         return read(dialect, asked)
 
-    monkeypatch.setattr(type(call.dialect), "conversation", spy)
+    monkeypatch.setattr(type(call.dialect), "decode_request", spy)
     longer = replace(request, body=request.body + b" " * words)
-    assert await faults.continued(call_of(longer)) is None
-    assert [it is not threading.main_thread() for it in threads] == [is_aside]
+    assert await faults.continued_request(call_of(longer)) is None
+    assert [thread is not threading.main_thread() for thread in threads] == [is_aside]

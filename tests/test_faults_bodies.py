@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from faulted import DIALECTS, answer_of, asked, body, burst_of, cut, live, struck
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Wait
 from llm_proxy.errors import UsageError
-from llm_proxy.exchange import Head, Request, header
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.grammar import rule_of
+from llm_proxy.exchange import Request, ResponseHead, header_value
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.grammar import parse_rule
 
 FRAMINGS = st.sampled_from(list(DIALECTS))
 CUTS = st.lists(st.integers(0, 4000), max_size=20)
 BOM = b"\xef\xbb\xbf"
 
 
-def head(actions: Burst | list[Action]) -> Head:
+def head(actions: Burst | list[Action]) -> ResponseHead:
     """The head that goes out."""
-    return next(it.head for it in actions if isinstance(it, Begin))
+    return next(action.head for action in actions if isinstance(action, Begin))
 
 
 def failed(request: Request) -> Burst:
@@ -44,8 +44,11 @@ def test_a_gateway_answers_with_a_page(stream: bool) -> None:
         b"</body>\r\n</html>\r\n"
     )
     headers = (("Content-Type", "text/html"),)
-    assert gone == (Begin(Head(502, "Bad Gateway", headers, "length", len(page))), Send(page))
-    assert injection.injected[0].effect is Effect.REFUSED
+    assert gone == (
+        Begin(ResponseHead(502, "Bad Gateway", headers, "length", len(page))),
+        Send(page),
+    )
+    assert injection.records[0].effect is FaultEffect.REFUSED
 
 
 @pytest.mark.parametrize(("code", "reason"), [(200, "OK"), (404, "Not Found"), (599, "")])
@@ -58,14 +61,14 @@ def test_a_page_has_any_status(code: int, reason: str) -> None:
 @pytest.mark.parametrize("code", ["204", "304", "100", "600", "x"])
 def test_a_page_has_no_status_without_a_body(code: str) -> None:
     with pytest.raises(UsageError, match="is not the status of a page"):
-        rule_of(f"html,code={code}")
+        parse_rule(f"html,code={code}")
 
 
 @pytest.mark.parametrize("rule", ["html", "status,code=503", "rate-limit", "overloaded"])
 def test_head_is_answered_by_a_head(rule: str) -> None:
     request = replace(asked(), method="HEAD")
     gone, _ = struck(request, (), rule)
-    assert [type(it) for it in gone] == [Begin]
+    assert [type(item) for item in gone] == [Begin]
     assert (head(gone).framing, (head(gone).length or 0) > 0) == ("none", True)
 
 
@@ -79,7 +82,7 @@ def test_an_empty_stream_has_its_head_and_ends_at_once(framing: str, is_live: bo
     strike = live if is_live else struck
     gone, injection = strike(request, burst_of(answer), "empty")
     assert list(gone) == [Wait(10), Begin(answer.head)]
-    assert injection.injected[0].effect is Effect.TRUNCATED
+    assert injection.records[0].effect is FaultEffect.TRUNCATED
 
 
 def test_an_empty_body_declares_that_it_is() -> None:
@@ -92,7 +95,7 @@ def test_an_empty_body_declares_that_it_is() -> None:
 def test_what_is_no_success_keeps_its_body() -> None:
     gone, injection = struck(asked(), failed(asked()), "empty")
     assert gone == failed(asked())
-    assert injection.injected[0].skipped == "the answer is no success"
+    assert injection.records[0].skipped == "the answer is no success"
 
 
 # wrong-length
@@ -106,7 +109,7 @@ def test_fewer_bytes_come_than_are_declared() -> None:
         gone, injection = strike(request, burst_of(answer), "wrong-length,by=7")
         assert (head(gone).length, body(gone)) == (size + 7, answer.messages[0])
         assert gone[-1] == Abort("fin")
-        assert injection.injected[0].effect is Effect.CUT
+        assert injection.records[0].effect is FaultEffect.CUT
 
 
 def test_a_length_stays_wrong_where_another_fault_makes_the_body_shorter() -> None:
@@ -129,14 +132,14 @@ def test_a_stream_in_chunks_has_no_length_to_be_wrong() -> None:
     burst = burst_of(answer_of(request))
     gone, injection = struck(request, burst, "wrong-length")
     assert gone == burst
-    assert injection.injected[0].skipped == (
+    assert injection.records[0].skipped == (
         "wrong-length has no meaning in a body that comes in chunks"
     )
 
 
 def test_a_length_that_is_right_is_refused() -> None:
     with pytest.raises(UsageError, match="by must be 1 byte or more"):
-        rule_of("wrong-length,by=0")
+        parse_rule("wrong-length,by=0")
 
 
 # malformed-chunk
@@ -154,7 +157,7 @@ def test_a_chunk_without_a_size_comes_at_its_place_and_nothing_behind_it(
     gone, injection = strike(request, burst, f"malformed-chunk,after={events}")
     assert body(gone) == b"".join(answer.messages[:events])
     assert list(gone[-2:]) == [SendRaw(b"zz\r\n"), Abort("fin")]
-    assert injection.injected[0].effect is Effect.MALFORMED
+    assert injection.records[0].effect is FaultEffect.MALFORMED
 
 
 def test_a_body_of_a_declared_length_has_no_chunks() -> None:
@@ -162,7 +165,7 @@ def test_a_body_of_a_declared_length_has_no_chunks() -> None:
     burst = burst_of(answer_of(request))
     gone, injection = struck(request, burst, "malformed-chunk")
     assert gone == burst
-    assert injection.injected[0].skipped == (
+    assert injection.records[0].skipped == (
         "malformed-chunk has no meaning in a body of a declared length"
     )
 
@@ -176,7 +179,7 @@ def test_a_head_claims_gzip_for_a_body_that_is_as_it_was(stream: bool) -> None:
     burst = burst_of(answer_of(request))
     for strike in (struck, live):
         gone, _ = strike(request, burst, "bad-encoding")
-        assert header(head(gone).headers, "content-encoding") == "gzip"
+        assert header_value(head(gone).headers, "content-encoding") == "gzip"
         assert body(gone) == body(burst)
 
 
@@ -216,7 +219,7 @@ def test_frames_have_no_byte_order_mark() -> None:
     burst = burst_of(answer_of(request))
     gone, injection = struck(request, burst, "bom")
     assert gone == burst
-    assert injection.injected[0].skipped == "bom has no meaning in a body of eventstream"
+    assert injection.records[0].skipped == "bom has no meaning in a body of eventstream"
 
 
 @pytest.mark.parametrize("rule", ["bom", "bad-encoding", "wrong-length"])
@@ -225,11 +228,11 @@ def test_what_has_no_body_is_left_as_it_is(rule: str) -> None:
     bare = replace(answer_of(request).head, framing="none")
     gone, injection = struck(request, (Begin(bare),), rule)
     assert gone == (Begin(bare),)
-    assert injection.injected[0].skipped == f"{rule} has no meaning in an answer without a body"
+    assert injection.records[0].skipped == f"{rule} has no meaning in an answer without a body"
 
 
 @pytest.mark.parametrize("rule", ["html", "empty", "wrong-length", "bad-encoding", "bom"])
 @pytest.mark.parametrize("place", ["after=2", "at=done", "bytes=7", "ms=3", "fraction=20%"])
 def test_what_concerns_the_whole_answer_has_no_place(rule: str, place: str) -> None:
     with pytest.raises(UsageError, match="has no place in the stream"):
-        rule_of(f"{rule},{place}")
+        parse_rule(f"{rule},{place}")

@@ -11,10 +11,10 @@ import pytest
 from faulted import DIALECTS, answer_of, asked, burst_of, call_of
 from llm_proxy.actions import Begin, Burst
 from llm_proxy.exchange import Request
-from llm_proxy.faults.engine import Conditions, Injector
-from llm_proxy.faults.grammar import rule_of
-from llm_proxy.faults.rule import ScriptedRule
-from llm_proxy.routing import Call
+from llm_proxy.faults.engine import FaultConditions, FaultEngine
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.faults.rule import ScenarioRule
+from llm_proxy.routing import RoutedRequest
 
 
 def request(content: str = "a", dialect: str = "openai-chat", *, stream: bool = True) -> Request:
@@ -27,25 +27,25 @@ def _about(content: str) -> bytes:
     return b',"about":"%b"}' % content.encode()
 
 
-def called(session: str = "default", content: str = "a") -> Call:
+def called(session: str = "default", content: str = "a") -> RoutedRequest:
     return call_of(request(content), session)
 
 
-def struck(rule: str, calls: Sequence[Call], times: Sequence[float] = ()) -> list[int]:
+def struck(rule: str, calls: Sequence[RoutedRequest], times: Sequence[float] = ()) -> list[int]:
     """The numbers of the calls, from 1, that a rule strikes."""
-    injector = Injector([rule_of(rule)])
+    injector = FaultEngine([parse_rule(rule)])
     moments = times or [0.0] * len(calls)
     return [
         number
         for number, (call, now) in enumerate(zip(calls, moments, strict=True), 1)
-        if injector.meet(call, (), now)
+        if injector.faults_for(call, (), now)
     ]
 
 
 ANSWER: Final = burst_of(answer_of(request()))
 ONE: Final = [called() for _ in range(7)]
 TWO: Final = [called(session) for session in "abababab"]
-SAID: Final = [called(content=it) for it in "xyxyxx"]
+SAID: Final = [called(content=item) for item in "xyxyxx"]
 BOTH: Final = [called(session, it) for session, it in ("ax", "bx", "ay", "ax", "bx", "by", "by")]
 
 
@@ -74,7 +74,9 @@ BOTH: Final = [called(session, it) for session, it in ("ax", "bx", "ay", "ax", "
         ("probability=100%", ONE, [1, 2, 3, 4, 5, 6, 7]),
     ],
 )
-def test_requests_are_counted(occasion: str, calls: Sequence[Call], wanted: list[int]) -> None:
+def test_requests_are_counted(
+    occasion: str, calls: Sequence[RoutedRequest], wanted: list[int]
+) -> None:
     assert struck(f"reset,{occasion}".rstrip(","), calls) == wanted
 
 
@@ -90,10 +92,11 @@ def test_a_window_counts_from_the_moment_at_which_the_rule_was_given(
 
     assert struck(f"reset,window={window}", calls, times) == wanted
 
-    injector = Injector()
-    injector.put([rule_of(f"reset,window={window}")], 1e6)
+    injector = FaultEngine()
+    injector.set_rules([parse_rule(f"reset,window={window}")], 1e6)
     met = [
-        bool(injector.meet(it, (), 1_000_000.0 + at)) for it, at in zip(calls, times, strict=True)
+        bool(injector.faults_for(it, (), 1_000_000.0 + at))
+        for it, at in zip(calls, times, strict=True)
     ]
     assert [number for number, it in enumerate(met, 1) if it] == wanted
 
@@ -102,7 +105,7 @@ def test_what_comes_outside_of_the_window_is_not_counted() -> None:
     assert struck("reset,nth=1,window=5s..20s", ONE[:3], [0.0, 6_000.0, 7_000.0]) == [2]
 
 
-AUDIENCES: Final[list[tuple[str, Callable[[], Call], bool]]] = [
+AUDIENCES: Final[list[tuple[str, Callable[[], RoutedRequest], bool]]] = [
     ("dialect=openai-*", called, True),
     ("dialect=anthropic", called, False),
     ("provider=openai", called, True),
@@ -124,30 +127,30 @@ AUDIENCES: Final[list[tuple[str, Callable[[], Call], bool]]] = [
 
 
 @pytest.mark.parametrize(
-    ("audience", "call", "meant"), AUDIENCES, ids=[f"{it[0]}-{it[2]}" for it in AUDIENCES]
+    ("audience", "call", "meant"), AUDIENCES, ids=[f"{item[0]}-{item[2]}" for item in AUDIENCES]
 )
 def test_rules_are_meant_for_those_that_they_name(
-    audience: str, call: Callable[[], Call], meant: bool
+    audience: str, call: Callable[[], RoutedRequest], meant: bool
 ) -> None:
     assert bool(struck(f"reset,{audience}", [call()])) is meant
 
 
 def test_a_session_that_begins_again_is_counted_from_1_and_others_are_not() -> None:
     rules = ("stall,for=1s,nth=1", "stall,for=2s,nth=1,per=request", "drop,times=1")
-    injector = Injector(map(rule_of, rules))
+    injector = FaultEngine(map(parse_rule, rules))
 
     def meets(session: str) -> int:
-        injection = injector.meet(called(session), (), 0.0)
-        injection.rewrite(ANSWER)
-        return len(injection.settle())
+        injection = injector.faults_for(called(session), (), 0.0)
+        injection.rewrite_burst(ANSWER)
+        return len(injection.final_records())
 
     before = [meets("a"), meets("b"), meets("a"), meets("b")]
-    injector.reset("a")
+    injector.reset_session("a")
     after = [meets("a"), meets("b"), meets("a")]
 
     assert before == [3, 2, 0, 0]
     assert after == [2, 0, 0]
-    assert [it.told() for it in injector.given] == [
+    assert [startup_rule.to_document() for startup_rule in injector.startup_rules] == [
         {"rule": "stall,for=1s,nth=1", "seen": 7, "struck": 3},
         {"rule": "stall,for=2s,nth=1,per=request", "seen": 7, "struck": 3},
         {"rule": "drop,times=1", "seen": 7, "struck": 1},
@@ -155,52 +158,66 @@ def test_a_session_that_begins_again_is_counted_from_1_and_others_are_not() -> N
 
 
 def test_what_comes_to_nothing_is_not_counted_as_struck() -> None:
-    injector = Injector([rule_of("reset,after=99,times=1"), rule_of("drop,after=1,times=1")])
+    injector = FaultEngine(
+        [parse_rule("reset,after=99,times=1"), parse_rule("drop,after=1,times=1")]
+    )
 
     noted = []
     for _ in range(3):
-        injection = injector.meet(called(), (), 0.0)
-        injection.rewrite(ANSWER)
-        noted.append([bool(it.skipped) for it in injection.settle()])
+        injection = injector.faults_for(called(), (), 0.0)
+        injection.rewrite_burst(ANSWER)
+        noted.append([bool(final_record.skipped) for final_record in injection.final_records()])
 
     assert noted == [[True, False], [True], [True]]
-    assert [it.told()["struck"] for it in injector.given] == [0, 1]
+    assert [startup_rule.to_document()["struck"] for startup_rule in injector.startup_rules] == [
+        0,
+        1,
+    ]
 
 
 def test_a_quota_is_not_used_up_by_what_another_rule_answers() -> None:
-    injector = Injector([rule_of("status,code=503,first=2"), rule_of("quota,requests=1,window=9s")])
+    injector = FaultEngine(
+        [parse_rule("status,code=503,first=2"), parse_rule("quota,requests=1,window=9s")]
+    )
 
     statuses = []
     for _ in range(4):
-        injection = injector.meet(called(), (), 0.0)
-        instead = injection.instead()
-        statuses.append(next(it.head.status for it in instead or ANSWER if isinstance(it, Begin)))
+        injection = injector.faults_for(called(), (), 0.0)
+        instead = injection.replacement_response()
+        statuses.append(
+            next(item.head.status for item in instead or ANSWER if isinstance(item, Begin))
+        )
 
     assert statuses == [503, 503, 200, 429]
 
 
 def test_a_quota_that_lets_pass_is_never_counted_whatever_becomes_of_the_answer() -> None:
-    injector = Injector([rule_of("quota,requests=5,window=9s"), rule_of("drop,after=1")])
+    injector = FaultEngine([parse_rule("quota,requests=5,window=9s"), parse_rule("drop,after=1")])
 
-    injection = injector.meet(called(), (), 0.0)
-    injection.rewrite(ANSWER)
+    injection = injector.faults_for(called(), (), 0.0)
+    injection.rewrite_burst(ANSWER)
     injection.abandon("the rules of this answer make too much work together")
 
-    assert [it.fault for it in injection.settle()] == ["drop"]
-    assert [it.told()["struck"] for it in injector.given] == [0, 0]
+    assert [final_record.fault for final_record in injection.final_records()] == ["drop"]
+    assert [startup_rule.to_document()["struck"] for startup_rule in injector.startup_rules] == [
+        0,
+        0,
+    ]
 
 
 def test_the_rules_of_a_scenario_count_what_it_answers_and_those_of_a_turn_the_turn() -> None:
-    injector = Injector()
-    turn = [ScriptedRule(rule_of("reset,nth=2"), f"refund, turn {it}, fault 1") for it in (1, 2)]
-    whole = ScriptedRule(rule_of("reset,nth=2"), "refund, fault 1")
+    injector = FaultEngine()
+    turn = [
+        ScenarioRule(parse_rule("reset,nth=2"), f"refund, turn {item}, fault 1") for item in (1, 2)
+    ]
+    whole = ScenarioRule(parse_rule("reset,nth=2"), "refund, fault 1")
 
-    def meets(*rules: ScriptedRule, now: float = 0.0) -> int:
-        return len(injector.script(called(), None, rules, now).settle())
+    def meets(*rules: ScenarioRule, now: float = 0.0) -> int:
+        return len(injector.add_scenario_rules(called(), None, rules, now).final_records())
 
     assert [meets(turn[0]), meets(turn[1]), meets(turn[0])] == [0, 0, 1]
     assert [meets(turn[0], whole), meets(turn[1], whole), meets(whole)] == [0, 2, 0]
-    late = ScriptedRule(rule_of("reset,window=5s..6s"), "late, fault 1")
+    late = ScenarioRule(parse_rule("reset,window=5s..6s"), "late, fault 1")
     assert [meets(late), meets(late, now=5_500), meets(late, now=6_500)] == [0, 1, 0]
 
 
@@ -212,15 +229,17 @@ JITTERY: Final = (
 )
 
 
-def _outcomes(seed: int, calls: Sequence[Call]) -> list[tuple[str, str, bytes, Burst]]:
+def _outcomes(seed: int, calls: Sequence[RoutedRequest]) -> list[tuple[str, str, bytes, Burst]]:
     """What becomes of each call, by session and key; the same ones are not told apart."""
-    injector = Injector(map(rule_of, JITTERY), Conditions(seed=seed))
+    injector = FaultEngine(map(parse_rule, JITTERY), FaultConditions(seed=seed))
     gone = []
     for call in calls:
-        injection = injector.meet(call, (), 0.0)
-        instead = injection.instead()
-        burst = injection.rewrite(burst_of(answer_of(call.request)) if instead is None else instead)
-        gone.append((call.session, call.dialect.name, call.plain.body, burst))
+        injection = injector.faults_for(call, (), 0.0)
+        instead = injection.replacement_response()
+        burst = injection.rewrite_burst(
+            burst_of(answer_of(call.request)) if instead is None else instead
+        )
+        gone.append((call.session, call.dialect.name, call.decompressed.body, burst))
     return sorted(gone, key=repr)
 
 
@@ -237,4 +256,4 @@ def test_the_same_requests_meet_the_same_faults_in_whatever_order_they_come() ->
 
     assert _outcomes(1, shuffled) == first
     assert _outcomes(2, calls) != first
-    assert len({repr(it) for it in first}) > 150
+    assert len({repr(item) for item in first}) > 150

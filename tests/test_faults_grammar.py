@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from faulted import answer_of, asked, struck
 from llm_proxy.actions import Begin, Send
 from llm_proxy.errors import UsageError
-from llm_proxy.exchange import Head
-from llm_proxy.faults.grammar import rule_of, rules_of
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.faults.grammar import parse_rule, parse_rules
 from llm_proxy.faults.grammar.locations import PLACES as WHERE
 from llm_proxy.faults.grammar.selectors import AUDIENCES as WHO
 from llm_proxy.faults.grammar.triggers import OCCASIONS as WHEN
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.faults.location import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime, Place
-from llm_proxy.faults.rule import Audience, Occasion, fits
+from llm_proxy.faults.rule import Selector, Trigger, matches_pattern
 
 A_SIZE: Final = "a number of bytes such as 7, 16kB or 1MiB"
 A_SPAN: Final = "a span of time such as 300ms, 0.5s or 2m"
@@ -39,42 +39,42 @@ PLACES: Final[dict[str, Place]] = {
     "fraction=0.5": AtFraction(0.5),
     "fraction=25%": AtFraction(0.25),
 }
-OCCASIONS: Final[dict[str, Occasion]] = {
-    "": Occasion(),
-    "nth=2": Occasion(nth=2),
-    "first=3": Occasion(first=3),
-    "every=4,per=request": Occasion(every=4, per="request"),
-    "nth=1,per=run": Occasion(nth=1, per="run"),
-    "probability=20%": Occasion(probability=0.2),
-    "probability=.5": Occasion(probability=0.5),
-    "window=10s..20s": Occasion(window=(10_000, 20_000)),
-    "window=500ms": Occasion(window=(0, 500)),
-    "times=5,probability=1": Occasion(times=5, probability=1),
+OCCASIONS: Final[dict[str, Trigger]] = {
+    "": Trigger(),
+    "nth=2": Trigger(nth=2),
+    "first=3": Trigger(first=3),
+    "every=4,per=request": Trigger(every=4, per="request"),
+    "nth=1,per=run": Trigger(nth=1, per="run"),
+    "probability=20%": Trigger(probability=0.2),
+    "probability=.5": Trigger(probability=0.5),
+    "window=10s..20s": Trigger(window=(10_000, 20_000)),
+    "window=500ms": Trigger(window=(0, 500)),
+    "times=5,probability=1": Trigger(times=5, probability=1),
 }
-AUDIENCES: Final[dict[str, Audience]] = {
-    "dialect=openai-*": Audience(dialect="openai-*"),
-    "provider=groq,model=llama*": Audience(provider="groq", model="llama*"),
-    'path="/v1/a,b"': Audience(path="/v1/a,b"),
-    "session=test-*": Audience(session="test-*"),
-    "stream=true": Audience(streams=True),
-    "stream=off": Audience(streams=False),
+AUDIENCES: Final[dict[str, Selector]] = {
+    "dialect=openai-*": Selector(dialect="openai-*"),
+    "provider=groq,model=llama*": Selector(provider="groq", model="llama*"),
+    'path="/v1/a,b"': Selector(path="/v1/a,b"),
+    "session=test-*": Selector(session="test-*"),
+    "stream=true": Selector(streams=True),
+    "stream=off": Selector(streams=False),
 }
 
 
 @pytest.mark.parametrize(("text", "place"), PLACES.items())
 def test_where_a_rule_strikes(text: str, place: Place) -> None:
-    rule = rule_of(f"reset,{text}")
-    assert (rule.kind, rule.place, rule.occasion) == (KINDS["reset"], place, Occasion())
+    rule = parse_rule(f"reset,{text}")
+    assert (rule.kind, rule.location, rule.trigger) == (KINDS["reset"], place, Trigger())
 
 
 @pytest.mark.parametrize(("text", "occasion"), OCCASIONS.items())
-def test_when_a_rule_strikes(text: str, occasion: Occasion) -> None:
-    assert rule_of(f"reset,{text}".rstrip(",")).occasion == occasion
+def test_when_a_rule_strikes(text: str, occasion: Trigger) -> None:
+    assert parse_rule(f"reset,{text}".rstrip(",")).trigger == occasion
 
 
 @pytest.mark.parametrize(("text", "audience"), AUDIENCES.items())
-def test_for_whom_a_rule_is_meant(text: str, audience: Audience) -> None:
-    assert rule_of(f"reset,{text}").audience == audience
+def test_for_whom_a_rule_is_meant(text: str, audience: Selector) -> None:
+    assert parse_rule(f"reset,{text}").selector == audience
 
 
 SAME: Final = [
@@ -90,8 +90,8 @@ SAME: Final = [
 
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_spellings_that_mean_the_same(one: str, other: str) -> None:
-    first, second = rule_of(one), rule_of(other)
-    assert (first.kind, first.fault, first.place) == (second.kind, second.fault, second.place)
+    first, second = parse_rule(one), parse_rule(other)
+    assert (first.kind, first.fault, first.location) == (second.kind, second.fault, second.location)
 
 
 MAPPINGS: Final[list[tuple[dict[str, Any], str]]] = [
@@ -108,7 +108,7 @@ MAPPINGS: Final[list[tuple[dict[str, Any], str]]] = [
 
 @pytest.mark.parametrize(("mapping", "text"), MAPPINGS)
 def test_a_mapping_is_the_rule_that_a_text_is(mapping: dict[str, Any], text: str) -> None:
-    assert rule_of(mapping) == rule_of(text)
+    assert parse_rule(mapping) == parse_rule(text)
 
 
 _NAMES: Final = ", ".join(sorted(KINDS))
@@ -228,10 +228,12 @@ WRONG: Final[dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("text", "message"), WRONG.items(), ids=[it or "empty" for it in WRONG])
+@pytest.mark.parametrize(
+    ("text", "message"), WRONG.items(), ids=[item or "empty" for item in WRONG]
+)
 def test_what_is_no_rule_is_refused_in_a_sentence(text: str, message: str) -> None:
     with pytest.raises(UsageError) as wrong:
-        rule_of(text)
+        parse_rule(text)
     assert str(wrong.value) == message
 
 
@@ -250,32 +252,32 @@ WRONG_MAPPINGS: Final[list[tuple[Any, str]]] = [
 @pytest.mark.parametrize(("mapping", "message"), WRONG_MAPPINGS)
 def test_what_is_wrong_with_a_mapping_is_told(mapping: Any, message: str) -> None:
     with pytest.raises(UsageError) as wrong:
-        rules_of([mapping])
+        parse_rules([mapping])
     assert str(wrong.value) == message
 
 
 def test_a_name_that_is_too_long_or_cannot_be_seen_does_not_reach_a_terminal() -> None:
     with pytest.raises(UsageError) as wrong:
-        rule_of("reset\x1b[31m,after=3\u202e")
+        parse_rule("reset\x1b[31m,after=3\u202e")
     assert re.fullmatch(r"[ -~]+", str(wrong.value))
     with pytest.raises(UsageError, match="longer than 2000 characters"):
-        rule_of("reset,session=" + "a" * 2000)
+        parse_rule("reset,session=" + "a" * 2000)
     with pytest.raises(UsageError, match="session is longer than 200 characters"):
-        rule_of("reset,session=" + "a" * 201)
+        parse_rule("reset,session=" + "a" * 201)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_every_fault_shows_itself_by_its_example_and_has_its_places(kind: Any) -> None:
-    assert rule_of(kind.example).kind is kind
-    needed = "".join(f",{it}" for it in kind.example.split(",")[1:] if _is_argument(kind, it))
+    assert parse_rule(kind.example).kind is kind
+    needed = "".join(f",{item}" for item in kind.example.split(",")[1:] if _is_argument(kind, item))
     spelled = {"after": "1", "at": "finish", "bytes": "1", "ms": "1", "fraction": "50%"}
     for word in WHERE:
         text = f"{kind.name}{needed},{word}={spelled[word]}"
-        if word in kind.places:
-            assert rule_of(text).place is not None
+        if word in kind.allowed_locations:
+            assert parse_rule(text).location is not None
         elif word not in kind.arguments:
             with pytest.raises(UsageError, match=rf"leave {word} out|cannot be placed by {word}"):
-                rule_of(text)
+                parse_rule(text)
 
 
 def _is_argument(kind: Any, term: str) -> bool:
@@ -314,10 +316,10 @@ SCALARS: Final = st.one_of(
 @given(TEXTS)
 def test_a_text_is_a_rule_or_refused_and_a_rule_is_what_its_own_text_spells(text: str) -> None:
     try:
-        rule = rule_of(text)
+        rule = parse_rule(text)
     except UsageError:
         return
-    assert rule_of(rule.text) == rule
+    assert parse_rule(rule.text) == rule
 
 
 @settings(max_examples=150)
@@ -329,10 +331,10 @@ def test_a_mapping_is_a_rule_or_refused_and_its_text_spells_the_same(
     name: str, more: dict[str, Any]
 ) -> None:
     try:
-        rule = rule_of({"fault": name} | more)
+        rule = parse_rule({"fault": name} | more)
     except UsageError:
         return
-    assert rule_of(rule.text) == rule
+    assert parse_rule(rule.text) == rule
 
 
 PATTERNS: Final = st.text(alphabet="ab*?[]!^-&~|\\ü", max_size=30)
@@ -341,7 +343,7 @@ PATTERNS: Final = st.text(alphabet="ab*?[]!^-&~|\\ü", max_size=30)
 @settings(max_examples=100)
 @given(PATTERNS, st.text(alphabet="ab-ü", max_size=20))
 def test_any_text_is_a_pattern(pattern: str, name: str) -> None:
-    assert fits(name, pattern) in {True, False}
+    assert matches_pattern(name, pattern) in {True, False}
 
 
 # What a rule may cost
@@ -352,7 +354,7 @@ def test_any_text_is_a_pattern(pattern: str, name: str) -> None:
 )
 def test_no_pattern_takes_exponential_time(pattern: str) -> None:
     began = time.process_time()
-    fits("a" * 20_000, pattern)
+    matches_pattern("a" * 20_000, pattern)
     assert time.process_time() - began < 2
 
 
@@ -367,7 +369,7 @@ def test_no_text_takes_exponential_time() -> None:
         "," * 1999,
     ):
         with pytest.raises(UsageError):
-            rule_of(text)
+            parse_rule(text)
     assert time.process_time() - began < 2
 
 
@@ -383,7 +385,11 @@ def test_no_rule_takes_memory_by_the_byte(rule: str, size: int) -> None:
     request = asked()
     head = answer_of(request).head
     message = b'data: {"a":"%b"}\n\n' % (b"x" * size)
-    burst = (Begin(Head(200, "OK", head.headers, "chunked")), Send(b"data: 1\n\n"), Send(message))
+    burst = (
+        Begin(ResponseHead(200, "OK", head.headers, "chunked")),
+        Send(b"data: 1\n\n"),
+        Send(message),
+    )
     gone, _ = struck(request, burst, rule)
-    assert sum(len(it.data) for it in gone if isinstance(it, Send)) >= size
+    assert sum(len(item.data) for item in gone if isinstance(item, Send)) >= size
     assert len(gone) < 250_000

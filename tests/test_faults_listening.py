@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from llm_proxy.faults.grammar import rules_of
-from llm_proxy.pacing import Instant
+from llm_proxy.faults.grammar import parse_rules
+from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import FAULT_HEADER
 from proxying import proxy
 from raw import Line, ask, line, post
@@ -26,7 +26,7 @@ PAGE = "/_proxy/faults"
 
 def faults(*rules: str) -> dict[str, Any]:
     """Settings for a server with these faults, as fast as it goes."""
-    return {"faults": rules_of(rules), "pace": Instant()}
+    return {"faults": parse_rules(rules), "pace": InstantPace()}
 
 
 async def set_to(it: Line, *rules: str) -> Any:
@@ -49,7 +49,7 @@ def listens(url: str) -> bool:
 async def test_nobody_listens_until_the_rule_is_taken_back_and_then_on_the_same_port(
     tmp_path: Path,
 ) -> None:
-    async with proxy("simulate", tmp_path, pace=Instant()) as it, line(it.url) as control:
+    async with proxy("simulate", tmp_path, pace=InstantPace()) as it, line(it.url) as control:
         assert (await ask(it.url, chat())).status == 200
         await set_to(control, "refuse,window=1h")
         await until(lambda: not listens(it.url))
@@ -60,7 +60,7 @@ async def test_nobody_listens_until_the_rule_is_taken_back_and_then_on_the_same_
 
 async def test_a_request_on_an_open_connection_meets_a_reset(tmp_path: Path) -> None:
     async with (
-        proxy("simulate", tmp_path, pace=Instant()) as it,
+        proxy("simulate", tmp_path, pace=InstantPace()) as it,
         line(it.url) as control,
         line(it.url) as kept,
     ):

@@ -13,10 +13,10 @@ import pytest
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
-from llm_proxy.faults.grammar import rules_of
-from llm_proxy.pacing import Instant
+from llm_proxy.faults.grammar import parse_rules
+from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.proxy import RunningProxy
-from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.sources import ModeName
 from proxying import cassettes, proxy
 from raw import Raw, ask, line
@@ -50,8 +50,8 @@ async def faulted(
     folder: Path, provider: Upstream, *rules: str, mode: ModeName = "record", **about: Any
 ) -> AsyncIterator[RunningProxy]:
     """A live proxy under these rules."""
-    how = {"pace": Instant(), "simulating": Simulating(silence=20)} | about
-    async with proxy(mode, folder, provider.url, faults=rules_of(rules), **how) as it:
+    how = {"pace": InstantPace(), "simulating": SimulationOptions(silence=20)} | about
+    async with proxy(mode, folder, provider.url, faults=parse_rules(rules), **how) as it:
         yield it
 
 
@@ -75,7 +75,7 @@ async def test_the_client_is_cut_off_at_once_and_the_provider_is_heard_to_its_en
         got = await ask(it.url, chat())
         assert not held.go_on.is_set()
         held.go_on.set()
-        await until(lambda: not it.busy())
+        await until(lambda: not it.active_streams())
 
     ends = {"reset,after=1": "rst", "close,after=1": "fin", "truncate,after=1": "clean"}
     assert (got.how, got.body) == (ends[rule], EVENTS[0])
@@ -94,7 +94,7 @@ async def test_a_client_that_leaves_amid_an_endless_stall_costs_the_recording_no
             await client.reader.readuntil(b"The")
         await until(lambda: it.journal.entries[-1].ending == "client_gone")
         held.go_on.set()
-        await until(lambda: not it.busy())
+        await until(lambda: not it.active_streams())
 
     [cassette] = cassettes(tmp_path)
     assert is_true(cassette)
@@ -110,7 +110,7 @@ async def test_a_client_that_leaves_amid_a_pause_lets_the_provider_go_as_ever(
         async with line(it.url) as client:
             await client.send(chat("hi", "Host: HOST"))
             await client.reader.readuntil(b"The")
-        await until(lambda: not it.busy())
+        await until(lambda: not it.active_streams())
 
     [cassette] = cassettes(tmp_path)
     assert (cassette.end.ending, cassette.body) == (Ending.CLIENT_GONE, EVENTS[0])
@@ -149,7 +149,7 @@ async def test_a_stall_that_is_under_way_ends_when_the_proxy_is_stopped(tmp_path
     async with upstream(held) as provider, faulted(tmp_path, provider, "stall,after=1") as it:
         client = asyncio.create_task(ask(it.url, chat()))
         await until(
-            lambda: it.upstream is not None and held.begun.is_set() and not it.upstream.running
+            lambda: it.upstream is not None and held.begun.is_set() and not it.upstream.active_count
         )
         hurry.set()
         await it.drain(hurry)
@@ -162,7 +162,7 @@ async def test_a_stall_that_is_under_way_ends_when_the_proxy_is_stopped(tmp_path
 
 
 def _numbers(folder: Path) -> list[tuple[str, bytes]]:
-    return [(Path(it.file).stem[-1], it.body) for it in cassettes(folder)]
+    return [(Path(cassette.file).stem[-1], cassette.body) for cassette in cassettes(folder)]
 
 
 async def _numbered(connection: Connection) -> None:
@@ -188,7 +188,7 @@ async def test_an_answer_that_was_cut_off_is_the_next_take_all_the_same(tmp_path
     async with upstream(_numbered) as provider:
         async with faulted(tmp_path, provider, "reset,after=1,nth=2", mode="auto") as it:
             got = [await ask(it.url, chat()) for _ in range(3)]
-            await until(lambda: not it.busy())
+            await until(lambda: not it.active_streams())
 
     assert [raw.how for raw in got] == ["clean", "rst", "clean"]
     wanted = [*bodies([says("on disk")]), *bodies([says("live 1"), says("live 2")])]
@@ -200,7 +200,7 @@ async def test_rules_work_one_after_the_other_as_an_answer_arrives(tmp_path: Pat
     async with upstream(chunked([BODY[:30], BODY[30:]])) as provider:
         async with faulted(tmp_path, provider, *rules) as it:
             got = await ask(it.url, chat())
-            await until(lambda: not it.busy())
+            await until(lambda: not it.active_streams())
 
     assert (got.how, got.body) == ("rst", EVENTS[0] + EVENTS[2])
     assert max(map(len, got.chunks)) <= 9
@@ -221,7 +221,7 @@ async def test_a_moment_comes_also_where_the_provider_is_silent(tmp_path: Path) 
         got = await ask(it.url, chat())
         took = asyncio.get_running_loop().time() - began
         held.go_on.set()
-        await until(lambda: not it.busy())
+        await until(lambda: not it.active_streams())
 
     assert (got.how, got.body) == ("rst", EVENTS[0])
     assert took >= 0.15
@@ -240,7 +240,7 @@ async def test_a_moment_comes_also_before_the_head(tmp_path: Path) -> None:
     async with upstream(late) as provider, faulted(tmp_path, provider, "close,ms=50") as it:
         got = await ask(it.url, chat())
         go_on.set()
-        await until(lambda: not it.busy())
+        await until(lambda: not it.active_streams())
 
     assert (got.status, got.how, got.body) == (0, "fin", b"")
     [entry] = it.journal.entries
@@ -259,7 +259,7 @@ async def test_a_pause_delays_what_comes_behind_it_and_holds_up_no_recording(
     assert got.times[-1] >= 190
     [cassette] = cassettes(tmp_path)
     assert is_true(cassette)
-    assert cassette.end.at < got.times[-1]
+    assert cassette.end.at_ms < got.times[-1]
 
 
 async def test_where_the_provider_fails_first_that_is_passed_on_and_the_rule_says_so(
@@ -272,7 +272,7 @@ async def test_where_the_provider_fails_first_that_is_passed_on_and_the_rule_say
 
     async with upstream(cut) as provider, faulted(tmp_path, provider, "reset,after=3") as it:
         got = await ask(it.url, chat())
-        await until(lambda: not it.busy())
+        await until(lambda: not it.active_streams())
 
     assert (got.how, got.body) == ("fin", EVENTS[0])
     assert faults(it) == [("reset,after=3", "the answer broke off before it")]
@@ -295,7 +295,7 @@ async def test_where_there_is_no_provider_the_rule_says_that_there_was_no_answer
 
 
 async def test_a_miss_under_a_rule_is_a_miss(tmp_path: Path) -> None:
-    async with proxy("replay", tmp_path, faults=rules_of(["reset,after=1"])) as it:
+    async with proxy("replay", tmp_path, faults=parse_rules(["reset,after=1"])) as it:
         got = await ask(it.url, chat())
 
     assert got.status == 424

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from faulted import DIALECTS, SILENCE, answer_of, asked, body, burst_of, cut, live, struck
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.dialects import DIALECTS as ALL
-from llm_proxy.dialects import find, speakers
-from llm_proxy.dialects.base import Response
+from llm_proxy.dialects import chat_dialects, find_dialect
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.faults import message_contents
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.grammar import rule_of
-from llm_proxy.framing import eventstream, messages
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.framing import eventstream, split_messages
 from speaking import asking
 
 FRAMINGS = st.sampled_from([*DIALECTS, "array"])
@@ -40,14 +40,14 @@ def request_of(framing: str) -> Request:
 
 def spoilt(
     framing: str, rule: str, cuts: list[int] | None = None, *, is_live: bool = False
-) -> tuple[list[bytes], list[bytes], Effect | None]:
+) -> tuple[list[bytes], list[bytes], FaultEffect | None]:
     """The messages as they were, as they went out, and what that means; None where nothing was."""
     request = request_of(framing)
     answer = answer_of(request)
     pieces = cut(b"".join(answer.messages), cuts) if cuts is not None else ()
     gone, injection = (live if is_live else struck)(request, burst_of(answer, pieces), rule)
-    (injected,) = injection.injected
-    told = messages(answer.codec, body(gone))
+    (injected,) = injection.records
+    told = split_messages(answer.codec, body(gone))
     return list(answer.messages), told, None if injected.skipped else injected.effect
 
 
@@ -56,7 +56,7 @@ def skipped(request: Request, rule: str) -> str:
     burst = burst_of(answer_of(request))
     gone, injection = struck(request, burst, rule)
     assert gone == burst
-    return injection.injected[0].skipped
+    return injection.records[0].skipped
 
 
 @FEW
@@ -70,7 +70,7 @@ def test_half_an_event_is_half_of_its_bytes_and_the_end(
         return
     whole = before[after]
     assert b"".join(told) == b"".join(before[:after]) + whole[: len(whole) // 2]
-    assert effect is Effect.TRUNCATED
+    assert effect is FaultEffect.TRUNCATED
 
 
 def test_half_an_event_may_end_within_a_character() -> None:
@@ -90,10 +90,10 @@ def test_a_duplicate_is_the_message_again_and_can_be_read(
     rule = f"duplicate,after={after},count={count}"
     before, told, effect = spoilt(framing, rule, cuts, is_live=is_live)
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
-    read = [message_contents.document(codec, it) for it in told]
-    again = [message_contents.document(codec, it) for it in before]
+    read = [message_contents.message_object(codec, item) for item in told]
+    again = [message_contents.message_object(codec, item) for item in before]
     assert read == [*again[:after], *[again[after]] * count, *again[after:]]
-    assert effect is Effect.ALTERED
+    assert effect is FaultEffect.ALTERED
     if framing == "array":
         assert len(json.loads(b"".join(told))) == len(before) - 1 + count
     else:
@@ -108,10 +108,10 @@ def test_two_messages_change_places_and_can_be_read(
     before, told, effect = spoilt(framing, f"reorder,after={after}", cuts, is_live=is_live)
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
     order = [*range(after), after + 1, after, *range(after + 2, len(before))]
-    assert [message_contents.document(codec, it) for it in told] == [
-        message_contents.document(codec, before[it]) for it in order
+    assert [message_contents.message_object(codec, item) for item in told] == [
+        message_contents.message_object(codec, before[item]) for item in order
     ]
-    assert effect is Effect.ALTERED
+    assert effect is FaultEffect.ALTERED
     if framing == "array":
         assert len(json.loads(b"".join(told))) == len(before) - 1
 
@@ -147,9 +147,9 @@ def test_one_message_is_no_json_and_all_others_are_as_they_were(
 ) -> None:
     before, told, effect = spoilt(framing, f"malformed-json,after={after}", cuts, is_live=is_live)
     codec = {"array": "json-array", "events": "sse"}.get(framing, framing)
-    assert effect is Effect.MALFORMED
+    assert effect is FaultEffect.MALFORMED
     assert told[:after] == before[:after]
-    assert message_contents.document(codec, told[after]) == {}
+    assert message_contents.message_object(codec, told[after]) == {}
     if framing == "array":  # an array that is broken has no elements any more
         assert b"".join(told).endswith(b"".join(before[after + 1 :]))
     else:
@@ -162,12 +162,12 @@ def test_one_byte_is_no_utf_8_and_all_else_is_as_it_was(
     framing: str, cuts: list[int], after: int, is_live: bool
 ) -> None:
     before, told, effect = spoilt(framing, f"bad-utf8,after={after}", cuts, is_live=is_live)
-    assert effect is Effect.MALFORMED
+    assert effect is FaultEffect.MALFORMED
     assert told[:after] == before[:after]
     assert told[after + 1 :] == before[after + 1 :]
     content = told[after]
     if framing == "eventstream":
-        frame, was = eventstream.read_frame(content), eventstream.read_frame(before[after])
+        frame, was = eventstream.parse_frame(content), eventstream.parse_frame(before[after])
         assert frame is not None
         assert was is not None
         assert frame.payload.replace(b"\xff", b"") == was.payload
@@ -177,11 +177,11 @@ def test_one_byte_is_no_utf_8_and_all_else_is_as_it_was(
     assert content.count(b"\xff") == 1
 
 
-@pytest.mark.parametrize("dialect", sorted(speakers()))
+@pytest.mark.parametrize("dialect", sorted(chat_dialects()))
 def test_the_byte_stands_in_what_the_model_says_in_a_whole_body_too(dialect: str) -> None:
     request = asked(dialect, stream=False)
     gone, injection = struck(request, burst_of(answer_of(request)), "bad-utf8")
-    assert injection.injected[0].skipped == ""
+    assert injection.records[0].skipped == ""
     assert "over the lazy dög.".encode() + b'\xff"' in body(gone)
 
 
@@ -190,7 +190,7 @@ def test_a_whole_body_declares_the_length_that_it_has(rule: str) -> None:
     request = asked(stream=False)
     answer = answer_of(request)
     gone, _ = struck(request, burst_of(answer), rule)
-    begin = next(it for it in gone if isinstance(it, Begin))
+    begin = next(item for item in gone if isinstance(item, Begin))
     assert begin.head.length == len(body(gone)) != len(answer.messages[0])
 
 
@@ -200,7 +200,7 @@ def test_done_has_no_text() -> None:
     assert skipped(request, f"bad-utf8,after={last}") == "the message has no text"
 
 
-def alive(rule: str, dialect: str = "openai-chat") -> tuple[Burst, Response]:
+def alive(rule: str, dialect: str = "openai-chat") -> tuple[Burst, DialectResponse]:
     request = asked(dialect)
     answer = answer_of(request)
     gone, _ = struck(request, burst_of(answer), rule)
@@ -223,7 +223,7 @@ def test_an_answer_goes_on_after_its_signs_of_life() -> None:
         Wait(120.0), Send(COMMENT), Wait(220.0), Send(COMMENT), Wait(270.0),
         Wait(280.0), Send(answer.messages[1]),
     )  # fmt: skip
-    dues = [it.due for it in gone if isinstance(it, Wait)]
+    dues = [item.due for item in gone if isinstance(item, Wait)]
     assert all(one <= two for one, two in itertools.pairwise(dues))
 
 
@@ -232,7 +232,7 @@ def test_a_stall_at_its_time_shows_signs_of_life_between_messages() -> None:
     burst = burst_of(answer_of(request))
     for strike in (struck, live):
         gone, injection = strike(request, burst, "stall-keepalive,ms=35,interval=50ms,for=100ms")
-        assert injection.injected[0].effect is Effect.SLOWED
+        assert injection.records[0].effect is FaultEffect.SLOWED
         assert [*gone[6:10]] == [Wait(85.0), Send(COMMENT), Wait(135.0), Send(COMMENT)]
 
 
@@ -255,7 +255,7 @@ def test_nothing_is_said_within_a_message(name: str) -> None:
     whole = b"".join(answer.messages)
     burst = burst_of(answer, cut(whole, [len(answer.messages[0]) + 9]))
     gone, injection = struck(request, burst, f"{name},ms=25")
-    assert injection.injected[0].skipped == "a message was under way"
+    assert injection.records[0].skipped == "a message was under way"
     assert body(gone) == whole
 
 
@@ -277,15 +277,16 @@ def test_what_has_no_meaning_is_refused_when_it_is_given(rule: str, why: str | N
     name = rule.partition(",")[0]
     why = why or f"{name} {BETWEEN}"
     with pytest.raises(UsageError) as error:
-        rule_of(rule)
+        parse_rule(rule)
     assert str(error.value) == f"fault '{rule}': {why}"
 
 
 def test_every_dialect_that_streams_events_has_thought_of_signs_of_life() -> None:
-    signs = {find(asked(name)).keep_alive("sse") for name in ("openai-chat", "openai-completions",
+    signs = {find_dialect(asked(name)).keep_alive_message("sse")
+    for name in ("openai-chat", "openai-completions",
              "openai-responses", "cohere", "gemini-interactions")}  # fmt: skip
     assert signs == {COMMENT}
-    assert {it.keep_alive("ndjson") for it in ALL} == {b""}
+    assert {item.keep_alive_message("ndjson") for item in ALL} == {b""}
 
 
 def test_a_type_is_found_in_what_a_frame_wraps() -> None:
@@ -293,10 +294,10 @@ def test_a_type_is_found_in_what_a_frame_wraps() -> None:
     request = asking(path, anthropic_version="bedrock-2023-05-31", messages=[])
     answer = answer_of(request)
     gone, injection = struck(request, burst_of(answer), "truncate,at=content_block_stop")
-    (injected,) = injection.injected
+    (injected,) = injection.records
     assert injected.event is not None
     assert body(gone) == b"".join(answer.messages[: injected.event])
-    closing = message_contents.document("eventstream", answer.messages[injected.event])
+    closing = message_contents.message_object("eventstream", answer.messages[injected.event])
     assert closing == {"type": "content_block_stop", "index": 0}
 
 
@@ -306,6 +307,6 @@ def test_copies_beyond_all_measure_are_not_made() -> None:
     burst = (Begin(answer_of(request).head), Send(long), Send(b"data: [DONE]\n\n"))
     gone, injection = struck(request, burst, "duplicate,after=0,count=1000")
     assert gone == burst
-    assert [it.skipped for it in injection.injected] == [
+    assert [record.skipped for record in injection.records] == [
         "so many copies would have more than 67108864 bytes"
     ]

@@ -16,12 +16,12 @@ from faulted import body, burst_of, call_of, struck
 from llm_proxy.actions import Begin
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.reader import read_cassette
-from llm_proxy.cassette_views import asked, response_of
-from llm_proxy.dialects import speakers
-from llm_proxy.dialects.base import Response
+from llm_proxy.cassette_views import dialect_response, stored_http_request
+from llm_proxy.dialects import chat_dialects
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.json_api import succeeded
 from llm_proxy.exchange import Request
-from llm_proxy.framing import messages
+from llm_proxy.framing import split_messages
 from llm_proxy.turns import Finish, Refusal, Turn
 from reframed import as_sent
 from shipped import CASSETTES
@@ -32,7 +32,7 @@ _SAYS: Final = 6
 """Messages that a stream has at the least."""
 
 FILES: Final = sorted(
-    it for it in CASSETTES.rglob("*.jsonl") if it.parent.parent.name in speakers()
+    path for path in CASSETTES.rglob("*.jsonl") if path.parent.parent.name in chat_dialects()
 )
 
 
@@ -41,21 +41,21 @@ class Recorded:
     """What a provider sent, and to what."""
 
     request: Request
-    answer: Response
+    answer: DialectResponse
 
     @property
     def turn(self) -> Turn:
         """What it said first."""
-        return call_of(self.request).dialect.turns(self.answer)[0]
+        return call_of(self.request).dialect.decode(self.answer)[0]
 
-    def under(self, rule: str) -> tuple[Response, Turn, str]:
+    def under(self, rule: str) -> tuple[DialectResponse, Turn, str]:
         """What goes out under a rule, what that says, and why it did not strike."""
         gone, injection = struck(self.request, burst_of(self.answer), rule)
-        head = next(it.head for it in gone if isinstance(it, Begin))
+        head = next(item.head for item in gone if isinstance(item, Begin))
         codec = self.answer.codec
-        told = Response(head, codec, messages(codec, body(gone)))
-        turns = call_of(self.request).dialect.turns(told)
-        return told, (turns or (Turn(()),))[0], injection.injected[0].skipped
+        told = DialectResponse(head, codec, split_messages(codec, body(gone)))
+        turns = call_of(self.request).dialect.decode(told)
+        return told, (turns or (Turn(()),))[0], injection.records[0].skipped
 
 
 def check(it: Recorded) -> None:
@@ -71,7 +71,7 @@ def check(it: Recorded) -> None:
         if skipped:
             continue
         assert tuple(told.messages[:half]) == tuple(sent[:half])
-        assert dialect.judge(told).whole
+        assert dialect.completeness(told).is_complete
         assert was.text.startswith(turn.text)
         assert turn.id == was.id
         if name == "error-event":
@@ -80,19 +80,19 @@ def check(it: Recorded) -> None:
             assert (turn.finish, turn.failure) == (Finish.LENGTH, None)
     told, turn, skipped = it.under("refusal,message=No.")
     assert skipped == ""
-    assert dialect.judge(told).whole
+    assert dialect.completeness(told).is_complete
     assert turn.text == "No." or turn.finish is Finish.CONTENT_FILTER or _refuses(turn)
     assert (turn.id, turn.model) == (was.id, was.model)
 
 
 def _refuses(turn: Turn) -> bool:
-    return any(isinstance(it, Refusal) and it.text == "No." for it in turn.parts)
+    return any(isinstance(part, Refusal) and part.text == "No." for part in turn.parts)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda it: f"{it.parent.parent.name} {it.stem}")
 def test_shipped_cassettes_say_what_faults_mean(file: Path) -> None:
     cassette: Cassette = read_cassette(str(file), file.read_bytes())
-    it = Recorded(asked(cassette), response_of(cassette))
+    it = Recorded(stored_http_request(cassette), dialect_response(cassette))
     if succeeded(it.answer.head):
         check(it)
     else:
@@ -119,9 +119,9 @@ def some() -> Iterator[Recorded]:
 
 def _speaks(it: Recorded) -> bool:
     call = call_of(it.request)
-    turns = call.dialect.turns(it.answer)
+    turns = call.dialect.decode(it.answer)
     says = bool(turns and turns[0].text and not turns[0].failure)
-    return says and call.dialect.name in speakers()
+    return says and call.dialect.name in chat_dialects()
 
 
 @pytest.mark.corpus

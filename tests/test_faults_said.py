@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from faulted import TURN, asked, body, burst_of, call_of, cut, live, struck
 from faulted import answer_of as answered
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
-from llm_proxy.dialects import speakers
-from llm_proxy.dialects.base import Response
-from llm_proxy.errors import CannotSay, UsageError
-from llm_proxy.exchange import Head, Request
+from llm_proxy.dialects import chat_dialects
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.errors import NotRepresentable, UsageError
+from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.faults import message_contents
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.grammar import rule_of
-from llm_proxy.framing import messages
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.framing import split_messages
 from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
 from speaking import DELIVERY, MANNERS, Manner, asking
 
@@ -45,19 +45,21 @@ SAYS: Final = replace(TURN, model="")
 FEW: Final = settings(max_examples=20)
 
 
-def spoken(manner: Manner, turn: Turn) -> Response | None:
+def spoken(manner: Manner, turn: Turn) -> DialectResponse | None:
     """What is answered in this manner; None where it has no words for the turn."""
     try:
-        return manner.dialect.speak(manner.request, (turn,), manner.delivery)
-    except CannotSay:
+        return manner.dialect.encode(manner.request, (turn,), manner.delivery)
+    except NotRepresentable:
         return None
 
 
-def read(request: Request, answer: Response, gone: Sequence[Action]) -> tuple[Response, Turn]:
+def read(
+    request: Request, answer: DialectResponse, gone: Sequence[Action]
+) -> tuple[DialectResponse, Turn]:
     """What went out, and what it says."""
-    head = next(it.head for it in gone if isinstance(it, Begin))
-    told = Response(head, answer.codec, messages(answer.codec, body(gone)))
-    turns = call_of(request).dialect.turns(told)
+    head = next(item.head for item in gone if isinstance(item, Begin))
+    told = DialectResponse(head, answer.codec, split_messages(answer.codec, body(gone)))
+    turns = call_of(request).dialect.decode(told)
     assert turns
     return told, turns[0]
 
@@ -77,60 +79,64 @@ WHOLE: Final = [
 ]
 
 
-def so_far(manner: Manner, answer: Response, after: int) -> Turn | None:
+def so_far(manner: Manner, answer: DialectResponse, after: int) -> Turn | None:
     """What a stream has said by then; None where it cannot be ended any more, or not yet."""
-    turns = manner.dialect.turns(replace(answer, messages=answer.messages[:after]))
-    if any(it.finish or it.failure for it in turns):
+    turns = manner.dialect.decode(replace(answer, messages=answer.messages[:after]))
+    if any(turn.finish or turn.failure for turn in turns):
         return None
     return turns[0] if turns else None
 
 
-def places(answer: Response) -> list[int]:
+def places(answer: DialectResponse) -> list[int]:
     """Some places of a stream: where it opens, amid its words, and where it closes."""
     size = len(answer.messages)
-    return sorted({it for it in (1, size // 3, size // 2, size - 4) if 0 < it < size})
+    return sorted({item for item in (1, size // 3, size // 2, size - 4) if 0 < item < size})
 
 
 def texts(turn: Turn) -> list[str]:
     """What was said, however it is told."""
-    return [it.text for it in turn.parts if isinstance(it, Text | Reasoning | Refusal) and it.text]
+    return [
+        part.text
+        for part in turn.parts
+        if isinstance(part, Text | Reasoning | Refusal) and part.text
+    ]
 
 
-def check_ending(manner: Manner, answer: Response, rule: str, after: int) -> Turn | None:
+def check_ending(manner: Manner, answer: DialectResponse, rule: str, after: int) -> Turn | None:
     """What a stream says that ends so there; None where it cannot."""
     before = so_far(manner, answer, after)
     gone, injected = struck(manner.request, burst_of(answer), f"{rule},after={after}")
-    if before is None or injected.injected[0].skipped:
+    if before is None or injected.records[0].skipped:
         return None
     told, turn = read(manner.request, answer, gone)
     assert tuple(told.messages[:after]) == tuple(answer.messages[:after])
     assert texts(turn) == texts(before)
     assert (turn.id, turn.model) in ((before.id, before.model), (turn.id, ""))
-    assert manner.dialect.judge(told).whole
+    assert manner.dialect.completeness(told).is_complete
     check_closed_once(manner, told)
     return turn
 
 
-def check_closed_once(manner: Manner, told: Response) -> None:
+def check_closed_once(manner: Manner, told: DialectResponse) -> None:
     """Numbers go on by one, and nothing but words is told twice of one part."""
-    documents = [message_contents.document(told.codec, it) for it in told.messages]
-    numbers = [it["sequence_number"] for it in documents if "sequence_number" in it]
+    documents = [message_contents.message_object(told.codec, item) for item in told.messages]
+    numbers = [item["sequence_number"] for item in documents if "sequence_number" in item]
     assert numbers == list(range(len(numbers)))
     parts = [
         (
-            message_contents.names(told.codec, message),
-            *(it for it in document.items() if "ndex" in it[0]),
+            message_contents.message_types(told.codec, message),
+            *(item for item in document.items() if "ndex" in item[0]),
         )
         for message, document in zip(told.messages, documents, strict=True)
-        if not manner.dialect.says(told.codec, message)
+        if not manner.dialect.output_chars(told.codec, message)
     ]
-    closed = [it for it in parts if len(it) > 1]
+    closed = [part for part in parts if len(part) > 1]
     assert len(set(map(str, closed))) == len(closed)
 
 
 @pytest.mark.parametrize(("manner", "answer"), STREAMS)
 def test_a_stream_fails_anywhere_in_its_providers_own_words(
-    manner: Manner, answer: Response
+    manner: Manner, answer: DialectResponse
 ) -> None:
     for after in places(answer):
         turn = check_ending(manner, answer, "error-event", after)
@@ -141,7 +147,9 @@ def test_a_stream_fails_anywhere_in_its_providers_own_words(
 
 
 @pytest.mark.parametrize(("manner", "answer"), STREAMS)
-def test_a_stream_ends_anywhere_at_its_longest_length(manner: Manner, answer: Response) -> None:
+def test_a_stream_ends_anywhere_at_its_longest_length(
+    manner: Manner, answer: DialectResponse
+) -> None:
     ended = 0
     for after in places(answer):
         turn = check_ending(manner, answer, "finish-length", after)
@@ -153,11 +161,11 @@ def test_a_stream_ends_anywhere_at_its_longest_length(manner: Manner, answer: Re
 
 @pytest.mark.parametrize(("manner", "answer"), WHOLE)
 def test_a_whole_body_that_ends_early_says_half_of_its_text(
-    manner: Manner, answer: Response
+    manner: Manner, answer: DialectResponse
 ) -> None:
     gone, injected = struck(manner.request, burst_of(answer), "finish-length")
     told, turn = read(manner.request, answer, gone)
-    assert injected.injected[0].skipped == ""
+    assert injected.records[0].skipped == ""
     assert (turn.text, turn.finish) == ("The quick brown fox ju", Finish.LENGTH)
     assert told.head.length == len(body(gone))
 
@@ -175,7 +183,7 @@ FILTERED: Final = {
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
-@pytest.mark.parametrize("dialect", sorted(speakers()))
+@pytest.mark.parametrize("dialect", sorted(chat_dialects()))
 def test_a_filter_has_its_providers_own_word(dialect: str, stream: bool) -> None:
     request = asked(dialect, stream=stream)
     answer = answered(request)
@@ -184,7 +192,7 @@ def test_a_filter_has_its_providers_own_word(dialect: str, stream: bool) -> None
     if dialect not in FILTERED:
         assert gone == burst_of(answer)
         why = f"{dialect} has no word for an answer that ends so"
-        assert injected.injected[0].skipped == why
+        assert injected.records[0].skipped == why
         return
     _, turn = read(request, answer, gone)
     assert turn.finish_raw == FILTERED[dialect]
@@ -214,10 +222,12 @@ def test_an_early_end_comes_when_the_next_message_was_due() -> None:
     request = asked()
     answer = answered(request)
     gone, injected = struck(request, burst_of(answer), "finish-length,after=2")
-    first, second, *rest = gone[2:][1::2][:2] + tuple(it for it in gone[6:] if isinstance(it, Wait))
-    assert [first, second] == [Send(it) for it in answer.messages[:2]]
+    first, second, *rest = gone[2:][1::2][:2] + tuple(
+        item for item in gone[6:] if isinstance(item, Wait)
+    )
+    assert [first, second] == [Send(message) for message in answer.messages[:2]]
     assert rest == [Wait(40.0)]
-    assert injected.injected[0].at_ms == 40.0
+    assert injected.records[0].at_ms == 40.0
 
 
 def test_an_end_is_told_but_once() -> None:
@@ -227,13 +237,13 @@ def test_an_end_is_told_but_once() -> None:
         after = len(answer.messages) - 1
         gone, injected = struck(request, burst_of(answer), f"{rule},after={after}")
         assert gone == burst_of(answer)
-        assert injected.injected[0].skipped == "the answer had told why it ends"
+        assert injected.records[0].skipped == "the answer had told why it ends"
 
 
 @pytest.mark.parametrize("rule", ["error-event", "finish-length", "content-filter", "refusal"])
 def test_an_error_is_left_as_it_is(rule: str) -> None:
     request = asked()
-    refused = call_of(request).dialect.refuse(429, Failure("Slow down."), DELIVERY)
+    refused = call_of(request).dialect.error_response(429, Failure("Slow down."), DELIVERY)
     gone, _ = struck(request, burst_of(refused), rule)
     assert gone == burst_of(refused)
 
@@ -245,8 +255,8 @@ def test_an_error_says_what_its_rule_says() -> None:
     gone, injected = struck(request, burst_of(answer), rule)
     _, turn = read(request, answer, gone)
     assert turn.failure == Failure("Overloaded, sorry", type="overloaded_error")
-    assert injected.injected[0].effect is Effect.FAILED
-    assert gone[-1] == Send(b"".join(messages("sse", body(gone))[-1:]))
+    assert injected.records[0].effect is FaultEffect.FAILED
+    assert gone[-1] == Send(b"".join(split_messages("sse", body(gone))[-1:]))
 
 
 REFUSED: Final = {
@@ -268,47 +278,47 @@ REFUSED: Final = {
 def test_a_refusal_is_told_as_its_provider_tells_one(dialect: str, stream: bool) -> None:
     request = asked(dialect, stream=stream)
     answer = answered(request)
-    (was,) = call_of(request).dialect.turns(answer)
+    (was,) = call_of(request).dialect.decode(answer)
     gone, injected = struck(request, burst_of(answer), "refusal")
     told, turn = read(request, answer, gone)
-    bare = tuple(replace(it, metadata=()) for it in turn.parts)
+    bare = tuple(replace(part, metadata=()) for part in turn.parts)
     assert (bare, turn.finish_raw) == REFUSED[dialect]
     assert (turn.id, turn.model, turn.usage) == (was.id, was.model, was.usage)
-    assert injected.injected[0].effect is Effect.ALTERED
+    assert injected.records[0].effect is FaultEffect.ALTERED
     assert told.head.length in (None, len(body(gone)))
 
 
 def test_every_dialect_that_speaks_refuses() -> None:
-    assert set(REFUSED) == set(speakers())
+    assert set(REFUSED) == set(chat_dialects())
 
 
 @pytest.mark.parametrize(("manner", "answer"), [*STREAMS, *WHOLE])
-def test_a_refusal_is_whole_in_every_manner(manner: Manner, answer: Response) -> None:
+def test_a_refusal_is_whole_in_every_manner(manner: Manner, answer: DialectResponse) -> None:
     gone, injected = struck(manner.request, burst_of(answer), "refusal,message=No.")
     told, turn = read(manner.request, answer, gone)
-    assert injected.injected[0].skipped == ""
+    assert injected.records[0].skipped == ""
     assert "".join(texts(turn)) in ("No.", "")
-    assert manner.dialect.judge(told).whole
+    assert manner.dialect.completeness(told).is_complete
 
 
 def test_an_answer_told_anew_takes_as_long_as_the_real_one() -> None:
     request = asked()
     answer = answered(request)
     gone, injected = struck(request, burst_of(answer), "refusal,message=No")
-    head, *sent = (it for it in gone if not isinstance(it, Wait))
-    dues = [it.due for it in gone if isinstance(it, Wait)]
+    head, *sent = (item for item in gone if not isinstance(item, Wait))
+    dues = [item.due for item in gone if isinstance(item, Wait)]
     assert isinstance(head, Begin)
     assert dues == [10.0 * n for n in range(1, len(sent) + 2)]
-    assert injected.injected[0].at_ms == 20.0
+    assert injected.records[0].at_ms == 20.0
 
 
 def test_what_is_told_in_more_messages_ends_with_the_last_one() -> None:
     request = asked()
     answer = answered(request)
     gone, _ = struck(request, burst_of(answer), f'refusal,message="{"no " * 50}"')
-    dues = [it.due for it in gone if isinstance(it, Wait)]
+    dues = [item.due for item in gone if isinstance(item, Wait)]
     assert dues == [10.0 * n for n in range(1, len(answer.messages) + 2)]
-    assert sum(isinstance(it, Send) for it in gone) > len(answer.messages)
+    assert sum(isinstance(item, Send) for item in gone) > len(answer.messages)
 
 
 @FEW
@@ -358,7 +368,7 @@ def with_tools(dialect: str, *, stream: bool = True, schema: object = CITY) -> R
     )
 
 
-CALLERS: Final = sorted(set(speakers()) - {"openai-completions"})
+CALLERS: Final = sorted(set(chat_dialects()) - {"openai-completions"})
 HOWS: Final = {
     "name": ("weather_v2", {"unit": "C", "city": "Rome"}),
     "missing": ("weather", {"unit": "C"}),
@@ -371,7 +381,7 @@ MADE_UP: Final[dict[str, tuple[str, dict[str, str]]]] = {
 
 def call(turn: Turn) -> ToolCall:
     """The call of an answer."""
-    (found,) = (it for it in turn.parts if isinstance(it, ToolCall))
+    (found,) = (part for part in turn.parts if isinstance(part, ToolCall))
     return found
 
 
@@ -381,7 +391,7 @@ def call(turn: Turn) -> ToolCall:
 def test_a_call_cannot_be_carried_out(dialect: str, how: str, stream: bool) -> None:
     request = with_tools(dialect, stream=stream)
     answer = answered(request, CALLS)
-    (was,) = call_of(request).dialect.turns(answer)
+    (was,) = call_of(request).dialect.decode(answer)
     gone, injected = struck(request, burst_of(answer), f"bad-tool-call,how={how}")
     told, turn = read(request, answer, gone)
     assert (call(turn).name, json.loads(call(turn).arguments)) == HOWS[how]
@@ -389,7 +399,7 @@ def test_a_call_cannot_be_carried_out(dialect: str, how: str, stream: bool) -> N
     assert (turn.id, turn.model, turn.usage, turn.finish) == (
         was.id, was.model, was.usage, Finish.TOOL_CALLS
     )  # fmt: skip
-    assert injected.injected[0].effect is Effect.ALTERED
+    assert injected.records[0].effect is FaultEffect.ALTERED
     assert told.head.length in (None, len(body(gone)))
 
 
@@ -417,7 +427,7 @@ def test_arguments_are_no_json_where_the_wire_holds_them_as_text(dialect: str) -
     if dialect not in WORDED:
         assert gone == burst_of(answer)
         why = f"{dialect} tells arguments as an object, which is JSON"
-        assert injected.injected[0].skipped == why
+        assert injected.records[0].skipped == why
         return
     _, turn = read(request, answer, gone)
     assert call(turn).arguments == '{"unit":"C","'
@@ -431,7 +441,7 @@ def test_nothing_is_left_out_where_nothing_must_be_there(schema: object) -> None
     gone, injected = struck(request, burst_of(answer), "bad-tool-call,how=missing")
     assert gone == burst_of(answer)
     why = "the tool weather has no argument that must be there"
-    assert injected.injected[0].skipped == why
+    assert injected.records[0].skipped == why
 
 
 def test_a_name_that_is_not_offered_is_found() -> None:
@@ -449,7 +459,7 @@ def test_nothing_is_held_back_where_no_tool_is_offered() -> None:
     answer = answered(request)
     gone, injected = live(request, burst_of(answer), "bad-tool-call")
     assert tuple(gone) == burst_of(answer)
-    assert injected.injected[0].skipped == "the request offers no tool"
+    assert injected.records[0].skipped == "the request offers no tool"
 
 
 def test_what_was_taken_for_nothing_comes_as_it_was() -> None:
@@ -459,23 +469,23 @@ def test_what_was_taken_for_nothing_comes_as_it_was() -> None:
     for strike in (struck, live):
         gone, injected = strike(request, burst, "bad-tool-call,how=missing")
         assert tuple(gone) == burst
-        assert injected.injected[0].skipped != ""
+        assert injected.records[0].skipped != ""
 
 
 def test_what_is_no_turn_is_left_as_it_is() -> None:
     request = asking("/v1/embeddings", model="m", input="Hi")
-    head = Head(200, "OK", (("Content-Type", "application/json"),), "length", 2)
+    head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", 2)
     burst: Burst = (Begin(head), Send(b"{}"))
     for rule in ("refusal", "finish-length", "content-filter", "bad-tool-call"):
         gone, injected = struck(request, burst, rule)
         assert gone == burst
         why = "answers of openai-embeddings hold no turns, so none can be told as one"
-        assert injected.injected[0].skipped == why
+        assert injected.records[0].skipped == why
 
 
 def test_a_way_to_be_bad_that_nobody_knows_is_refused() -> None:
     with pytest.raises(UsageError) as error:
-        rule_of("bad-tool-call,how=late")
+        parse_rule("bad-tool-call,how=late")
     assert str(error.value) == (
         "fault 'bad-tool-call,how=late': how=late is not one of json, name, missing"
     )

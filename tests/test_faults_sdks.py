@@ -16,9 +16,9 @@ import pytest
 
 from directing import directed
 from faulted import TURN, answer_of, struck
-from llm_proxy.modes import Answer
-from llm_proxy.routing import Call
-from llm_proxy.scenario.render.actions import at_once
+from llm_proxy.modes import ModeResponse
+from llm_proxy.routing import RoutedRequest
+from llm_proxy.scenario.render.actions import immediate_actions
 from sdks import anthropic_client, openai_client
 
 CITY: Final = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -39,11 +39,13 @@ class Spoiled:
     rule: str = "refusal"
     name: str = "spoiled"
 
-    async def answer(self, call: Call) -> Answer:
+    async def respond(self, call: RoutedRequest) -> ModeResponse:
         """The answer as the rule leaves it."""
-        burst, injection = struck(call.request, at_once(answer_of(call.request, TURN)), self.rule)
-        assert injection.injected[0].skipped == ""
-        return Answer(burst, "spoiled")
+        burst, injection = struck(
+            call.request, immediate_actions(answer_of(call.request, TURN)), self.rule
+        )
+        assert injection.records[0].skipped == ""
+        return ModeResponse(burst, "spoiled")
 
     def reset(self, session: str) -> None:
         """Nothing counts here."""
@@ -58,13 +60,13 @@ async def chat(client: openai.AsyncOpenAI) -> Any:
         stream_options={"include_usage": True},
         tools=FUNCTIONS,
     )
-    chunks = [it async for it in stream]
-    (finish,) = filter(None, (it.choices[0].finish_reason for it in chunks if it.choices))
-    deltas = [it.choices[0].delta for it in chunks if it.choices]
-    said = "".join((it.content or "") + (it.refusal or "") for it in deltas)
-    calls = [it.function for delta in deltas for it in delta.tool_calls or () if it.function]
-    name = "".join(it.name or "" for it in calls)
-    arguments = "".join(it.arguments or "" for it in calls)
+    chunks = [item async for item in stream]
+    (finish,) = filter(None, (chunk.choices[0].finish_reason for chunk in chunks if chunk.choices))
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    said = "".join((delta.content or "") + (delta.refusal or "") for delta in deltas)
+    calls = [item.function for delta in deltas for item in delta.tool_calls or () if item.function]
+    name = "".join(item.name or "" for item in calls)
+    arguments = "".join(item.arguments or "" for item in calls)
     usage = chunks[-1].usage
     return said, name, arguments, finish, usage and usage.completion_tokens
 
@@ -73,11 +75,11 @@ async def responses(client: openai.AsyncOpenAI) -> Any:
     """What the last event says, once all numbers have gone on by one."""
     tools: list[Any] = [{"type": "function", "strict": False, **TOOL}]
     stream = await client.responses.create(model="m", input="Hi", stream=True, tools=tools)
-    events: list[Any] = [it async for it in stream]
-    assert [it.sequence_number for it in events] == list(range(len(events)))
+    events: list[Any] = [item async for item in stream]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
     response = events[-1].response
     why = response.incomplete_details and response.incomplete_details.reason
-    return response.output_text, response.status, why, [it.type for it in response.output]
+    return response.output_text, response.status, why, [item.type for item in response.output]
 
 
 async def message(client: anthropic.AsyncAnthropic) -> Any:
@@ -89,16 +91,16 @@ async def message(client: anthropic.AsyncAnthropic) -> Any:
         tools=[{"name": "weather", "input_schema": {**CITY}}],
     ) as stream:
         made = await stream.get_final_message()
-    blocks = [it.to_dict(exclude_unset=True) for it in made.content]
+    blocks = [item.to_dict(exclude_unset=True) for item in made.content]
     return blocks, made.stop_reason, made.usage.output_tokens
 
 
 async def lines(client: ollama.AsyncClient) -> Any:
     """Text, calls, finish and cost."""
     stream = await client.chat(model="m", messages=ASKED, stream=True, tools=FUNCTIONS)
-    parts = [it async for it in stream]
-    calls = [it.function.name for part in parts for it in part.message.tool_calls or ()]
-    said = "".join(it.message.content or "" for it in parts)
+    parts = [item async for item in stream]
+    calls = [item.function.name for part in parts for item in part.message.tool_calls or ()]
+    said = "".join(part.message.content or "" for part in parts)
     return said, calls, parts[-1].done_reason, parts[-1].eval_count
 
 

@@ -13,10 +13,10 @@ import pytest
 from fault_cells import REQUESTS
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending
-from llm_proxy.faults.grammar import rules_of
-from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.fault_rules import read_rules
-from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.faults.grammar import parse_rules
+from llm_proxy.pacing import InstantPace
+from llm_proxy.shell.running.fault_rules import read_fault_rules
+from llm_proxy.shell.running.settings import SimulationOptions
 from playing import playing, says, script
 from proxying import cassettes, proxy
 from raw import Raw, ask, post
@@ -28,8 +28,8 @@ from wires import Wire, wire
 ONE: Final = "reset,after=1"
 HEADER: Final = f"x-llm-proxy-fault: {ONE}"
 MADE: Final[dict[str, Any]] = {
-    "pace": Instant(),
-    "simulating": Simulating(mock='{"reply": "The quick brown fox.", "chunk_delay_ms": 0}'),
+    "pace": InstantPace(),
+    "simulating": SimulationOptions(mock='{"reply": "The quick brown fox.", "chunk_delay_ms": 0}'),
 }
 """A server whose answers have several events."""
 
@@ -48,7 +48,7 @@ def read(folder: Path, text: str, name: str = "faults.yaml") -> list[str]:
     """The rules of a file that holds this."""
     path = folder / name
     path.write_text(text, "utf-8")
-    return [it.text for it in read_rules(path)]
+    return [read_fault_rule.text for read_fault_rule in read_fault_rules(path)]
 
 
 FILES: Final = {
@@ -113,7 +113,7 @@ def test_what_is_wrong_with_a_file_is_told_with_its_place(
 
 def test_a_file_that_is_not_there_or_far_too_large_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.yaml cannot be read: No such file"):
-        read_rules(tmp_path / "none.yaml")
+        read_fault_rules(tmp_path / "none.yaml")
     with pytest.raises(UsageError, match="larger than 1048576 bytes"):
         read(tmp_path, "- reset\n" * 150_000)
 
@@ -123,7 +123,7 @@ def test_a_file_that_is_not_there_or_far_too_large_is_named(tmp_path: Path) -> N
 
 async def test_the_header_is_refused_where_nobody_allowed_it(tmp_path: Path) -> None:
     put(tmp_path, chat(), told("a", "b"))
-    async with proxy("replay", tmp_path, pace=Instant()) as it:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as it:
         got = await ask(it.url, chat("hi", HEADER))
 
     assert got.status == 400
@@ -185,8 +185,8 @@ async def test_a_header_that_is_wrong_is_refused_with_the_reason(
 
 async def test_rules_are_put_and_taken_back_while_the_proxy_runs(tmp_path: Path) -> None:
     put(tmp_path, chat(), told("a", "b"))
-    given = rules_of(["status,code=503,nth=1"])
-    async with proxy("replay", tmp_path, pace=Instant(), faults=given) as it:
+    given = parse_rules(["status,code=503,nth=1"])
+    async with proxy("replay", tmp_path, pace=InstantPace(), faults=given) as it:
         refused = await ask(it.url, chat())
         began = await page(it.url)
         rules = [ONE, {"fault": "slice", "size": 7}]
@@ -236,8 +236,8 @@ async def test_rules_that_are_none_change_nothing(tmp_path: Path, body: Any, err
 
 async def test_a_session_that_is_begun_again_meets_the_same_faults_again(tmp_path: Path) -> None:
     put(tmp_path, chat(), told("a", "b"))
-    given = rules_of(["reset,after=1,nth=2"])
-    async with proxy("replay", tmp_path, pace=Instant(), faults=given) as it:
+    given = parse_rules(["reset,after=1,nth=2"])
+    async with proxy("replay", tmp_path, pace=InstantPace(), faults=given) as it:
         before = [(await ask(it.url, chat())).how for _ in range(3)]
         await ask(it.url, post("/_proxy/sessions/default/reset", b""))
         after = [(await ask(it.url, chat())).how for _ in range(2)]
@@ -260,8 +260,8 @@ async def test_a_scenario_brings_its_faults_along(tmp_path: Path) -> None:
         second = [await stage.ask(said=("refund", "a", "b")) for _ in range(2)]
         _, pages = await page(stage.url)
 
-    assert [it.raw.how for it in first] == ["rst", "clean"]
-    assert [it.raw.status for it in second] == [503, 200]
+    assert [item.raw.how for item in first] == ["rst", "clean"]
+    assert [item.raw.status for item in second] == [503, 200]
     assert [[its.rule for its in entry.faults] for entry in stage.entries] == [
         ["reset,after=2,nth=1"], [], ["status,code=503,nth=1"], []
     ]  # fmt: skip
@@ -283,14 +283,14 @@ async def test_what_a_scenario_refuses_or_fails_itself_is_told_without_its_fault
         fallback = await stage.ask(said=("refund", "a", "b"))
         answered = await stage.ask(temperature=1)
 
-    hows = [it.raw.how for it in (wrong, failed, fallback, answered)]
+    hows = [item.raw.how for item in (wrong, failed, fallback, answered)]
     assert hows == ["clean", "clean", "clean", "rst"]
     assert failed.raw.status == 500
 
 
 async def test_a_rule_of_the_run_and_one_of_a_scenario_work_together(tmp_path: Path) -> None:
     document = script(says("One two."), faults=["reset,after=2"], chunks={"by": "words"})
-    async with playing(tmp_path, document, faults=rules_of(["drop,after=0"])) as stage:
+    async with playing(tmp_path, document, faults=parse_rules(["drop,after=0"])) as stage:
         cut = await stage.ask()
         stage.journal.entries.clear()
         await page(stage.url, "PUT", {"faults": ["status,code=503"]})
@@ -308,7 +308,7 @@ async def test_a_rule_of_the_run_and_one_of_a_scenario_work_together(tmp_path: P
 async def test_what_200_requests_meet_at_once_is_the_same_to_the_byte_in_another_order(
     tmp_path: Path,
 ) -> None:
-    rules = rules_of((
+    rules = parse_rules((
         "drop,after=2,probability=40%",
         "latency,by=1..20ms,probability=50%",
         "reset,after=3,probability=30%",
@@ -330,7 +330,7 @@ async def test_what_200_requests_meet_at_once_is_the_same_to_the_byte_in_another
     first, again, other = await run(asked, 1), await run(shuffled, 1), await run(asked, 2)
 
     assert again == first
-    assert [it[1:2] for it in other] != [it[1:2] for it in first]
+    assert [item[1:2] for item in other] != [item[1:2] for item in first]
     assert {how for _, how, _, _ in first} == {"clean", "rst"}
 
 
@@ -339,7 +339,7 @@ async def test_what_200_requests_meet_at_once_is_the_same_to_the_byte_in_another
 
 @pytest.mark.parametrize("framed", REQUESTS)
 async def test_a_quota_lets_in_what_is_allowed_and_counts_down(tmp_path: Path, framed: str) -> None:
-    rules = rules_of(["quota,requests=2,window=1m"])
+    rules = parse_rules(["quota,requests=2,window=1m"])
     async with proxy("simulate", tmp_path, faults=rules, **MADE) as it:
         request = REQUESTS[framed]
         got = [await wire(it.url, request) for _ in range(3)]
@@ -377,7 +377,7 @@ async def _once_open(url: str) -> Wire:
 
 
 async def test_a_client_of_http_1_0_meets_no_malformed_chunk_in_its_body(tmp_path: Path) -> None:
-    about = {"faults": rules_of(["malformed-chunk,after=1"]), **MADE}
+    about = {"faults": parse_rules(["malformed-chunk,after=1"]), **MADE}
     async with proxy("simulate", tmp_path, **about) as it:
         port = int(it.url.rpartition(":")[2])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -403,7 +403,7 @@ async def test_a_live_answer_whose_rules_make_too_much_work_is_broken_off_and_ke
     tmp_path: Path,
 ) -> None:
     pieces = [b"data: {}\n\n" * 400]
-    rules = rules_of(["slice,size=1,delay=0ms"] * 50)
+    rules = parse_rules(["slice,size=1,delay=0ms"] * 50)
     async with upstream(chunked(pieces)) as provider:
         async with proxy("record", tmp_path, provider.url, faults=rules) as it:
             raw = await ask(it.url, chat())

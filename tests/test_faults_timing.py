@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from faulted import DIALECTS, SILENCE, answer_of, asked, body, burst_of, cut, live, struck
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
-from llm_proxy.dialects import named
+from llm_proxy.dialects import dialect_named
 from llm_proxy.errors import UsageError
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.grammar import rule_of
-from llm_proxy.framing import messages
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.grammar import parse_rule
+from llm_proxy.framing import split_messages
 
 FRAMINGS = st.sampled_from(list(DIALECTS))
 CUTS = st.lists(st.integers(0, 4000), max_size=20)
@@ -33,7 +33,7 @@ def dues(actions: Burst | list[Action]) -> list[float]:
 
 def sends(actions: Burst | list[Action]) -> list[bytes]:
     """The pieces of the body."""
-    return [it.data for it in actions if isinstance(it, Send)]
+    return [action.data for action in actions if isinstance(action, Send)]
 
 
 # latency
@@ -48,7 +48,7 @@ def test_an_answer_is_late_by_the_same_time_from_its_head_on() -> None:
         assert gone[begun - 1] == Wait(1010)
         assert dues(gone) == [due + 1000 for due in dues(burst)]
         assert body(gone) == body(burst)
-        assert injection.injected[0].effect is Effect.SLOWED
+        assert injection.records[0].effect is FaultEffect.SLOWED
 
 
 def test_an_answer_is_late_from_a_place_on() -> None:
@@ -61,7 +61,7 @@ def test_an_answer_is_late_from_a_place_on() -> None:
 def test_each_request_is_late_by_its_own_part_of_a_range() -> None:
     delays = set[float]()
     for model in "abcdef":
-        request = named("openai-chat").typical(model, stream=True)
+        request = dialect_named("openai-chat").sample_request(model, stream=True)
         gone, _ = struck(request, burst_of(answer_of(request)), "latency,by=100..300ms")
         again, _ = struck(request, burst_of(answer_of(request)), "latency,by=100..300ms")
         assert gone == again
@@ -77,7 +77,7 @@ def test_no_answer_comes_until_the_longest_silence_is_over() -> None:
     request = asked()
     gone, injection = struck(request, burst_of(answer_of(request)), "hang")
     assert gone == (Wait(SILENCE), Abort("fin"))
-    assert injection.injected[0].effect is Effect.UNANSWERED
+    assert injection.records[0].effect is FaultEffect.UNANSWERED
 
 
 def test_no_answer_comes_for_as_long_as_a_rule_says() -> None:
@@ -93,7 +93,7 @@ def test_a_head_comes_and_nothing_behind_it(framing: str, is_live: bool) -> None
     strike = live if is_live else struck
     gone, injection = strike(request, burst_of(answer), "hang-body,for=2s")
     assert list(gone) == [Wait(10), Begin(answer.head), Wait(2010), Abort("fin")]
-    assert (injection.injected[0].event, injection.injected[0].byte) == (0, 0)
+    assert (injection.records[0].event, injection.records[0].byte) == (0, 0)
 
 
 def test_a_head_of_a_whole_body_declares_what_does_not_come() -> None:
@@ -106,7 +106,7 @@ def test_a_head_of_a_whole_body_declares_what_does_not_come() -> None:
 @pytest.mark.parametrize("name", ["hang", "hang-body", "slow-close,by=1s"])
 def test_what_has_no_place_is_given_none(name: str) -> None:
     with pytest.raises(UsageError, match="has no place in the stream: leave after out"):
-        rule_of(f"{name},after=2")
+        parse_rule(f"{name},after=2")
 
 
 # slow-close
@@ -126,7 +126,7 @@ def test_a_body_of_a_declared_length_has_no_late_end() -> None:
     burst = burst_of(answer_of(request))
     gone, injection = struck(request, burst, "slow-close,by=1s")
     assert gone == burst
-    assert injection.injected[0].skipped == (
+    assert injection.records[0].skipped == (
         "slow-close has no meaning in a body of a declared length"
     )
 
@@ -149,7 +149,7 @@ def test_no_byte_is_earlier_than_a_line_of_that_rate_carries_it(
         carried += len(data)
         assert len(data) <= max(1, rate / 50)
         assert due >= 10 + carried * 1000 / rate - 0.001
-    waits = [it.due for it in gone if isinstance(it, Wait)]
+    waits = [item.due for item in gone if isinstance(item, Wait)]
     assert waits == sorted(waits)
 
 
@@ -166,7 +166,7 @@ def test_a_wide_line_holds_nothing_up() -> None:
     burst = burst_of(answer_of(request), gap=1000)
     gone, _ = struck(request, burst, "bandwidth,rate=1MB")
     late = [got % 1000 for got in dues(gone)]
-    assert all(0 < it < 1 for it in late)
+    assert all(0 < item < 1 for item in late)
 
 
 def test_a_line_is_narrow_from_a_place_on() -> None:
@@ -180,7 +180,7 @@ def test_a_line_is_narrow_from_a_place_on() -> None:
 @pytest.mark.parametrize("rate", ["0", "x", "-1", "0.1"])
 def test_a_rate_is_a_number_of_bytes(rate: str) -> None:
     with pytest.raises(UsageError, match="is not a number of bytes a second"):
-        rule_of(f"bandwidth,rate={rate}")
+        parse_rule(f"bandwidth,rate={rate}")
 
 
 # coalesce
@@ -210,7 +210,7 @@ def test_so_many_messages_come_in_a_write(
     answer = answer_of(request)
     whole = b"".join(answer.messages)
     gone, _ = struck(request, burst_of(answer, cut(whole, cuts)), f"coalesce,events={events}")
-    counts = [len(messages(answer.codec, it)) for it in sends(gone)]
+    counts = [len(split_messages(answer.codec, send)) for send in sends(gone)]
     assert body(gone) == whole
     assert counts[:-1] == [events] * (len(counts) - 1)
     gone, _ = struck(request, burst_of(answer), f"coalesce,events={events},bytes={size}")
@@ -222,13 +222,13 @@ def test_what_is_held_goes_out_before_an_answer_breaks_off() -> None:
     burst = (*burst_of(answer_of(request)), Abort("rst"))
     for strike in (struck, live):
         gone, _ = strike(request, burst, "coalesce")
-        assert [type(it) for it in gone if not isinstance(it, Wait)] == [Begin, Send, Abort]
+        assert [type(item) for item in gone if not isinstance(item, Wait)] == [Begin, Send, Abort]
         assert body(gone) == body(burst)
 
 
 def test_writes_of_no_message_are_refused() -> None:
     with pytest.raises(UsageError, match="events must be 1 or more"):
-        rule_of("coalesce,events=0")
+        parse_rule("coalesce,events=0")
 
 
 # ranges
@@ -237,7 +237,7 @@ def test_writes_of_no_message_are_refused() -> None:
 @pytest.mark.parametrize("by", ["1", "300..100ms", "..2s", "1s..", "1..2", "x..2s"])
 def test_a_range_has_two_spans_and_begins_with_the_shorter(by: str) -> None:
     with pytest.raises(UsageError, match=r"is not a (span|range)"):
-        rule_of(f"latency,by={by}")
+        parse_rule(f"latency,by={by}")
 
 
 @pytest.mark.parametrize(

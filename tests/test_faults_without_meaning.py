@@ -8,7 +8,7 @@ import pytest
 
 from faulted import answer_of, asked, body, burst_of, live, struck
 from llm_proxy.actions import Begin, Burst, Send, Wait
-from llm_proxy.exchange import Head
+from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults.kinds import KINDS
 
 TYPES = {"sse": "text/event-stream", "ndjson": "application/x-ndjson", "whole": "application/json"}
@@ -19,20 +19,22 @@ TAKING = ["bad-utf8", "malformed-json", "half-event", "duplicate", "drop", "reor
 @pytest.mark.parametrize("framing", TYPES)
 @pytest.mark.parametrize("name", KINDS)
 def test_an_empty_body_breaks_no_fault(name: str, framing: str) -> None:
-    head = Head(200, "OK", (("Content-Type", TYPES[framing]),), "length", 0)
+    head = ResponseHead(200, "OK", (("Content-Type", TYPES[framing]),), "length", 0)
     for strike in (struck, live):
         _, injection = strike(asked(), (Wait(1.0), Begin(head)), KINDS[name].example)
-        assert len(injection.settle()) == (name != "quota")
+        assert len(injection.final_records()) == (name != "quota")
 
 
 @pytest.mark.parametrize("name", TAKING)
 def test_a_body_without_a_message_has_none_to_spoil(name: str) -> None:
-    head = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
+    head = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
     burst = (Wait(1.0), Begin(head))
     for strike in (struck, live):
         gone, injection = strike(asked(), burst, f"{name},after=0")
         assert tuple(gone) == burst
-        assert [it.skipped for it in injection.settle()] == ["the body is empty"]
+        assert [final_record.skipped for final_record in injection.final_records()] == [
+            "the body is empty"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,9 @@ def test_an_answer_that_has_not_begun_has_no_body_to_spoil(rule: str) -> None:
     for strike in (struck, live):
         gone, injection = strike(request, burst, rule)
         assert tuple(gone) == burst
-        assert [it.skipped for it in injection.settle()] == ["the answer had not begun"]
+        assert [final_record.skipped for final_record in injection.final_records()] == [
+            "the answer had not begun"
+        ]
 
 
 PACKED = tuple(gzip.compress(b"data: {}\n\n" * 9, mtime=0)[at : at + 10] for at in range(0, 40, 10))
@@ -73,11 +77,11 @@ PACKED = tuple(gzip.compress(b"data: {}\n\n" * 9, mtime=0)[at : at + 10] for at 
 )
 def test_in_a_packed_body_there_are_bytes_alone(rule: str, why: str) -> None:
     headers = (("Content-Type", "text/event-stream"), ("Content-Encoding", "gzip"))
-    head = Head(200, "OK", headers, "chunked")
+    head = ResponseHead(200, "OK", headers, "chunked")
     burst: Burst = (Wait(1.0), Begin(head), *map(Send, PACKED))
     for strike in (struck, live):
         gone, injection = strike(asked(), burst, rule)
-        assert [it.skipped for it in injection.settle()] == [why]
+        assert [final_record.skipped for final_record in injection.final_records()] == [why]
         assert (tuple(gone) == burst) == bool(why)
 
 
@@ -87,7 +91,7 @@ def test_behind_its_last_message_a_body_is_not_truncated(rule: str) -> None:
     answer = answer_of(request)
     gone, injection = struck(request, burst_of(answer), rule.format(len(answer.messages)))
     assert gone == burst_of(answer)
-    assert [it.skipped for it in injection.injected] == ["there was nothing behind it"]
+    assert [record.skipped for record in injection.records] == ["there was nothing behind it"]
 
 
 def test_what_is_behind_a_place_is_what_the_rules_before_left() -> None:
@@ -97,7 +101,7 @@ def test_what_is_behind_a_place_is_what_the_rules_before_left() -> None:
     rules = ["duplicate,after=0", f"truncate,after={count}"]
     gone, injection = struck(request, burst_of(answer), *rules)
     assert body(gone) == b"".join((answer.messages[0], *answer.messages[: count - 1]))
-    assert [it.skipped for it in injection.injected] == ["", ""]
+    assert [record.skipped for record in injection.records] == ["", ""]
     rules = ["duplicate,after=0", "truncate,fraction=50%"]
     gone, _ = struck(request, burst_of(answer), *rules)
     doubled = answer.messages[0] + b"".join(answer.messages)

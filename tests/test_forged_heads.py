@@ -41,7 +41,7 @@ async def test_a_head_with_a_control_character_is_a_502_and_no_cassette(
     assert control not in raw.body
     assert control not in repr(raw.headers).encode("latin-1")
     assert (after.status, after.body) == (200, event("sound") + DONE)
-    assert [it.body for it in cassettes(tmp_path)] == [event("sound") + DONE]
+    assert [cassette.body for cassette in cassettes(tmp_path)] == [event("sound") + DONE]
     assert not list((tmp_path / "spool").glob("*"))
 
 

@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy import framing
-from llm_proxy.credentials import credentials
+from llm_proxy.credentials import credential_spellings
 from llm_proxy.exchange import Read, Request
-from llm_proxy.frame_redaction import FrameRedactor, placeholders
-from llm_proxy.framing.eventstream import Frame, frame, read_frame
-from llm_proxy.redaction import PLACEHOLDER, Piece, Redactor
+from llm_proxy.frame_redaction import FrameRedactor, count_placeholders
+from llm_proxy.framing.eventstream import Frame, encode_frame, parse_frame
+from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor
 from tapes import cut, cuts
 
 KEY: Final = 'sk-"canary/01\\23+45'
-SECRETS: Final = credentials(Request("POST", "/x", "", (("Authorization", f"Bearer {KEY}"),), b""))
+SECRETS: Final = credential_spellings(
+    Request("POST", "/x", "", (("Authorization", f"Bearer {KEY}"),), b"")
+)
 """The key in every spelling that is known."""
 MARK: Final = PLACEHOLDER.encode()
 HEADERS: Final = ((":event-type", "chunk"), (":message-type", "event"))
@@ -34,43 +36,45 @@ def stream(pieces: Iterable[bytes], secrets: Iterable[bytes] = SECRETS) -> tuple
     """The reads that are stored of these pieces, one of which arrives every ms; and the count."""
     redactor = Redactor(secrets)
     frames = FrameRedactor(redactor)
-    out = [it for at, piece in enumerate(pieces) for it in frames.feed(Read(float(at), piece))]
+    out = [item for at, piece in enumerate(pieces) for item in frames.feed(Read(float(at), piece))]
     return joined([*out, *frames.close()]), redactor.count
 
 
-def joined(pieces: Iterable[Piece]) -> list[Read]:
+def joined(pieces: Iterable[RedactedPiece]) -> list[Read]:
     """Whole reads again."""
     reads: list[Read] = []
     for piece in pieces:
-        if piece.rest and reads:
+        if piece.is_rest and reads:
             last = reads.pop()
-            assert last.at == piece.read.at
-            reads.append(Read(last.at, last.data + piece.read.data))
+            assert last.at_ms == piece.read.at_ms
+            reads.append(Read(last.at_ms, last.data + piece.read.data))
         else:
             reads.append(piece.read)
     return reads
 
 
 def body(reads: Iterable[Read]) -> bytes:
-    return b"".join(it.data for it in reads)
+    return b"".join(read.data for read in reads)
 
 
 def of(data: bytes) -> list[Frame | None]:
-    return [read_frame(it) for it in framing.messages("eventstream", data)]
+    return [
+        parse_frame(split_message) for split_message in framing.split_messages("eventstream", data)
+    ]
 
 
 ESCAPED: Final = KEY.replace("\\", "\\\\").replace('"', '\\"').encode()
 
 
 def test_a_frame_with_a_secret_is_written_anew() -> None:
-    reads, count = stream([frame(HEADERS, b'{"text":"so %b it is"}' % ESCAPED)])
+    reads, count = stream([encode_frame(HEADERS, b'{"text":"so %b it is"}' % ESCAPED)])
     assert of(body(reads)) == [Frame(HEADERS, b'{"text":"so [redacted] it is"}')]
     assert count == 1
 
 
 def test_a_header_with_a_secret_is_written_anew() -> None:
     headers = ((":event-type", "a"), ("x", f"{KEY} {KEY}"), (KEY, "b"))
-    reads, count = stream([frame(headers, b"{}")])
+    reads, count = stream([encode_frame(headers, b"{}")])
     kept = ((":event-type", "a"), ("x", "[redacted] [redacted]"), ("[redacted]", "b"))
     assert of(body(reads)) == [Frame(kept, b"{}")]
     assert count == 3
@@ -79,16 +83,16 @@ def test_a_header_with_a_secret_is_written_anew() -> None:
 @pytest.mark.parametrize("size", range(60, 66))
 def test_a_secret_in_base64_is_found_wherever_it_begins(size: int) -> None:
     text = b'{"text":"%b%b"}' % (b"x" * size, ESCAPED)
-    reads, count = stream([frame(HEADERS, packed(text))])
+    reads, count = stream([encode_frame(HEADERS, packed(text))])
     [found] = of(body(reads))
     assert found == Frame(HEADERS, packed(text.replace(ESCAPED, MARK)))
-    assert count == placeholders(reads) == 1
+    assert count == count_placeholders(reads) == 1
 
 
 def test_base64_is_found_however_json_writes_it() -> None:
     text = b"\xff\xff\xff" + KEY.encode()
     payload = b'{ "bytes" : "' + b64encode(text).replace(b"/", b"\\/") + b'"}'
-    reads, count = stream([frame(HEADERS, payload)])
+    reads, count = stream([encode_frame(HEADERS, payload)])
     [found] = of(body(reads))
     assert found == Frame(
         HEADERS, b'{ "bytes" : "' + b64encode(text.replace(KEY.encode(), MARK)) + b'"}'
@@ -97,57 +101,57 @@ def test_base64_is_found_however_json_writes_it() -> None:
 
 
 def test_base64_that_is_none_is_redacted_as_it_is() -> None:
-    reads, count = stream([frame(HEADERS, b'{"bytes":"sk-canary1"}')], [b"canary1"])
+    reads, count = stream([encode_frame(HEADERS, b'{"bytes":"sk-canary1"}')], [b"canary1"])
     assert of(body(reads)) == [Frame(HEADERS, b'{"bytes":"sk-[redacted]"}')]
     assert count == 1
 
 
 def test_a_frame_without_a_secret_stays_as_it_is_to_the_byte() -> None:
-    whole = frame(HEADERS, packed(b"nothing") + b"\xff\x00")
+    whole = encode_frame(HEADERS, packed(b"nothing") + b"\xff\x00")
     for at in range(len(whole) + 1):
         reads, count = stream(cut(whole, [at]))
-        assert [it.data for it in reads] == [it for it in cut(whole, [at]) if it]
+        assert [read.data for read in reads] == [item for item in cut(whole, [at]) if item]
         assert count == 0
 
 
 def test_reads_keep_their_times_around_what_was_replaced() -> None:
-    first, second = frame(HEADERS, b"1"), frame(HEADERS, b"<%b>" % KEY.encode())
+    first, second = encode_frame(HEADERS, b"1"), encode_frame(HEADERS, b"<%b>" % KEY.encode())
     data = first + second + first
     at = len(first) + second.index(b"<")
     end = len(first) + second.index(b">") + 1
     reads, _ = stream(cut(data, [5, at, end, end + 6]))
-    kept = first + frame(HEADERS, b"<[redacted]>") + first
-    at_end = len(first) + len(frame(HEADERS, b"<[redacted]>")) - 4
-    assert [it.data for it in reads] == cut(kept, [5, at, at_end, at_end + 6])
-    assert [it.at for it in reads] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    kept = first + encode_frame(HEADERS, b"<[redacted]>") + first
+    at_end = len(first) + len(encode_frame(HEADERS, b"<[redacted]>")) - 4
+    assert [read.data for read in reads] == cut(kept, [5, at, at_end, at_end + 6])
+    assert [read.at_ms for read in reads] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
 def test_a_frame_is_held_back_until_it_is_whole() -> None:
-    whole = frame(HEADERS, b"<%b>" % KEY.encode())
+    whole = encode_frame(HEADERS, b"<%b>" % KEY.encode())
     frames = FrameRedactor(Redactor(SECRETS))
     assert frames.feed(Read(1.0, whole[:-1])) == []
     [first, last] = frames.feed(Read(2.0, whole[-1:] + b"\0\0"))
-    assert (first.read.at, last.read.at) == (1.0, 2.0)
-    assert frames.close() == [Piece(Read(2.0, b"\0\0"), rest=True)]
+    assert (first.read.at_ms, last.read.at_ms) == (1.0, 2.0)
+    assert frames.close() == [RedactedPiece(Read(2.0, b"\0\0"), is_rest=True)]
 
 
 def test_a_whole_frame_is_stored_even_if_it_ends_as_a_secret_begins() -> None:
-    whole = frame(HEADERS, b"{}")
+    whole = encode_frame(HEADERS, b"{}")
     for size in (1, 2, 4):
         frames = FrameRedactor(Redactor([whole[-size:] + b"12345678"]))
-        assert frames.feed(Read(1.0, whole)) == [Piece(Read(1.0, whole))]
+        assert frames.feed(Read(1.0, whole)) == [RedactedPiece(Read(1.0, whole))]
         assert frames.close() == []
 
 
 def test_a_frame_that_was_written_anew_is_stored_even_if_it_ends_as_a_secret_begins() -> None:
-    kept = frame(HEADERS, b"<[redacted]>")
+    kept = encode_frame(HEADERS, b"<[redacted]>")
     frames = FrameRedactor(Redactor([KEY.encode(), kept[-2:] + b"12345678"]))
-    given = frames.feed(Read(1.0, frame(HEADERS, b"<%b>" % KEY.encode())))
+    given = frames.feed(Read(1.0, encode_frame(HEADERS, b"<%b>" % KEY.encode())))
     assert body(joined(given)) == kept
 
 
 def test_a_secret_over_the_end_of_a_frame_with_a_wrong_checksum_is_replaced() -> None:
-    wrong = frame(HEADERS, b"{}")[:-4] + b"sk-c"
+    wrong = encode_frame(HEADERS, b"{}")[:-4] + b"sk-c"
     for follows in (b"anary01" + b"\0" * 20, b"anary01", b"anary02" + b"\0" * 20):
         reads, count = stream([wrong, follows], [b"sk-canary01", b"sk-canary02"])
         assert body(reads) == wrong[:-4] + MARK + follows[7:]
@@ -155,9 +159,9 @@ def test_a_secret_over_the_end_of_a_frame_with_a_wrong_checksum_is_replaced() ->
 
 
 def test_what_follows_a_frame_with_a_wrong_checksum_comes_through() -> None:
-    wrong, right = frame(HEADERS, b"{}")[:-4] + b"sk-c", frame(HEADERS, b"{}")
+    wrong, right = encode_frame(HEADERS, b"{}")[:-4] + b"sk-c", encode_frame(HEADERS, b"{}")
     reads, count = stream([wrong + right, right], [b"sk-canary01"])
-    assert [it.data for it in reads] == [wrong + right, right]
+    assert [read.data for read in reads] == [wrong + right, right]
     assert count == 0
 
 
@@ -172,15 +176,15 @@ def test_no_byte_of_a_read_is_copied_for_each_frame_in_it(payload: bytes) -> Non
             copied += len(part) if isinstance(part, bytes) else 1
             return Counted(part) if isinstance(part, bytes) else part
 
-    data = Counted(frame(HEADERS, payload) * 1000)
-    assert placeholders(stream([data])[0]) == (0 if payload == b"{}" else 1000)
+    data = Counted(encode_frame(HEADERS, payload) * 1000)
+    assert count_placeholders(stream([data])[0]) == (0 if payload == b"{}" else 1000)
     assert 0 < copied < 3 * len(data)
 
 
 def test_without_secrets_nothing_is_held_back() -> None:
     frames = FrameRedactor(Redactor(()))
-    read = Read(1.0, frame(HEADERS, b"{}")[:20])
-    assert frames.feed(read) == [Piece(read)]
+    read = Read(1.0, encode_frame(HEADERS, b"{}")[:20])
+    assert frames.feed(read) == [RedactedPiece(read)]
     assert frames.close() == []
 
 
@@ -188,18 +192,18 @@ def test_without_secrets_nothing_is_held_back() -> None:
 def test_a_frame_that_was_cut_stays_one_that_lacks_as_much(missing: int) -> None:
     text = b'{"text":"%b' % ESCAPED
     payload = packed(text + b"x" * 60)
-    short = frame(HEADERS, payload)[:-missing]
+    short = encode_frame(HEADERS, payload)[:-missing]
     reads, count = stream([short])
-    [left] = framing.messages("eventstream", body(reads))
-    assert read_frame(left) is None
+    [left] = framing.split_messages("eventstream", body(reads))
+    assert parse_frame(left) is None
     size = int.from_bytes(left[:4], "big")
     assert len(left) < size  # clients wait for more, as they did
-    assert count == placeholders(reads) == 1
+    assert count == count_placeholders(reads) == 1
 
 
 def test_a_secret_is_found_in_base64_that_was_cut() -> None:
     payload = packed(b"ab" + KEY.encode() + b"cdefgh")
-    whole = frame(HEADERS, payload)
+    whole = encode_frame(HEADERS, payload)
     begun = whole.index(b64encode(b"ab" + KEY.encode())[:8])
     for length in range(begun, len(whole)):
         reads, _ = stream([whole[:length]])
@@ -208,9 +212,9 @@ def test_a_secret_is_found_in_base64_that_was_cut() -> None:
 
 
 def test_a_wrong_checksum_stays_wrong() -> None:
-    whole = frame(HEADERS, b"<%b>" % KEY.encode())
-    reads, count = stream([whole[:-1] + bytes([whole[-1] ^ 1]), frame(HEADERS, b"{}")])
-    good = frame(HEADERS, b"<[redacted]>")
+    whole = encode_frame(HEADERS, b"<%b>" % KEY.encode())
+    reads, count = stream([whole[:-1] + bytes([whole[-1] ^ 1]), encode_frame(HEADERS, b"{}")])
+    good = encode_frame(HEADERS, b"<[redacted]>")
     assert body(reads[:1]) == good[:-1] + bytes([good[-1] ^ 1])
     assert of(body(reads)) == [None, Frame(HEADERS, b"{}")]
     assert count == 1
@@ -221,8 +225,8 @@ def test_a_wrong_checksum_stays_wrong() -> None:
     [
         b"<html>%b</html>" % KEY.encode(),
         KEY.encode(),
-        frame(HEADERS, b"{}") + b"not a frame " + KEY.encode() + b" " * 20 + KEY.encode(),
-        frame(HEADERS, b"{}") + b"\xff\xff\xff\xff" + KEY.encode(),
+        encode_frame(HEADERS, b"{}") + b"not a frame " + KEY.encode() + b" " * 20 + KEY.encode(),
+        encode_frame(HEADERS, b"{}") + b"\xff\xff\xff\xff" + KEY.encode(),
     ],
     ids=["a page", "a secret alone", "a page behind a frame", "a length without a checksum"],
 )
@@ -235,26 +239,30 @@ def test_what_is_no_frame_is_redacted_as_bytes(data: bytes) -> None:
 
 def test_what_is_no_frame_is_not_held_back() -> None:
     frames = FrameRedactor(Redactor(SECRETS))
-    assert frames.feed(Read(1.0, b"<html> and so on")) == [Piece(Read(1.0, b"<html> and so on"))]
-    assert frames.feed(Read(2.0, b"!")) == [Piece(Read(2.0, b"!"))]
+    assert frames.feed(Read(1.0, b"<html> and so on")) == [
+        RedactedPiece(Read(1.0, b"<html> and so on"))
+    ]
+    assert frames.feed(Read(2.0, b"!")) == [RedactedPiece(Read(2.0, b"!"))]
 
 
 def test_a_frame_longer_than_any_client_takes_is_not_held_back() -> None:
-    endless = frame((), b"\0" * (25 * 1024 * 1024))
+    endless = encode_frame((), b"\0" * (25 * 1024 * 1024))
     frames = FrameRedactor(Redactor(SECRETS))
-    assert frames.feed(Read(1.0, endless[:100])) == [Piece(Read(1.0, endless[:100]))]
+    assert frames.feed(Read(1.0, endless[:100])) == [RedactedPiece(Read(1.0, endless[:100]))]
 
 
 def test_a_header_that_cannot_hold_a_placeholder_is_redacted_as_bytes() -> None:
     name = "12345678" * 31
-    reads, count = stream([frame(((name, ""),), b"{}")], [b"12345678"])
+    reads, count = stream([encode_frame(((name, ""),), b"{}")], [b"12345678"])
     assert b"12345678" not in body(reads)
     assert body(reads).count(MARK) == count == 31
 
 
 def test_a_header_without_room_does_not_give_away_what_the_others_and_the_payload_hold() -> None:
     name, text = "12345678" * 31, b"xx12345678yy"
-    reads, count = stream([frame(((name, ""), ("x", text.decode())), packed(text))], [b"12345678"])
+    reads, count = stream(
+        [encode_frame(((name, ""), ("x", text.decode())), packed(text))], [b"12345678"]
+    )
     assert b64encode(text) not in body(reads)
     assert b64encode(b"xx[redacted]yy") in body(reads)
     assert b"\x01x\x07\x00\x0exx[redacted]yy" in body(reads)
@@ -262,13 +270,13 @@ def test_a_header_without_room_does_not_give_away_what_the_others_and_the_payloa
 
 
 def test_a_secret_over_the_edge_of_headers_and_payload_is_replaced_all_the_same() -> None:
-    reads, count = stream([frame((("a", "sk-can"),), b"ary-0123")], [b"sk-canary-0123"])
+    reads, count = stream([encode_frame((("a", "sk-can"),), b"ary-0123")], [b"sk-canary-0123"])
     assert b"canary" not in body(reads)
     assert count == 1
 
 
 def test_headers_that_are_malformed_are_redacted_as_bytes() -> None:
-    whole = frame((("a", f"{KEY}."),), b"<%b>" % KEY.encode())
+    whole = encode_frame((("a", f"{KEY}."),), b"<%b>" % KEY.encode())
     at = whole.index(b"\x01a\x07")
     broken = whole[:at] + b"\xff" + whole[at + 1 :]
     reads, count = stream([broken])
@@ -287,7 +295,7 @@ keys = st.lists(st.text(LETTERS, min_size=8, max_size=14), min_size=1, max_size=
 def known(of: Iterable[str]) -> list[bytes]:
     """Every spelling of these keys."""
     sent = tuple(("x-api-key", key.encode().decode("latin-1")) for key in of)
-    return sorted(credentials(Request("POST", "/x", "", sent, b"")))
+    return sorted(credential_spellings(Request("POST", "/x", "", sent, b"")))
 
 
 @st.composite
@@ -296,15 +304,15 @@ def streams(draw: st.DrawFn, secrets: Sequence[bytes]) -> tuple[bytes, bytes]:
     text = st.lists(
         st.sampled_from(secrets) | st.text("klm{}:, é", max_size=12).map(str.encode), max_size=5
     ).map(b"".join)
-    clean = Redactor(secrets).whole
+    clean = Redactor(secrets).redact
     written = stored = b""
     for _ in range(draw(st.integers(0, 4))):
         payload, value = draw(text), draw(text)
         kept = clean(payload)
         if draw(st.booleans()):
             payload, kept = packed(payload), packed(kept)
-        written += frame((("k", "v"), ("x", value.decode())), payload)
-        stored += frame((("k", "v"), ("x", clean(value).decode())), kept)
+        written += encode_frame((("k", "v"), ("x", value.decode())), payload)
+        stored += encode_frame((("k", "v"), ("x", clean(value).decode())), kept)
     return written, stored
 
 
@@ -319,15 +327,15 @@ def test_no_secret_survives_in_any_stream_however_it_is_cut(
 
     assert body(reads) == expected
     assert all(of(body(reads)))
-    assert count == placeholders(reads)
+    assert count == count_placeholders(reads)
     unpacked = b"".join(
-        b64decode(it.payload[10:].partition(b'"')[0])
-        for it in filter(None, of(body(reads)))
-        if it.payload.startswith(b'{"bytes":"')
+        b64decode(item.payload[10:].partition(b'"')[0])
+        for item in filter(None, of(body(reads)))
+        if item.payload.startswith(b'{"bytes":"')
     )
-    assert not [it for it in secrets if it in body(reads) + b"\0" + unpacked]
-    assert {it.at for it in reads} <= {float(at) for at, piece in enumerate(pieces) if piece}
-    assert [it.at for it in reads] == sorted(it.at for it in reads)
+    assert not [secret for secret in secrets if secret in body(reads) + b"\0" + unpacked]
+    assert {read.at_ms for read in reads} <= {float(at) for at, piece in enumerate(pieces) if piece}
+    assert [read.at_ms for read in reads] == sorted(read.at_ms for read in reads)
 
 
 @given(keys.map(known).filter(bool), st.data())
@@ -343,17 +351,19 @@ def test_what_is_stored_does_not_depend_on_the_reads(
 
     in_one, count_in_one = stream([sent], secrets)
     assert (body(reads), count) == (body(in_one), count_in_one)
-    assert not [it for it in secrets if it in body(reads)]
+    assert not [secret for secret in secrets if secret in body(reads)]
 
 
 @given(st.binary(max_size=200), st.data())
 def test_bytes_without_secrets_come_through_at_their_times(
     data: bytes, chosen: st.DataObject
 ) -> None:
-    sent = chosen.draw(st.sampled_from([data, frame(HEADERS, data), frame(HEADERS, data) + data]))
+    sent = chosen.draw(
+        st.sampled_from([data, encode_frame(HEADERS, data), encode_frame(HEADERS, data) + data])
+    )
     pieces = chosen.draw(cuts(sent))
     reads, count = stream(pieces)
-    assert [(it.at, it.data) for it in reads] == [
+    assert [(read.at_ms, read.data) for read in reads] == [
         (float(at), piece) for at, piece in enumerate(pieces) if piece
     ]
     assert count == 0

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy import framing
-from llm_proxy.framing import CODECS, MESSAGE_LIMIT, Codec, by_content_type
-from llm_proxy.framing.eventstream import frame
-from llm_proxy.framing.sse import SseEvent, is_done, read_event
+from llm_proxy.framing import CODECS, MESSAGE_LIMIT, Codec, codec_of_content_type
+from llm_proxy.framing.eventstream import encode_frame
+from llm_proxy.framing.sse import SseEvent, is_done, parse_event
 from tapes import cut, cuts
 from thoroughness import enough
 
@@ -49,8 +49,8 @@ def eventstream(*ended: bytes, tail: bytes = b"") -> Case:
     return Case("eventstream", ended, tail)
 
 
-FRAME = frame([(":message-type", "event")], b'{"a":1}\n\n')
-EMPTY = frame([], b"")
+FRAME = encode_frame([(":message-type", "event")], b'{"a":1}\n\n')
+EMPTY = encode_frame([], b"")
 BROKEN_PRELUDE = FRAME[:11] + bytes([FRAME[11] ^ 1]) + FRAME[12:]
 BROKEN_PAYLOAD = FRAME[:-6] + b"?" + FRAME[-5:]
 IMPOSSIBLE_PRELUDE = bytes.fromhex("0000000f 00000000 e77248b8")
@@ -149,39 +149,42 @@ nasty_arrays = st.lists(
 
 
 def fed(cutter: Codec, pieces: list[bytes]) -> list[bytes]:
-    return [it for piece in pieces for it in cutter.feed(piece)] + cutter.close()
+    return [item for piece in pieces for item in cutter.feed(piece)] + cutter.close()
 
 
 @each_case
 def test_a_stream_is_cut_into_its_messages(case: Case) -> None:
-    assert framing.messages(case.codec, case.stream) == case.messages
+    assert framing.split_messages(case.codec, case.stream) == case.messages
 
 
 @each_case
 def test_a_stream_that_comes_byte_by_byte_is_cut_at_the_same_places(case: Case) -> None:
-    single = [bytes([it]) for it in case.stream]
-    assert fed(framing.codec(case.codec), single) == case.messages
+    single = [bytes([item]) for item in case.stream]
+    assert fed(framing.new_codec(case.codec), single) == case.messages
 
 
 @each_case
 def test_a_stream_in_two_reads_is_cut_at_the_same_places(case: Case) -> None:
     for at in range(len(case.stream) + 1):
-        assert fed(framing.codec(case.codec), cut(case.stream, [at])) == case.messages
+        assert fed(framing.new_codec(case.codec), cut(case.stream, [at])) == case.messages
 
 
 @each_case
 def test_what_follows_changes_no_message_that_has_ended(case: Case) -> None:
-    assert framing.messages(case.codec, case.stream + b"more") == [*case.ended, case.tail + b"more"]
+    assert framing.split_messages(case.codec, case.stream + b"more") == [
+        *case.ended,
+        case.tail + b"more",
+    ]
 
 
 @each_case
 def test_a_message_is_given_as_soon_as_nothing_can_change_it(case: Case) -> None:
-    assert framing.codec(case.codec).feed(case.stream) == list(case.ended)
+    assert framing.new_codec(case.codec).feed(case.stream) == list(case.ended)
 
 
 @each_case
 def test_a_codec_begins_anew_after_its_end(case: Case) -> None:
-    cutter = framing.codec(case.codec)
+    cutter = framing.new_codec(case.codec)
     first = fed(cutter, [case.stream])
     assert fed(cutter, [case.stream]) == first
 
@@ -278,7 +281,7 @@ def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limi
         (b'data: {"a":1}\n', 10_000_000, 4096),
         (EMPTY, 10_000_000, 10_000_000),
         (FRAME, 1_000_000, 1),
-        (frame([], bytes(5_000_000)), 10_000_040, 4096),
+        (encode_frame([], bytes(5_000_000)), 10_000_040, 4096),
         (b"[", 200_000, 1),
         (b'[{"a":1},', 5_000_000, 5_000_000),
     ],
@@ -298,7 +301,7 @@ def test_no_more_than_the_limit_is_ever_held_back(name: str, stream: bytes, limi
 )
 def test_time_is_linear(name: str, unit: bytes, size: int, read: int) -> None:
     stream = unit * (enough(size // 5, size) // len(unit))
-    cutter = framing.codec(name)
+    cutter = framing.new_codec(name)
     given_out = 0
     for at in range(0, len(stream), read):  # a codec that looks twice would take minutes
         for message in cutter.feed(stream[at : at + read]):
@@ -309,7 +312,7 @@ def test_time_is_linear(name: str, unit: bytes, size: int, read: int) -> None:
 
 def test_a_codec_of_another_name_is_unknown() -> None:
     with pytest.raises(KeyError):
-        framing.codec("protobuf")
+        framing.new_codec("protobuf")
 
 
 @pytest.mark.parametrize(
@@ -328,7 +331,7 @@ def test_a_codec_of_another_name_is_unknown() -> None:
     ],
 )
 def test_the_content_type_chooses_the_codec(content_type: str | None, name: str) -> None:
-    assert by_content_type(content_type) == name
+    assert codec_of_content_type(content_type) == name
 
 
 @pytest.mark.parametrize(
@@ -353,7 +356,7 @@ def test_the_content_type_chooses_the_codec(content_type: str | None, name: str)
     ],
 )
 def test_an_event_is_read_as_a_browser_would(message: bytes, event: SseEvent) -> None:
-    assert read_event(message) == event
+    assert parse_event(message) == event
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import corpus
 from llm_proxy import framing
-from llm_proxy.framing.eventstream import Frame, frame, read_frame
+from llm_proxy.framing.eventstream import Frame, encode_frame, parse_frame
 
 GOLDEN: Final = bytes.fromhex(
     "0000007a 00000051 ca2c4665"
@@ -37,11 +37,11 @@ def with_raw_headers(headers: bytes, payload: bytes = b"") -> bytes:
 
 
 def test_a_frame_is_read() -> None:
-    assert read_frame(GOLDEN) == Frame(HEADERS, PAYLOAD)
+    assert parse_frame(GOLDEN) == Frame(HEADERS, PAYLOAD)
 
 
 def test_a_frame_is_written() -> None:
-    assert frame(HEADERS, PAYLOAD) == GOLDEN
+    assert encode_frame(HEADERS, PAYLOAD) == GOLDEN
 
 
 def test_a_header_is_found_by_its_name() -> None:
@@ -52,7 +52,7 @@ def test_a_header_is_found_by_its_name() -> None:
 
 @pytest.mark.parametrize("at", range(len(GOLDEN)))
 def test_a_frame_with_one_bit_wrong_is_none(at: int) -> None:
-    assert read_frame(GOLDEN[:at] + bytes([GOLDEN[at] ^ 1]) + GOLDEN[at + 1 :]) is None
+    assert parse_frame(GOLDEN[:at] + bytes([GOLDEN[at] ^ 1]) + GOLDEN[at + 1 :]) is None
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_a_frame_with_one_bit_wrong_is_none(at: int) -> None:
     ],
 )
 def test_what_no_client_accepts_is_no_frame(message: bytes) -> None:
-    assert read_frame(message) is None
+    assert parse_frame(message) is None
 
 
 def test_headers_that_are_no_text_are_passed_over() -> None:
     values = [b"\0", b"\1", b"\2" + bytes(1), b"\3" + bytes(2), b"\4" + bytes(4), b"\5" + bytes(8)]
     values += [b"\6\0\2\xff\0", b"\7\0\1x", b"\x08" + bytes(8), b"\x09" + bytes(16)]
     headers = b"".join(b"\1%c" % name + value for name, value in enumerate(values, ord("a")))
-    assert read_frame(with_raw_headers(headers, b"y")) == Frame((("h", "x"),), b"y")
+    assert parse_frame(with_raw_headers(headers, b"y")) == Frame((("h", "x"),), b"y")
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_headers_that_are_no_text_are_passed_over() -> None:
 )
 def test_what_no_frame_can_hold_is_refused(headers: list[tuple[str, str]]) -> None:
     with pytest.raises(ValueError, match=r".+"):
-        frame(headers, b"")
+        encode_frame(headers, b"")
 
 
 names = st.text(max_size=60)
@@ -104,21 +104,21 @@ texts = st.text(max_size=300)
 
 @given(st.dictionaries(names, texts, max_size=5), st.binary(max_size=100))
 def test_what_is_written_is_read_again(headers: dict[str, str], payload: bytes) -> None:
-    written = frame(list(headers.items()), payload)
-    assert read_frame(written) == Frame(tuple(headers.items()), payload)
-    assert framing.messages("eventstream", written * 2) == [written, written]
+    written = encode_frame(list(headers.items()), payload)
+    assert parse_frame(written) == Frame(tuple(headers.items()), payload)
+    assert framing.split_messages("eventstream", written * 2) == [written, written]
 
 
 @given(st.binary(max_size=60), st.binary(max_size=20))
 def test_headers_of_any_bytes_are_read_or_refused(headers: bytes, payload: bytes) -> None:
-    read = read_frame(with_raw_headers(headers, payload))
+    read = parse_frame(with_raw_headers(headers, payload))
     assert read is None or read.payload == payload
 
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("header", [b"\0\0", b"\1a\1"], ids=["no name", "a name"])
 def test_a_frame_of_a_million_headers_is_refused_in_linear_time(header: bytes) -> None:
-    assert read_frame(with_raw_headers(header * 1_000_000)) is None
+    assert parse_frame(with_raw_headers(header * 1_000_000)) is None
 
 
 @pytest.mark.corpus
@@ -127,9 +127,9 @@ def test_every_real_frame_is_read_and_written_again() -> None:
     rows = [row for row in corpus.rows() if row.wire.endswith(".eventstream")]
     count = 0
     for row in rows:
-        for message in framing.messages("eventstream", row.body):
-            read = read_frame(message)
+        for message in framing.split_messages("eventstream", row.body):
+            read = parse_frame(message)
             assert read is not None, row.id
-            assert frame(read.headers, read.payload) == message
+            assert encode_frame(read.headers, read.payload) == message
             count += 1
     assert (len(rows), count) == (63, 1338)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.exchange import Framing, Head, Headers
-from llm_proxy.http_heads import HOP_BY_HOP, lines, passed_on, received
+from llm_proxy.exchange import Framing, Headers, ResponseHead
+from llm_proxy.http_heads import HOP_BY_HOP, forwarded_headers, head_lines, response_head
 
 OF_A_CONNECTION = (
     "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection",
@@ -33,8 +33,8 @@ values = st.text(PRINTABLE, max_size=30).map(lambda it: it.strip(" \t"))
 fields = st.lists(st.tuples(names, values), max_size=8).map(tuple)
 
 
-def answered(*headers: tuple[str, str], status: int = 200, method: str = "POST") -> Head:
-    return received(status, "OK", headers, method)
+def answered(*headers: tuple[str, str], status: int = 200, method: str = "POST") -> ResponseHead:
+    return response_head(status, "OK", headers, method)
 
 
 def in_a_case(name: str, case: int) -> str:
@@ -53,13 +53,13 @@ def test_the_fields_of_a_connection_are_all_known() -> None:
 def test_a_field_of_the_connection_goes_neither_way(name: str, case: int) -> None:
     headers = (("X-A", "1"), (in_a_case(name, case), "x"), ("X-B", "2"))
 
-    assert passed_on(headers) == (("X-A", "1"), ("X-B", "2"), IDENTITY)
+    assert forwarded_headers(headers) == (("X-A", "1"), ("X-B", "2"), IDENTITY)
     assert answered(*headers).headers == (("X-A", "1"), ("X-B", "2"))
 
 
 @pytest.mark.parametrize("name", ["Host", "Content-Length", "Accept-Encoding", "Expect"])
 def test_what_we_say_for_ourselves_is_not_taken_from_the_client(name: str) -> None:
-    assert passed_on(((name.lower(), "x"), ("X-A", "1"))) == (("X-A", "1"), IDENTITY)
+    assert forwarded_headers(((name.lower(), "x"), ("X-A", "1"))) == (("X-A", "1"), IDENTITY)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,20 @@ def test_what_we_say_for_ourselves_is_not_taken_from_the_client(name: str) -> No
 def test_a_field_that_connection_names_is_of_the_connection(connection: Headers) -> None:
     headers = (("X-Mine", "1"), *connection, ("x-mine", "2"), ("X-Mine-Too", "3"))
 
-    assert passed_on(headers) == (("X-Mine-Too", "3"), IDENTITY)
+    assert forwarded_headers(headers) == (("X-Mine-Too", "3"), IDENTITY)
     assert answered(*headers).headers == (("X-Mine-Too", "3"),)
 
 
 def test_repeats_of_a_name_are_sent_in_the_case_of_the_first() -> None:
     headers = (("X-a", "1"), ("x-b", "2"), ("X-A", "3"), ("x-a", "4"))
 
-    assert passed_on(headers) == (("X-a", "1"), ("x-b", "2"), ("X-a", "3"), ("X-a", "4"), IDENTITY)
+    assert forwarded_headers(headers) == (
+        ("X-a", "1"),
+        ("x-b", "2"),
+        ("X-a", "3"),
+        ("X-a", "4"),
+        IDENTITY,
+    )
 
 
 def test_an_answer_keeps_the_case_of_every_field() -> None:
@@ -110,8 +116,8 @@ def test_all_that_is_not_of_the_connection_goes_on_in_its_order(headers: Headers
     sent = [(name.lower(), it) for name, it in kept if name.lower() not in for_the_client_alone]
 
     assert answered(*headers).headers == kept
-    assert [(name.lower(), it) for name, it in passed_on(headers)[:-1]] == sent
-    assert passed_on(headers)[-1] == IDENTITY
+    assert [(name.lower(), it) for name, it in forwarded_headers(headers)[:-1]] == sent
+    assert forwarded_headers(headers)[-1] == IDENTITY
 
 
 # --- how a body is delimited -------------------------------------------------------------------
@@ -165,27 +171,27 @@ def test_a_body_is_delimited_as_rfc_9112_says(
 
 
 def test_a_head_is_written_line_by_line() -> None:
-    head = Head(200, "All right", (("X-a", "1"), ("x-A", "\t2 é")), "none")
+    head = ResponseHead(200, "All right", (("X-a", "1"), ("x-A", "\t2 é")), "none")
 
-    assert lines(head) == ["HTTP/1.1 200 All right", "X-a: 1", "x-A: \t2 é"]
+    assert head_lines(head) == ["HTTP/1.1 200 All right", "X-a: 1", "x-A: \t2 é"]
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda it: f"{ord(it):02x}")
 def test_a_control_character_is_written_nowhere(control: str) -> None:
     text = f"a{control}b"
     for head in (
-        Head(200, text, (), "none"),
-        Head(200, "", ((text, "1"),), "none"),
-        Head(200, "", (("X-A", "1"), ("X-B", text)), "none"),
+        ResponseHead(200, text, (), "none"),
+        ResponseHead(200, "", ((text, "1"),), "none"),
+        ResponseHead(200, "", (("X-A", "1"), ("X-B", text)), "none"),
     ):
         with pytest.raises(ValueError, match=r"is no header (name|value)"):
-            lines(head)
+            head_lines(head)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a:b", "a\t", "é", "(a)", "a,b", 'a"'])
 def test_what_is_no_token_is_no_name(name: str) -> None:
     with pytest.raises(ValueError, match="is no header name"):
-        lines(Head(200, "", ((name, "1"),), "none"))
+        head_lines(ResponseHead(200, "", ((name, "1"),), "none"))
 
 
 class _Given:
@@ -208,7 +214,7 @@ def parsed(written: list[str]) -> HTTPResponse:
 
 @given(status=st.integers(200, 599), reason=values, headers=fields)
 def test_what_is_written_is_read_back(status: int, reason: str, headers: Headers) -> None:
-    read = parsed(lines(Head(status, reason, headers, "none")))
+    read = parsed(head_lines(ResponseHead(status, reason, headers, "none")))
 
     assert (read.version, read.status, read.reason) == (11, status, reason.strip())
     assert tuple(read.headers.items()) == headers
@@ -217,7 +223,7 @@ def test_what_is_written_is_read_back(status: int, reason: str, headers: Headers
 @given(reason=st.text(), name=st.text(), value=st.text())
 def test_no_head_can_hold_another_line(reason: str, name: str, value: str) -> None:
     try:
-        written = lines(Head(200, reason, ((name, value),), "none"))
+        written = head_lines(ResponseHead(200, reason, ((name, value),), "none"))
     except ValueError:
         return
     assert len(written) == 2

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command import Ran, run
-from llm_proxy.importing import Refused, aimock
-from llm_proxy.importing.aimock import Script, Scripted
-from llm_proxy.importing.source import Unreadable
-from llm_proxy.pacing import Instant
-from llm_proxy.scenario.documents.document import Scenario, TextAnswer
-from llm_proxy.scenario.documents.loading import load
-from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.importing import RefusedItem, aimock
+from llm_proxy.importing.aimock import ConvertedFixture, FixtureScenarios
+from llm_proxy.importing.source import UnreadableFile
+from llm_proxy.pacing import InstantPace
+from llm_proxy.scenario.documents.document import Scenario, TextResponse
+from llm_proxy.scenario.documents.loading import load_file
+from llm_proxy.shell.running.settings import SimulationOptions
 from proxying import proxy
 from sdks import openai_client
 
@@ -36,19 +36,19 @@ def fixture(match: Fields | None = None, response: Any = None, **fields: Any) ->
     return {"match": match or {}, "response": HELLO if response is None else response} | fields
 
 
-def scripted(*fixtures: Any) -> Script:
-    return aimock.script(fixtures, "chat", "chat.json")
+def scripted(*fixtures: Any) -> FixtureScenarios:
+    return aimock.convert_fixtures(fixtures, "chat", "chat.json")
 
 
-def played(script: Script) -> list[Scenario]:
+def played(script: FixtureScenarios) -> list[Scenario]:
     """The scenarios as they are played, all without a mistake or a warning."""
-    loaded = load("chat.yaml", script.text.encode())
+    loaded = load_file("chat.yaml", script.text.encode())
     assert not loaded.mistakes
     assert not loaded.warnings
-    return [it.value for it in loaded.scenarios]
+    return [scenario.value for scenario in loaded.scenarios]
 
 
-def written(script: Script) -> Fields:
+def written(script: FixtureScenarios) -> Fields:
     """The first scenario as it stands in its file."""
     assert played(script)
     found: Fields = yaml.safe_load(script.text)["scenarios"][0]
@@ -58,16 +58,21 @@ def written(script: Script) -> Fields:
 def lost(*fixtures: Any) -> list[str]:
     """What is said otherwise, by name."""
     results = scripted(*fixtures).results
-    return [loss.name for it in results if isinstance(it, Scripted) for loss in it.losses]
+    return [
+        loss.name
+        for result in results
+        if isinstance(result, ConvertedFixture)
+        for loss in result.losses
+    ]
 
 
 def refusal(it: Any) -> str:
     """Why a fixture is refused."""
     script = scripted(it)
     [result] = script.results
-    assert isinstance(result, Refused)
+    assert isinstance(result, RefusedItem)
     assert script.text == ""
-    return result.why
+    return result.reason
 
 
 def test_a_fixture_is_a_scenario_for_any_turn_and_the_order_stays() -> None:
@@ -94,7 +99,7 @@ def test_a_fixture_is_a_scenario_for_any_turn_and_the_order_stays() -> None:
         "          kind: text\n"
         "          assistant_text: What?\n"
     )
-    assert script.results == (Scripted(1, "chat-1", ()), Scripted(2, "chat-2", ()))
+    assert script.results == (ConvertedFixture(1, "chat-1", ()), ConvertedFixture(2, "chat-2", ()))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +286,7 @@ def test_the_file_says_what_is_left_out_and_what_is_said_otherwise() -> None:
 
 
 def test_files_that_would_take_long_are_refused() -> None:
-    with pytest.raises(Unreadable, match=r"^it holds more than 10,000 fixtures: split it$"):
+    with pytest.raises(UnreadableFile, match=r"^it holds more than 10,000 fixtures: split it$"):
         scripted(*[{}] * 10_001)
 
     assert refusal(fixture({}, {"content": "a" * 1_048_576})) == "it has more than 1 MiB"
@@ -309,8 +314,8 @@ def test_whatever_a_file_holds_its_scenarios_load(
     told = fixture(match, response, streamingProfile=profile, chunkSize=size, chaos=profile)
     script = scripted(json.loads(json.dumps(told)), response)
 
-    assert [it.number for it in script.results] == [1, 2]
-    assert not load("a.yaml", script.text.encode()).mistakes
+    assert [result.number for result in script.results] == [1, 2]
+    assert not load_file("a.yaml", script.text.encode()).mistakes
 
 
 TEXTS: Final = st.text(st.characters(codec="utf-8"))
@@ -321,7 +326,7 @@ TEXTS: Final = st.text(st.characters(codec="utf-8"))
 def test_texts_stay_as_they_are(user: str, answer: str) -> None:
     [it] = played(scripted(fixture({"userMessage": user}, {"content": answer})))
 
-    assert it.turns[0].response == TextAnswer(assistant_text=answer)
+    assert it.turns[0].response == TextResponse(assistant_text=answer)
     assert it.match is not None
     assert re.search(it.match.user, f"Say {user} now")
     assert not user or not re.search(it.match.user, "")
@@ -388,7 +393,7 @@ async def test_a_file_of_scenarios_that_is_there_is_never_changed(tmp_path: Path
 
     assert json.loads(again.out)["sum"]["fixtures"]["there before"] == 4
     assert path.read_text() == "# mine\n"
-    assert [it.code for it in refused] == [1, 1]
+    assert [item.code for item in refused] == [1, 1]
     assert refused[0].out.splitlines()[-1] == (
         "chat.json: scenarios/chat.yaml is there and says something else: move it away, or name "
         "another folder with --scenarios"
@@ -408,8 +413,8 @@ async def test_a_dry_run_writes_no_scenario(tmp_path: Path) -> None:
 async def test_openais_sdk_hears_what_the_fixtures_say(tmp_path: Path, *, stream: bool) -> None:
     path = tmp_path / "chat.yaml"
     path.write_text(scripted(*CHAT["fixtures"]).text)
-    simulating = Simulating(scenarios=path)
-    async with proxy("simulate", tmp_path, simulating=simulating, pace=Instant()) as it:
+    simulating = SimulationOptions(scenarios=path)
+    async with proxy("simulate", tmp_path, simulating=simulating, pace=InstantPace()) as it:
         async with openai_client(it.url) as client:
             hello = await _said(client, [_user("Well, hello there")], stream=stream)
             again = await _said(
@@ -452,8 +457,8 @@ async def _said(
     if not stream:
         answer = await client.chat.completions.create(model="gpt-5", messages=messages)
         message = answer.choices[0].message
-        calls: list[Any] = [it.function for it in message.tool_calls or ()]  # type: ignore[union-attr] # no other kind
-        return message.content or "", " ".join(f"{it.name} {it.arguments}" for it in calls)
+        calls: list[Any] = [item.function for item in message.tool_calls or ()]  # type: ignore[union-attr] # no other kind
+        return message.content or "", " ".join(f"{item.name} {item.arguments}" for item in calls)
     text, called = "", ""
     chunks = await client.chat.completions.create(model="gpt-5", messages=messages, stream=True)
     async for chunk in chunks:

@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 
 from llm_proxy import importing
 from llm_proxy.exchange import Headers
-from llm_proxy.importing import How, Refused, codings
-from llm_proxy.importing.documents import opened
-from llm_proxy.importing.source import PARSED_BODY, Unfit
-from llm_proxy.routing import Routing
+from llm_proxy.importing import ImportSettings, RefusedItem, codings
+from llm_proxy.importing.documents import open_document
+from llm_proxy.importing.source import PARSED_BODY, NotImportable
+from llm_proxy.routing import RoutingSettings
 from test_importing_formats import netstring
 from test_importing_hostile import tried
 
 URL: Final = "https://api.openai.com/v1/chat/completions"
-HOW: Final = How(Routing(), "llm-proxy", "2026-01-01T00:00:00.000Z")
+HOW: Final = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 Fields = dict[str, Any]
 
 
@@ -288,8 +288,8 @@ def by_httprr(asked: Sent, came: Sent, *, is_chunked: bool = False) -> bytes:
         if is_chunked:
             headers = [*(pair for pair in headers if pair[0] != "content-length"),
                        ("transfer-encoding", "chunked")]  # fmt: skip
-            pieces = [each for each in (body[:5], body[5:]) if each]
-            body = b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in pieces)
+            pieces = [item for item in (body[:5], body[5:]) if item]
+            body = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
             body += b"0\r\n\r\n"
         head = "".join(f"{name}: {value}\r\n" for name, value in headers)
         written.append(f"{line}\r\n{head}\r\n".encode() + body)
@@ -358,16 +358,16 @@ def undone(coding: str, body: bytes) -> bytes:
 
 def lost(data: bytes, asked: Sent, came: Sent) -> str:
     """Why its one exchange is refused; empty where both bodies are imported as they were sent."""
-    [found] = importing.read(opened(data)).exchanges
-    if isinstance(found, Refused):
+    [found] = importing.parse_recording(open_document(data)).exchanges
+    if isinstance(found, RefusedItem):
         assert found.number == 1
-        return found.why
-    it = codings.uncoded(found.exchange, undone)
+        return found.reason
+    it = codings.without_content_codings(found.exchange, undone)
     try:
-        made = importing.made(it, HOW, "test")
-    except Unfit as error:
+        made = importing.make_cassette(it, HOW, "test")
+    except NotImportable as error:
         return str(error)
-    stored = b"".join(read.data for read in made.laid.reads)
+    stored = b"".join(read.data for read in made.timed_body.reads)
     for body, source in ((it.request.body, asked.plain), (stored, came.plain)):
         if body != source:
             assert PARSED_BODY in it.losses
@@ -415,10 +415,10 @@ def test_an_exchange_with_a_field_that_is_not_known_is_refused_by_its_name(
     more = {field: value}
     data = write(document(empty | (more if is_asked else {}), empty | ({} if is_asked else more)))
 
-    [found] = importing.read(opened(data)).exchanges
+    [found] = importing.parse_recording(open_document(data)).exchanges
 
-    assert isinstance(found, Refused)
-    assert f"has a field {field}, which is not known" in found.why
+    assert isinstance(found, RefusedItem)
+    assert f"has a field {field}, which is not known" in found.reason
 
 
 _FIELDS: Final = (
@@ -499,7 +499,7 @@ UNREAD: Final = {
 @pytest.mark.parametrize("name", UNREAD)
 def test_a_body_that_is_not_understood_is_refused_with_the_reason(name: str) -> None:
     data, why = UNREAD[name]
-    assert list(importing.read(opened(data)).exchanges) == [Refused(1, why)]
+    assert list(importing.parse_recording(open_document(data)).exchanges) == [RefusedItem(1, why)]
 
 
 def test_an_answer_of_which_the_head_alone_is_there_is_refused() -> None:

@@ -15,11 +15,11 @@ import orjson
 import pytest
 
 from corpus import RAW, Row, rows
-from llm_proxy.importing import How, Made, Refused
-from llm_proxy.pacing import Instant
-from llm_proxy.routing import Routing
-from llm_proxy.shell.importing.files import sessions, survey
-from llm_proxy.shell.importing.importing import Imported, Importer, Report
+from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem
+from llm_proxy.pacing import InstantPace
+from llm_proxy.routing import RoutingSettings
+from llm_proxy.shell.importing.files import find_files, session_names
+from llm_proxy.shell.importing.importing import FileReport, ImportedExchange, Importer
 from llm_proxy.shell.library.library import Library
 from proxying import proxy
 from raw import ask, post
@@ -39,20 +39,20 @@ ALONE: Final = frozenset(("body-only", "payload-lines"))
 """The fidelity of rows whose files hold no request."""
 
 
-def imported(library: Path, files: Iterable[Path], *, is_dry: bool) -> list[Report]:
+def imported(library: Path, files: Iterable[Path], *, is_dry: bool) -> list[FileReport]:
     """What becomes of these files, each with a session of its own."""
     shelf = Library(library)
     shelf.refresh()
-    how = How(Routing(), "llm-proxy", "2026-01-01T00:00:00.000Z")
+    how = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
     chosen = list(files)
-    return list(Importer(shelf, how, sessions(chosen), is_dry).run(chosen))
+    return list(Importer(shelf, how, session_names(chosen), is_dry).run(chosen))
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FileReport]:
     """What would become of every file, by its path."""
-    found = imported(tmp_path_factory.mktemp("library"), survey([RAW]), is_dry=True)
-    return {str(it.path.relative_to(RAW)): it for it in found}
+    found = imported(tmp_path_factory.mktemp("library"), find_files([RAW]), is_dry=True)
+    return {str(item.path.relative_to(RAW)): item for item in found}
 
 
 def name_of(row: Row) -> str:
@@ -60,50 +60,58 @@ def name_of(row: Row) -> str:
     return f"{row.repo.replace('/', '+')}/{row.path}"
 
 
-def made(reports: Mapping[str, Report], row: Row) -> Made:
+def made(reports: Mapping[str, FileReport], row: Row) -> ImportedCassette:
     """What a row's exchange became."""
     results = reports[name_of(row)].results
     return next(
-        it.made for it in results if isinstance(it, Imported) and it.number == row.index + 1
+        result.cassette
+        for result in results
+        if isinstance(result, ImportedExchange) and result.number == row.index + 1
     )
 
 
-def told(made: Made) -> bytes:
+def told(made: ImportedCassette) -> bytes:
     """The imported body."""
-    return b"".join(read.data for read in made.laid.reads)
+    return b"".join(read.data for read in made.timed_body.reads)
 
 
-def table(reports: Mapping[str, Report]) -> dict[str, Any]:
+def table(reports: Mapping[str, FileReport]) -> dict[str, Any]:
     """What became of everything, by repository."""
-    by_repo: dict[str, list[Report]] = defaultdict(list)
+    by_repo: dict[str, list[FileReport]] = defaultdict(list)
     for name, report in reports.items():
         by_repo[name.partition("/")[0].replace("+", "/")].append(report)
     return {repo: dict(_summary(found)) for repo, found in sorted(by_repo.items())}
 
 
-def _summary(found: Iterable[Report]) -> Iterator[tuple[str, Any]]:
+def _summary(found: Iterable[FileReport]) -> Iterator[tuple[str, Any]]:
     reports = list(found)
-    refused = [each for it in reports for each in it.results if isinstance(each, Refused)]
+    refused = [
+        result for report in reports for result in report.results if isinstance(result, RefusedItem)
+    ]
     lost: Counter[str] = Counter()
     for it in reports:
         lost.update({loss.name: count for loss, count in it.losses.items()})
-    yield "formats", dict(Counter(it.format or "unknown" for it in reports))
-    yield "files", dict(Counter(it.status for it in reports))
-    yield "exchanges imported", sum(it.count(Imported) for it in reports)
+    yield "formats", dict(Counter(report.format or "unknown" for report in reports))
+    yield "files", dict(Counter(report.status for report in reports))
+    yield "exchanges imported", sum(report.count(ImportedExchange) for report in reports)
     yield (
         "why not",
-        dict(Counter([it.why for it in reports if it.why] + [it.why for it in refused])),
+        dict(
+            Counter(
+                [report.why for report in reports if report.why] + [item.reason for item in refused]
+            )
+        ),
     )
     yield "lost", dict(sorted(lost.items()))
 
 
-def test_every_file_is_imported_or_says_why_not(reports: Mapping[str, Report]) -> None:
+def test_every_file_is_imported_or_says_why_not(reports: Mapping[str, FileReport]) -> None:
     assert len(reports) == FILES
     assert table(reports) == json.loads(TABLE.read_bytes())
 
 
 def test_every_exchange_of_the_corpus_with_a_request_is_imported(
-    reports: Mapping[str, Report],
+    reports: Mapping[str, FileReport],
 ) -> None:
     wrong = [
         (row.id, it.head.response.status)
@@ -115,34 +123,36 @@ def test_every_exchange_of_the_corpus_with_a_request_is_imported(
 
 
 def test_imported_bodies_are_those_of_the_corpus_byte_for_byte(
-    reports: Mapping[str, Report],
+    reports: Mapping[str, FileReport],
 ) -> None:
-    kept = [it for it in rows() if it.fidelity in ("exact", "edited-length-differs")]
+    kept = [row for row in rows() if row.fidelity in ("exact", "edited-length-differs")]
     assert len(kept) == 1145
-    assert [it.id for it in kept if told(made(reports, it)) != it.body] == []
+    assert [item.id for item in kept if told(made(reports, item)) != item.body] == []
 
 
-def test_bodies_that_were_kept_as_parsed_json_mean_the_same(reports: Mapping[str, Report]) -> None:
-    kept = [it for it in rows() if it.fidelity == "json-reserialised"]
+def test_bodies_that_were_kept_as_parsed_json_mean_the_same(
+    reports: Mapping[str, FileReport],
+) -> None:
+    kept = [row for row in rows() if row.fidelity == "json-reserialised"]
     assert len(kept) == 178
     different = [
-        it.id
-        for it in kept
-        if told(made(reports, it)) != it.body
-        and orjson.loads(told(made(reports, it))) != orjson.loads(it.body)
+        item.id
+        for item in kept
+        if told(made(reports, item)) != item.body
+        and orjson.loads(told(made(reports, item))) != orjson.loads(item.body)
     ]
     assert different == []
 
 
 def test_requests_are_asked_at_the_provider_that_they_were_asked_at(
-    reports: Mapping[str, Report],
+    reports: Mapping[str, FileReport],
 ) -> None:
     asked: dict[str, set[str]] = defaultdict(set)
     for it in rows():
         if it.fidelity not in ALONE and (host := it.url.partition("://")[2].partition("/")[0]):
             asked[host].add(made(reports, it).meta.provider)
     hosts = ("api.openai.com", "api.anthropic.com", "api.mistral.ai", "api.deepseek.com")
-    assert [asked[it] for it in hosts] == [{"openai"}, {"anthropic"}, {"mistral"}, {"deepseek"}]
+    assert [asked[item] for item in hosts] == [{"openai"}, {"anthropic"}, {"mistral"}, {"deepseek"}]
     assert asked["bedrock-runtime.us-east-1.amazonaws.com"] == {"bedrock"}
     assert asked["api.groq.com"] == {"groq"}
 
@@ -162,17 +172,17 @@ async def test_byte_identical_requests_of_one_file_are_replayed_in_their_order(
 
     # All of a file: some repeat a request of it in other bytes of the same meaning.
     wrong: list[tuple[str, int, int]] = []
-    async with proxy("replay", tmp_path, pace=Instant(), after_last="fail") as replaying:
+    async with proxy("replay", tmp_path, pace=InstantPace(), after_last="fail") as replaying:
         for report in reports:
             for it in report.results:
-                assert isinstance(it, Imported)
-                answer = await ask(replaying.url, question(it.made, report.session))
-                if answer.body != told(it.made):
+                assert isinstance(it, ImportedExchange)
+                answer = await ask(replaying.url, question(it.cassette, report.session))
+                if answer.body != told(it.cassette):
                     wrong.append((report.path.name, it.number, answer.status))
     assert wrong == []
 
 
-def question(made: Made, session: str) -> bytes:
+def question(made: ImportedCassette, session: str) -> bytes:
     """The request of an exchange, for its file's session and its provider."""
     it = made.request
     headers = [f"{name}: {value}" for name, value in it.headers if name != "content-encoding"]

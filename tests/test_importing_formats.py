@@ -12,9 +12,9 @@ import pytest
 
 from llm_proxy import importing
 from llm_proxy.exchange import Ending, Read
-from llm_proxy.importing import Found, Refused
-from llm_proxy.importing.documents import opened
-from llm_proxy.importing.formats.go_vcr import span
+from llm_proxy.importing import NumberedExchange, RefusedItem
+from llm_proxy.importing.documents import open_document
+from llm_proxy.importing.formats.go_vcr import parse_duration_ms
 from llm_proxy.importing.source import (
     FORM_PARAMETERS,
     NO_BYTES,
@@ -23,7 +23,7 @@ from llm_proxy.importing.source import (
     NO_TIMES,
     PARSED_BODY,
     SourceExchange,
-    Unreadable,
+    UnreadableFile,
 )
 
 ASKED = '{"model":"gpt-4o","messages":[]}'
@@ -238,7 +238,7 @@ def reel(**response: Any) -> bytes:
         "meta": {},
     }  # fmt: skip
     first = {"match": {"mode": "normalized"}}
-    return b"\n".join(json.dumps(it).encode() for it in (first, entry)) + b"\n"
+    return b"\n".join(json.dumps(item).encode() for item in (first, entry)) + b"\n"
 
 
 VCR_AIOHTTP = VCR.replace(
@@ -295,23 +295,23 @@ SOURCES = {
 }
 
 
-def read(data: bytes) -> list[Found | Refused]:
-    return list(importing.read(opened(data)).exchanges)
+def read(data: bytes) -> list[NumberedExchange | RefusedItem]:
+    return list(importing.parse_recording(open_document(data)).exchanges)
 
 
 def only(data: bytes) -> SourceExchange:
     [it] = read(data)
-    assert isinstance(it, Found), it
+    assert isinstance(it, NumberedExchange), it
     return it.exchange
 
 
 def refusals(data: bytes) -> list[tuple[int, str]]:
-    return [(it.number, it.why) for it in read(data) if isinstance(it, Refused)]
+    return [(item.number, item.reason) for item in read(data) if isinstance(item, RefusedItem)]
 
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_each_tool_is_known_by_what_its_files_hold(name: str) -> None:
-    recording = importing.read(opened(SOURCES[name]))
+    recording = importing.parse_recording(open_document(SOURCES[name]))
     it = only(SOURCES[name])
 
     assert recording.format.name == name.partition(",")[0]
@@ -369,7 +369,7 @@ def test_the_times_that_a_file_holds_are_kept() -> None:
      (1_500_000, 1.5), ("", None), ("soon", None), ("0s", None), (None, None)],
 )  # fmt: skip
 def test_a_duration_of_gos_is_read(text: object, ms: float | None) -> None:
-    assert span(text) == (ms if ms is None else pytest.approx(ms))
+    assert parse_duration_ms(text) == (ms if ms is None else pytest.approx(ms))
 
 
 def test_a_cassette_of_vcr_py_may_be_json() -> None:
@@ -467,12 +467,12 @@ def test_a_body_may_hold_what_looks_like_yaml() -> None:
 
 
 def test_a_file_of_two_documents_is_refused() -> None:
-    with pytest.raises(Unreadable, match=r"^line 22: a second document begins"):
+    with pytest.raises(UnreadableFile, match=r"^line 22: a second document begins"):
         read((VCR + "---\n" + VCR).encode())
 
 
 def test_what_holds_a_request_is_no_answer_alone() -> None:
-    with pytest.raises(Unreadable, match=r"^it is no recording of a kind that is known"):
+    with pytest.raises(UnreadableFile, match=r"^it is no recording of a kind that is known"):
         read(b'{"request": {"to": "h"}, "response": {"text": "hi"}}')
 
 
@@ -579,7 +579,7 @@ def test_flows_that_are_no_exchange_are_refused_and_the_others_are_not() -> None
             flow(),
         )
     )
-    assert [it.number for it in read(data)] == [1, 2, 3, 4, 5]
+    assert [item.number for item in read(data)] == [1, 2, 3, 4, 5]
     assert refusals(data) == [
         (2, "it has no answer: no route"),
         (3, "it is a flow of tcp, not of HTTP"),
@@ -604,5 +604,5 @@ def test_a_flow_that_broke_off_keeps_its_ending() -> None:
     ],
 )  # fmt: skip
 def test_a_file_without_requests_is_refused_with_the_reason(data: bytes, beginning: str) -> None:
-    with pytest.raises(Unreadable, match=f"^{beginning}"):
-        list(importing.read(opened(data)).exchanges)
+    with pytest.raises(UnreadableFile, match=f"^{beginning}"):
+        list(importing.parse_recording(open_document(data)).exchanges)

@@ -15,38 +15,38 @@ from llm_proxy.cassette import read_cassette, spool
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Request
 from llm_proxy.importing import (
-    Found,
-    How,
-    Refused,
+    ImportSettings,
+    NumberedExchange,
+    RefusedItem,
     codings,
     documents,
     fields,
     http_text,
     yaml_values,
 )
-from llm_proxy.importing.documents import opened
-from llm_proxy.importing.source import SourceExchange, Unfit, Unreadable
-from llm_proxy.routing import Routing
+from llm_proxy.importing.documents import open_document
+from llm_proxy.importing.source import NotImportable, SourceExchange, UnreadableFile
+from llm_proxy.routing import RoutingSettings
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
 TOO_DEEP = f"values stand within each other more than {yaml_values.MAX_DEPTH} deep"
 NO_TAG = "stands for an object of a program, which is not made"
-HOW = How(Routing(), "llm-proxy", "2026-01-01T00:00:00.000Z")
+HOW = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 
 
 def tried(data: bytes) -> None:
     """Read all of a file, as an import does."""
     try:
-        for it in importing.read(opened(data)).exchanges:
-            if isinstance(it, Found):
+        for it in importing.parse_recording(open_document(data)).exchanges:
+            if isinstance(it, NumberedExchange):
                 try:
-                    plain = codings.uncoded(it.exchange, lambda *_: None)
-                    made = importing.made(plain, HOW, "test")
-                    lines = spool.assemble(made.spooled("library"))
+                    plain = codings.without_content_codings(it.exchange, lambda *_: None)
+                    made = importing.make_cassette(plain, HOW, "test")
+                    lines = spool.assemble_cassette(made.to_spool_content("library"))
                     read_cassette("file", b"".join(lines))
-                except (Unfit, CassetteError):
+                except (NotImportable, CassetteError):
                     continue
-    except Unreadable:
+    except UnreadableFile:
         return
 
 
@@ -86,8 +86,8 @@ def test_whatever_stands_in_a_field_is_read_or_refused(value: object, field: str
 
 
 def why(data: bytes) -> str:
-    with pytest.raises(Unreadable) as refused:
-        list(importing.read(opened(data)).exchanges)
+    with pytest.raises(UnreadableFile) as refused:
+        list(importing.parse_recording(open_document(data)).exchanges)
     return str(refused.value)
 
 
@@ -120,7 +120,7 @@ def test_yaml_is_refused_with_its_line(text: str, sentence: str) -> None:
 
 def test_numbers_and_words_that_tools_leave_without_quotes_mean_what_they_meant() -> None:
     text = "[1, -2, 0.5, 1.0e-05, 1e3, 0x10, 010, yes, 12:30, 2026-01-01, true, null, ~, .5, '1']"
-    assert yaml_values.read(text.encode()) == [
+    assert yaml_values.read_document(text.encode()) == [
         1, -2, 0.5, 1e-05, "1e3", "0x10", "010", "yes", "12:30", "2026-01-01", True, None, None,
         ".5", "1",
     ]  # fmt: skip
@@ -157,10 +157,10 @@ def test_a_file_that_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_a_session_cannot_be_chosen_by_a_file() -> None:
     text = VCR.replace("/v1/chat", "/@other/~groq/v1/chat")
-    [it] = importing.read(opened(text.encode())).exchanges
-    assert isinstance(it, Found)
+    [it] = importing.parse_recording(open_document(text.encode())).exchanges
+    assert isinstance(it, NumberedExchange)
 
-    made = importing.made(it.exchange, HOW, "vcr")
+    made = importing.make_cassette(it.exchange, HOW, "vcr")
 
     assert (made.meta.session, made.meta.provider) == ("default", "openai")
     assert made.request.path == "/@other/~groq/v1/chat/completions"
@@ -174,12 +174,12 @@ def test_heads_cannot_be_forged() -> None:
             "content": b"hi",
         }
     )  # fmt: skip
-    [it] = importing.read(opened(flows)).exchanges
-    assert isinstance(it, Found)
+    [it] = importing.parse_recording(open_document(flows)).exchanges
+    assert isinstance(it, NumberedExchange)
 
-    made = importing.made(it.exchange, HOW, "mitmproxy")
+    made = importing.make_cassette(it.exchange, HOW, "mitmproxy")
 
-    head = made.head.value()
+    head = made.head.to_value()
     assert head.headers == (("content-type", "text/plain set-cookie: a=b"),)
     assert "\r" not in head.reason
 
@@ -187,8 +187,8 @@ def test_heads_cannot_be_forged() -> None:
 def test_a_body_that_no_head_of_its_status_may_have_is_refused() -> None:
     request = Request("POST", "/v1/x", "", (), b"")
     exchange = SourceExchange(request, "", 204, "No Content", (), b"hi")
-    with pytest.raises(Unfit, match="has a body, which no 204 to POST has"):
-        importing.made(exchange, HOW, "test")
+    with pytest.raises(NotImportable, match="has a body, which no 204 to POST has"):
+        importing.make_cassette(exchange, HOW, "test")
 
 
 def test_a_flow_without_headers_is_read_or_refused() -> None:
@@ -199,29 +199,29 @@ def test_a_flow_without_headers_is_read_or_refused() -> None:
 
 def test_gzips_that_were_joined_unpack_to_all_of_them() -> None:
     lines = [reel().strip() + b"\n"] * 2
-    assert documents.unpacked(b"".join(map(gzip.compress, lines)) + bytes(9)) == b"".join(lines)
+    assert documents.gunzip(b"".join(map(gzip.compress, lines)) + bytes(9)) == b"".join(lines)
     assert why(gzip.compress(lines[0]) + b"x") == "behind its gzip stands something else"
     assert why(gzip.compress(b"") * 101) == "it is more than 100 gzip files in one"
 
 
 def test_a_head_ends_its_lines_as_http_does() -> None:
-    message = http_text.read(
+    message = http_text.parse_message(
         b"HTTP/1.1 200 OK\r\nx-name: \xc3\x85ngstr\xc3\xb6m\r\n\r\n", "response"
     )
     assert message.headers == (("x-name", "\xc3\x85ngstr\xc3\xb6m"),)
 
 
 def test_no_reason_quotes_a_secret_of_a_url_or_a_novel() -> None:
-    with pytest.raises(Unfit) as refused:
-        fields.request("GET", "https://me:word@[::1/v1?key=sk-1#x", (), b"")
+    with pytest.raises(NotImportable) as refused:
+        fields.parse_request("GET", "https://me:word@[::1/v1?key=sk-1#x", (), b"")
     assert str(refused.value) == "https://[::1/v1 is no URL"
     entries = [{"request": {"method": "GET", "url": "https://h/"},
                 "response": {"status": 0, "_error": "\x1b[31m" + "x" * 10_000}}]  # fmt: skip
-    file = opened(json.dumps({"log": {"entries": entries}}).encode())
-    [it] = importing.read(file).exchanges
-    assert isinstance(it, Refused)
-    assert len(it.why) == 500
-    assert it.why.startswith("it has no answer: \\x1b[31mxxx")
+    file = open_document(json.dumps({"log": {"entries": entries}}).encode())
+    [it] = importing.parse_recording(file).exchanges
+    assert isinstance(it, RefusedItem)
+    assert len(it.reason) == 500
+    assert it.reason.startswith("it has no answer: \\x1b[31mxxx")
 
 
 def test_a_file_of_very_many_values_is_refused_before_they_take_memory() -> None:

@@ -11,13 +11,13 @@ import pytest
 from llm_proxy import importing
 from llm_proxy.cassette import Cassette, read_cassette, spool
 from llm_proxy.exchange import Ending, Headers, Read, Request
-from llm_proxy.importing import How, codings
-from llm_proxy.importing.hosts import below, provider_of_host
+from llm_proxy.importing import ImportSettings, codings
+from llm_proxy.importing.hosts import provider_of_host, relative_to_base_url
 from llm_proxy.importing.source import DECODED, EDITED, STILL_CODED, SourceExchange
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.outcome import outcome
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.outcome import outcome_of
 from llm_proxy.pacing import parse_pace
-from llm_proxy.routing import Routing, route
+from llm_proxy.routing import RoutingSettings, route
 
 BODY = b'{"model":"gpt-4o","messages":[{"role":"user","content":"hi"}],"stream":true}'
 JSON = (("Content-Type", "application/json"),)
@@ -30,7 +30,7 @@ def event(text: str) -> bytes:
 
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
 EVENTS = (event("Hel"), event("lo"), END, b"data: [DONE]\n\n")
-HOW = How(Routing(), "llm-proxy 1", "2026-01-01T00:00:00.000Z")
+HOW = ImportSettings(RoutingSettings(), "llm-proxy 1", "2026-01-01T00:00:00.000Z")
 
 
 def asked(path: str = "/v1/chat/completions", headers: Headers = JSON, query: str = "") -> Request:
@@ -40,10 +40,10 @@ def asked(path: str = "/v1/chat/completions", headers: Headers = JSON, query: st
 PLAIN = SourceExchange(asked(), "api.openai.com", 200, "OK", SSE, b"".join(EVENTS))
 
 
-def stored(it: SourceExchange, how: How = HOW) -> Cassette:
+def stored(it: SourceExchange, how: ImportSettings = HOW) -> Cassette:
     """The cassette of an exchange, written and read."""
-    made = importing.made(it, how, "vcr")
-    lines = spool.assemble(made.spooled("library"))
+    made = importing.make_cassette(it, how, "vcr")
+    lines = spool.assemble_cassette(made.to_spool_content("library"))
     return read_cassette("file", b"".join(lines))
 
 
@@ -62,20 +62,20 @@ def test_its_key_is_that_of_the_same_request_to_a_proxy() -> None:
 
 def test_a_model_is_told_in_printable_characters_as_that_of_a_recording() -> None:
     body = BODY.replace(b"gpt-4o", rb"a\u001bb")
-    made = importing.made(replace(PLAIN, request=replace(asked(), body=body)), HOW, "vcr")
+    made = importing.make_cassette(replace(PLAIN, request=replace(asked(), body=body)), HOW, "vcr")
 
     assert made.meta == stored(replace(PLAIN, request=replace(asked(), body=body))).meta
     assert made.meta.model == r"a\x1bb"
 
 
 def test_rules_loosen_it_as_they_loosen_a_recording() -> None:
-    rules = rules_of(["uuids", "ignore=$.messages"])
-    how = replace(HOW, routing=Routing("mine", rules))
+    rules = parse_rules(["uuids", "ignore=$.messages"])
+    how = replace(HOW, routing=RoutingSettings("mine", rules))
 
     meta = stored(PLAIN, how).meta
 
     assert (meta.session, meta.rules) == ("mine", ("uuids@1", "ignore@1=$.messages"))
-    assert meta.key == route(asked(), 0.0, float, how=how.routing).key
+    assert meta.key == route(asked(), 0.0, float, settings=how.routing).key
 
 
 def test_a_session_that_was_chosen_is_that_of_requests_that_name_another() -> None:
@@ -83,28 +83,28 @@ def test_a_session_that_was_chosen_is_that_of_requests_that_name_another() -> No
     other = replace(PLAIN, request=asked(headers=(*JSON, ("x-llm-proxy-session", "other"))))
 
     assert stored(other).meta.session == "other"
-    assert stored(other, replace(HOW, routing=Routing("mine"))).meta.session == "mine"
+    assert stored(other, replace(HOW, routing=RoutingSettings("mine"))).meta.session == "mine"
 
 
 def test_without_times_each_message_is_a_read_at_once() -> None:
     it = stored(PLAIN)
 
-    assert it.reads == tuple(Read(0.0, each) for each in EVENTS)
-    assert (it.head_at, it.end.at, it.end.ending) == (0.0, 0.0, Ending.CLEAN)
-    assert outcome(it).complete
+    assert it.reads == tuple(Read(0.0, item) for item in EVENTS)
+    assert (it.head_at_ms, it.end.at_ms, it.end.ending) == (0.0, 0.0, Ending.CLEAN)
+    assert outcome_of(it).complete
 
 
 def test_between_a_head_and_an_end_pieces_come_evenly() -> None:
     it = stored(replace(PLAIN, head_at=100.0, end_at=500.0))
 
-    assert it.head_at == 100
-    assert [read.at for read in it.reads] == [200, 300, 400, 500]
-    assert it.end.at == 500
+    assert it.head_at_ms == 100
+    assert [read.at_ms for read in it.reads] == [200, 300, 400, 500]
+    assert it.end.at_ms == 500
 
 
 def test_times_of_pieces_are_kept_whatever_the_pace() -> None:
     reads = (Read(0.0, EVENTS[0] + EVENTS[1][:5]), Read(70.0, EVENTS[1][5:] + EVENTS[2]))
-    timed = replace(PLAIN, reads=reads, body=b"".join(it.data for it in reads))
+    timed = replace(PLAIN, reads=reads, body=b"".join(read.data for read in reads))
 
     assert stored(timed, replace(HOW, pace=parse_pace("10tps"))).reads == reads
 
@@ -114,8 +114,8 @@ def test_a_pace_lays_times_down_and_the_seed_repeats_them() -> None:
 
     it = stored(PLAIN, how)
 
-    assert it.head_at == 300
-    assert 310 <= it.reads[1].at <= 380
+    assert it.head_at_ms == 300
+    assert 310 <= it.reads[1].at_ms <= 380
     assert it.body == PLAIN.body
     assert it.meta.tool.endswith("imported from vcr, its times made up by ttft=300ms,gap=10..80ms")
     assert stored(PLAIN, how) == it
@@ -132,8 +132,8 @@ def test_secrets_of_the_request_are_in_nothing_that_is_stored() -> None:
         body=event(f"your key is {secret}") + END,
     )
 
-    made = importing.made(leak, HOW, "vcr")
-    lines = spool.assemble(made.spooled("library"))
+    made = importing.make_cassette(leak, HOW, "vcr")
+    lines = spool.assemble_cassette(made.to_spool_content("library"))
     it = stored(leak)
 
     assert secret.encode() not in b"".join(lines)
@@ -156,7 +156,7 @@ def undo(coding: str, body: bytes) -> bytes | None:
 def coded(body: bytes, coding: str = "gzip") -> SourceExchange:
     """The exchange whose head says that its body is compressed, without its coding."""
     headers = (*SSE, ("Content-Encoding", coding), ("Content-Length", str(len(body))))
-    return codings.uncoded(replace(PLAIN, headers=headers, body=body), undo)
+    return codings.without_content_codings(replace(PLAIN, headers=headers, body=body), undo)
 
 
 def test_a_compressed_body_is_stored_decoded_with_a_mark() -> None:
@@ -188,7 +188,7 @@ def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
         headers=(*JSON, ("content-encoding", "gzip")),
         body=gzip.compress(BODY),
     )
-    it = codings.uncoded(replace(PLAIN, request=packed), undo)
+    it = codings.without_content_codings(replace(PLAIN, request=packed), undo)
     assert stored(it).meta.key == stored(PLAIN).meta.key
 
 
@@ -204,9 +204,9 @@ def test_a_request_that_was_compressed_has_the_key_of_the_plain_one() -> None:
 def test_a_body_is_framed_as_http_1_delimits_it(
     headers: Headers, framing: str, length: int | None
 ) -> None:
-    made = importing.made(replace(PLAIN, headers=(*SSE, *headers)), HOW, "vcr")
+    made = importing.make_cassette(replace(PLAIN, headers=(*SSE, *headers)), HOW, "vcr")
 
-    head = made.head.value()
+    head = made.head.to_value()
 
     assert (head.framing, head.length) == (framing, length)
     assert (EDITED in made.losses) is (headers == (("content-length", "7"),))
@@ -242,7 +242,7 @@ def test_the_path_says_it_where_the_host_is_unknown_and_an_operator_may_say_anot
 
 def test_what_a_base_url_holds_of_a_path_is_no_part_of_the_request() -> None:
     path = "/inference/v1/chat/completions"
-    assert below(asked(path), "fireworks").path == "/v1/chat/completions"
+    assert relative_to_base_url(asked(path), "fireworks").path == "/v1/chat/completions"
     assert stored(replace(PLAIN, request=asked(path), host="api.fireworks.ai")).request.path == (
         "/v1/chat/completions"
     )
@@ -252,4 +252,4 @@ def test_an_answer_that_broke_off_ends_as_it_ended() -> None:
     cut = replace(PLAIN, body=EVENTS[0], headers=(*SSE, ("content-length", "900")))
     it = stored(replace(cut, ending=Ending.FIN))
     assert (it.end.ending, it.head.length) == (Ending.FIN, 900)
-    assert not outcome(it).complete
+    assert not outcome_of(it).complete

@@ -64,7 +64,9 @@ def test_every_room_can_be_imported_alone() -> None:
     # Beneath a room of the package it is enough that no modules import each other in a circle,
     # which a house rule sees at once.
     modules = [source.module for source in house_rules.package(PACKAGE)]
-    result = fresh("-c", IMPORT_EACH, *(it for it in modules if it.count(".") <= _DEPTH))
+    result = fresh(
+        "-c", IMPORT_EACH, *(module for module in modules if module.count(".") <= _DEPTH)
+    )
 
     assert not result.stdout, f"cannot be imported alone: {result.stdout}{result.stderr}"
     assert result.returncode == 0

@@ -8,26 +8,28 @@ import pytest
 
 from llm_proxy import matching
 from llm_proxy.cassette import Meta, StoredRequest, read_cassette
-from llm_proxy.integrity import Place, complaints
+from llm_proxy.integrity import LibraryLocation, integrity_complaints
 from llm_proxy.matching import KEY_RULES
 from tapes import META, REQUEST, written
 
-KEY = matching.key("openai", REQUEST)
+KEY = matching.request_key("openai", REQUEST)
 RIGHT = replace(META, key=KEY, key_rules=KEY_RULES)
-NOWHERE = Place(key16=None, session=None)
+NOWHERE = LibraryLocation(key_prefix=None, session=None)
 
 
-def said(meta: Meta = RIGHT, request: StoredRequest = REQUEST, place: Place = NOWHERE) -> list[str]:
+def said(
+    meta: Meta = RIGHT, request: StoredRequest = REQUEST, place: LibraryLocation = NOWHERE
+) -> list[str]:
     content = written(meta=meta, request=request)
-    return list(complaints(read_cassette("a.jsonl", content), place))
+    return list(integrity_complaints(read_cassette("a.jsonl", content), place))
 
 
 @pytest.mark.parametrize(
     "place",
-    [NOWHERE, Place(KEY[:16], "default"), Place(None, "default")],
+    [NOWHERE, LibraryLocation(KEY[:16], "default"), LibraryLocation(None, "default")],
     ids=["a file alone", "in its library", "under another name"],
 )
-def test_a_cassette_in_its_place_has_nothing_wrong(place: Place) -> None:
+def test_a_cassette_in_its_place_has_nothing_wrong(place: LibraryLocation) -> None:
     assert said(place=place) == []
 
 
@@ -35,25 +37,39 @@ def test_a_cassette_in_its_place_has_nothing_wrong(place: Place) -> None:
     ("meta", "request_", "place", "words"),
     [
         (replace(RIGHT, dialect="telex"), REQUEST, NOWHERE, "dialect 'telex' is not one"),
-        (RIGHT, REQUEST, Place("0" * 16, None), f"rename the file to {KEY[:16]}-<take>.jsonl"),
+        (
+            RIGHT,
+            REQUEST,
+            LibraryLocation("0" * 16, None),
+            f"rename the file to {KEY[:16]}-<take>.jsonl",
+        ),
         (RIGHT, replace(REQUEST, path="/v1/other"), NOWHERE, "edited by hand"),
         (replace(RIGHT, provider="groq"), REQUEST, NOWHERE, "edited by hand"),
         (replace(RIGHT, key_rules=KEY_RULES + 1), REQUEST, NOWHERE, "upgrade llm-proxy"),
-        (RIGHT, REQUEST, Place(None, "alice"), "move it below the library's own folder"),
-        (replace(RIGHT, session="bob"), REQUEST, Place(None, "alice"), "move it below @bob/"),
+        (RIGHT, REQUEST, LibraryLocation(None, "alice"), "move it below the library's own folder"),
+        (
+            replace(RIGHT, session="bob"),
+            REQUEST,
+            LibraryLocation(None, "alice"),
+            "move it below @bob/",
+        ),
     ],
     ids=["dialect", "name", "request", "provider", "rules", "session", "other session"],
 )
 def test_each_thing_that_is_wrong_is_said_once(
-    meta: Meta, request_: StoredRequest, place: Place, words: str
+    meta: Meta, request_: StoredRequest, place: LibraryLocation, words: str
 ) -> None:
     [complaint] = said(meta, request_, place)
     assert words in complaint
 
 
 @pytest.mark.parametrize("name", ["../x", "a b", "$(reboot)", ".", "", "a/b", "@a", "-rf"])
-@pytest.mark.parametrize("place", [NOWHERE, Place(KEY[:16], "default")], ids=["alone", "placed"])
-def test_a_session_that_is_no_name_is_no_place_to_move_a_file_to(name: str, place: Place) -> None:
+@pytest.mark.parametrize(
+    "place", [NOWHERE, LibraryLocation(KEY[:16], "default")], ids=["alone", "placed"]
+)
+def test_a_session_that_is_no_name_is_no_place_to_move_a_file_to(
+    name: str, place: LibraryLocation
+) -> None:
     [complaint] = said(replace(RIGHT, session=name), place=place)
     assert complaint == (
         f"no session can be called {name!r}: line 1 was edited by hand; record it again"
@@ -94,11 +110,11 @@ def test_the_key_of_a_request_that_lost_a_secret_after_it_was_keyed_is_not_recom
 def test_the_key_of_older_redaction_rules_is_that_of_the_stored_request() -> None:
     """By rules 1, a key was made after the client's credentials were replaced in the request."""
     request = replace(REQUEST, body=b'{"key":"[redacted]"}', redacted=1)
-    meta = replace(RIGHT, key=matching.key("openai", request), redaction_rules=1)
+    meta = replace(RIGHT, key=matching.request_key("openai", request), redaction_rules=1)
     assert said(meta, request) == []
     assert len(said(replace(meta, key=KEY), request)) == 1
 
 
 def test_everything_that_is_wrong_is_said() -> None:
     meta = replace(RIGHT, dialect="telex", session="bob")
-    assert len(said(meta, replace(REQUEST, body=b"{}"), Place("0" * 16, "alice"))) == 4
+    assert len(said(meta, replace(REQUEST, body=b"{}"), LibraryLocation("0" * 16, "alice"))) == 4

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy import framing
-from llm_proxy.framing.eventstream import frame, read_frame
-from llm_proxy.framing.invalid_utf8 import GARBLED, garble
+from llm_proxy.framing.eventstream import encode_frame, parse_frame
+from llm_proxy.framing.invalid_utf8 import GARBLED, insert_invalid_utf8
 
 HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
 
@@ -28,20 +28,22 @@ HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
         ("sse", b"data: [DONE]\n\n", None),
         ("ndjson", b'{"a":"","b":1}\n', None),
         ("eventstream", b"<html></html>", None),
-        ("eventstream", frame(HEADERS, b"{}"), None),
+        ("eventstream", encode_frame(HEADERS, b"{}"), None),
     ],
 )  # fmt: skip
 def test_the_byte_stands_in_what_is_said_or_else_in_the_last_text(
     codec: str, message: bytes, garbled: bytes | None
 ) -> None:
-    assert garble(codec, message, {"Hi"}) == garbled
+    assert insert_invalid_utf8(codec, message, {"Hi"}) == garbled
 
 
 def test_a_frame_is_one_that_clients_accept() -> None:
-    garbled = garble("eventstream", frame(HEADERS, b'{"p":"abc","text":"H\xc3\xb6"}'), {"Hö"})
+    garbled = insert_invalid_utf8(
+        "eventstream", encode_frame(HEADERS, b'{"p":"abc","text":"H\xc3\xb6"}'), {"Hö"}
+    )
 
     assert garbled is not None
-    told = read_frame(garbled)
+    told = parse_frame(garbled)
     assert told is not None
     assert (told.headers, told.payload) == (HEADERS, b'{"p":"abc","text":"H\xc3\xb6\xff"}')
 
@@ -49,21 +51,21 @@ def test_a_frame_is_one_that_clients_accept() -> None:
 def test_a_string_that_never_ends_is_looked_at_once() -> None:
     message = b'{"a":"b","' + b'\\"' * 500_000
 
-    assert garble("whole", message) == message.replace(b'"b"', b'"b\xff"')
+    assert insert_invalid_utf8("whole", message) == message.replace(b'"b"', b'"b\xff"')
 
 
 @settings(max_examples=40)
 @given(st.text(), st.text(), st.booleans())
 def test_the_rest_of_the_message_is_as_it_was(text: str, other: str, escaped: bool) -> None:
     line = json.dumps({"text": text, "z": [other]}, ensure_ascii=escaped).encode() + b"\n"
-    garbled = garble("ndjson", line, {text})
+    garbled = insert_invalid_utf8("ndjson", line, {text})
 
     if garbled is None:
         assert not text
         assert not other
         return
     assert garbled.replace(GARBLED, b"") == line
-    assert framing.messages("ndjson", garbled) == [garbled]
+    assert framing.split_messages("ndjson", garbled) == [garbled]
     said = json.loads(garbled.decode("utf-8", "replace"))
     wrong = "text" if text else "z"
     assert said == {"text": text, "z": [other], wrong: text + "�" if text else [other + "�"]}

@@ -105,7 +105,7 @@ async def test_a_folder_that_goes_away_meanwhile_fails_the_run(tmp_path: Path) -
 def test_an_older_journal_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text("older" * 1000)
-    journal_file.write(path, {"requests": 0, "entries": []})
+    journal_file.write_journal(path, {"requests": 0, "entries": []})
     assert path.read_bytes() == b'{"requests":0,"entries":[]}\n'
     assert list(tmp_path.iterdir()) == [tmp_path / "run.json"]
 
@@ -114,8 +114,8 @@ def test_a_link_to_a_journal_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     link = tmp_path / "run.json"
     link.symlink_to("there/latest.json")
-    journal_file.check_place(link)
-    journal_file.write(link, {"requests": 0})
+    journal_file.check_writable(link)
+    journal_file.write_journal(link, {"requests": 0})
     assert link.is_symlink()
     assert (tmp_path / "there" / "latest.json").read_bytes() == b'{"requests":0}\n'
 
@@ -124,5 +124,5 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "run.json").mkdir()
     (tmp_path / "run.json" / "full").touch()
     with pytest.raises(LlmProxyError, match="cannot be written"):
-        journal_file.write(tmp_path / "run.json", {})
+        journal_file.write_journal(tmp_path / "run.json", {})
     assert list(tmp_path.iterdir()) == [tmp_path / "run.json"]

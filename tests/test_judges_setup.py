@@ -140,7 +140,7 @@ def test_a_second_run_installs_nothing(checkout: Scratch) -> None:
 
     assert code == 0
     assert "snake: installed\n" in err
-    assert [len(calls(checkout, it)) for it in ("snake", "node")] == [1, 1]
+    assert [len(calls(checkout, item)) for item in ("snake", "node")] == [1, 1]
 
 
 def test_a_lock_that_changed_is_installed_anew(checkout: Scratch) -> None:
@@ -148,13 +148,13 @@ def test_a_lock_that_changed_is_installed_anew(checkout: Scratch) -> None:
     (folder(checkout, "snake") / "requirements.txt").write_text("another lock")
     checkout.run("judges")
 
-    assert [len(calls(checkout, it)) for it in ("snake", "node")] == [2, 1]
+    assert [len(calls(checkout, item)) for item in ("snake", "node")] == [2, 1]
 
 
 def test_only_those_that_are_named_are_installed(checkout: Scratch) -> None:
     checkout.run("judges", "node")
 
-    assert [len(calls(checkout, it)) for it in ("snake", "node")] == [0, 1]
+    assert [len(calls(checkout, item)) for item in ("snake", "node")] == [0, 1]
 
 
 def test_the_list_says_what_is_installed(checkout: Scratch) -> None:
@@ -205,7 +205,7 @@ def test_what_is_installed_here_is_at_hand_for_the_tests(
     checkout.run("judges")
     monkeypatch.setenv("PATH", str(checkout.path))
 
-    assert [missing(it) for it in ("snake", "node", "bare")] == ["", "", ""]
+    assert [missing(item) for item in ("snake", "node", "bare")] == ["", "", ""]
 
 
 def test_a_program_of_node_is_not_at_hand_where_there_is_no_node(
@@ -217,4 +217,4 @@ def test_a_program_of_node_is_not_at_hand_where_there_is_no_node(
 
     missing = judges_at_hand.missing.__wrapped__
     assert missing("node") == "judge node: there is no node"
-    assert [missing(it) for it in ("snake", "bare")] == ["", ""]
+    assert [missing(item) for item in ("snake", "bare")] == ["", ""]

@@ -23,6 +23,6 @@ async def test_a_kill_loses_nothing_that_had_arrived_50_ms_before(
         return await killed(folder, seed)
 
     verdicts = await asyncio.gather(*map(one, range(first, first + AT_ONCE)))
-    assert [it for it in verdicts if not it.well] == []
-    assert any(it.messages for it in verdicts)
-    assert any(it.recovered for it in verdicts)
+    assert [verdict for verdict in verdicts if not verdict.well] == []
+    assert any(verdict.messages for verdict in verdicts)
+    assert any(verdict.recovered for verdict in verdicts)

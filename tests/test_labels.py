@@ -12,13 +12,13 @@ import pytest
 
 from llm_proxy import framing
 from llm_proxy.cassette import Cassette, StoredRequest, read_cassette
-from llm_proxy.cassette_views import turns_of
+from llm_proxy.cassette_views import cassette_turns
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.exchange import Head, Headers, Read, Request
-from llm_proxy.faults.grammar import rules_of
-from llm_proxy.framing.eventstream import frame
-from llm_proxy.outcome import outcome
-from llm_proxy.pacing import Instant
+from llm_proxy.exchange import Headers, Read, Request, ResponseHead
+from llm_proxy.faults.grammar import parse_rules
+from llm_proxy.framing.eventstream import encode_frame
+from llm_proxy.outcome import outcome_of
+from llm_proxy.pacing import InstantPace
 from llm_proxy.turns import Finish, Text, Turn
 from proxying import cassettes, proxy
 from raw import ask
@@ -46,7 +46,7 @@ AMBIGUOUS: Final = {
 
 LINES: Final = b'{"a":1}\n{"a":2}\n'
 EVENTS: Final = b'data: {"a":1}\n\n'
-FRAME: Final = frame(((":event-type", "x"),), b"{}")
+FRAME: Final = encode_frame(((":event-type", "x"),), b"{}")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ FRAME: Final = frame(((":event-type", "x"),), b"{}")
     ],
 )
 def test_the_bytes_choose_the_codec(label: str, body: bytes, name: str) -> None:
-    assert framing.by_bytes(label, body) == name
+    assert framing.codec_of_bytes(label, body) == name
 
 
 @pytest.mark.timeout(10)
@@ -109,14 +109,14 @@ def test_the_bytes_choose_the_codec(label: str, body: bytes, name: str) -> None:
 )
 def test_no_beginning_takes_long(body: bytes) -> None:
     for name in framing.CODECS:
-        assert framing.by_bytes(name, body) == name
+        assert framing.codec_of_bytes(name, body) == name
 
 
 def answers() -> Iterator[tuple[Manner, bytes, str]]:
     """Each manner of each dialect, what it answers, and a label."""
-    by_name = {it.name: it for it in MANNERS if "," not in it.name}
+    by_name = {item.name: item for item in MANNERS if "," not in item.name}
     for name, manner in by_name.items():
-        response = manner.dialect.speak(manner.request, (HELLO,), manner.delivery)
+        response = manner.dialect.encode(manner.request, (HELLO,), manner.delivery)
         for label in LABELS:
             if label or "stream" in name or "whole" in name:
                 yield manner, b"".join(response.messages), label
@@ -127,7 +127,7 @@ def kept(manner: Manner, body: bytes, label: str) -> Cassette:
     dialect: Dialect = manner.dialect
     request: Request = manner.request
     headers: Headers = (("Content-Type", label),) if label else ()
-    head = Head(200, "OK", headers, "chunked")
+    head = ResponseHead(200, "OK", headers, "chunked")
     asked = StoredRequest(
         request.method, request.path, request.query, request.headers, request.body
     )
@@ -142,7 +142,7 @@ def test_whatever_the_label_says_each_answer_is_read_in_each_dialect() -> None:
     for manner, body, label in answers():
         count += 1
         it = kept(manner, body, label)
-        found, said = outcome(it), "".join(turn.text for turn in turns_of(it))
+        found, said = outcome_of(it), "".join(turn.text for turn in cassette_turns(it))
         assert it.body == b"".join(it.messages) == body
         assert [len(read.data) for read in it.reads] == [7, len(body) - 7]
         is_read = "compacted" in manner.name or said == "Hello you there"
@@ -166,7 +166,7 @@ def sends(pieces: Sequence[bytes], label: str) -> Script:
 PIECES: Final = [event("The")[:30], event("The")[30:] + event(" quick"), event(" fox"), DONE]
 
 
-@pytest.mark.parametrize("label", [it for it in LABELS if it])
+@pytest.mark.parametrize("label", [item for item in LABELS if item])
 async def test_a_mislabelled_stream_is_kept_by_its_events_and_replayed_under_its_label(
     tmp_path: Path, label: str
 ) -> None:
@@ -174,15 +174,15 @@ async def test_a_mislabelled_stream_is_kept_by_its_events_and_replayed_under_its
         async with proxy("record", tmp_path, live.url) as recording:
             first = await ask(recording.url, chat())
     [cassette] = cassettes(tmp_path)
-    async with proxy("replay", tmp_path, pace=Instant(), strict=True) as replaying:
+    async with proxy("replay", tmp_path, pace=InstantPace(), strict=True) as replaying:
         again = await ask(replaying.url, chat())
 
     assert first.body == again.body == b"".join(PIECES)
     assert first.header("content-type") == again.header("content-type") == label
     assert cassette.messages == (event("The"), event(" quick"), event(" fox"), DONE)
     assert b'"codec":"sse"' in Path(cassette.file).read_bytes()
-    assert b"".join(it.data for it in cassette.reads) == first.body
-    assert outcome(cassette).reason == "[DONE]"
+    assert b"".join(read.data for read in cassette.reads) == first.body
+    assert outcome_of(cassette).reason == "[DONE]"
 
 
 @pytest.mark.parametrize("label", ["application/json", "text/event-stream"])
@@ -198,7 +198,7 @@ async def test_a_mislabelled_stream_is_kept_by_its_events_and_replayed_under_its
 async def test_faults_at_events_strike_a_mislabelled_stream_live_and_replayed(
     tmp_path: Path, label: str, rule: str, gone: bytes
 ) -> None:
-    how: dict[str, Any] = {"faults": rules_of([rule]), "pace": Instant()}
+    how: dict[str, Any] = {"faults": parse_rules([rule]), "pace": InstantPace()}
     async with upstream(sends(PIECES, label)) as live:
         async with proxy("record", tmp_path, live.url, **how) as recording:
             first = await ask(recording.url, chat())
@@ -207,7 +207,7 @@ async def test_faults_at_events_strike_a_mislabelled_stream_live_and_replayed(
         again = await ask(replaying.url, chat())
 
     assert first.body == again.body == gone
-    assert [it.skipped for entry in entries for it in entry.faults] == [""]
+    assert [fault.skipped for entry in entries for fault in entry.faults] == [""]
     [cassette] = cassettes(tmp_path)
     assert cassette.end.sha256 == sha256(b"".join(PIECES)).hexdigest()  # the truth
 
@@ -217,11 +217,11 @@ async def test_a_fault_at_events_has_no_meaning_in_a_document_whatever_its_label
     tmp_path: Path, label: str
 ) -> None:
     document = b'{"choices":[{"index":0,"message":{"content":"a"},"finish_reason":"stop"}]}'
-    how: dict[str, Any] = {"faults": rules_of(["reset,after=2"]), "pace": Instant()}
+    how: dict[str, Any] = {"faults": parse_rules(["reset,after=2"]), "pace": InstantPace()}
     async with upstream(sends([document], label)) as live:
         async with proxy("record", tmp_path, live.url, **how) as recording:
             got = await ask(recording.url, chat())
-            [[injected]] = [it.faults for it in recording.journal.entries]
+            [[injected]] = [entry.faults for entry in recording.journal.entries]
 
     assert got.body == document
     assert injected.skipped == "the body does not come in messages"

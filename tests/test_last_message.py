@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.last_message import Question, question
+from llm_proxy.last_message import LastMessage, last_message
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
@@ -91,22 +91,22 @@ JSON = st.recursive(
     ],
 )  # fmt: skip
 def test_the_last_thing_said_is_found(document: object, role: str, text: str) -> None:
-    assert question(orjson.dumps(document)) == Question(role, text)
+    assert last_message(orjson.dumps(document)) == LastMessage(role, text)
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"not json", b"[]", b"{}", b'{"messages":[]}', b'{"messages":[{"role":"user"}]}']
 )
 def test_a_request_without_text_asks_nothing(body: bytes) -> None:
-    assert question(body) is None
+    assert last_message(body) is None
 
 
 @given(JSON)
 def test_whatever_the_document_a_question_has_text_or_is_none(document: object) -> None:
-    found = question(orjson.dumps(document))
+    found = last_message(orjson.dumps(document))
     assert found is None or found.text
 
 
 def test_a_document_nested_without_end_is_not_followed_without_end() -> None:
     body = b'{"prompt":' + b"[" * 500 + b'"deep"' + b"]" * 500 + b"}"
-    assert question(body) is None
+    assert last_message(body) is None

@@ -8,7 +8,7 @@ import pytest
 
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.pacing import Instant
+from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.library import library as shelves
 from llm_proxy.shell.library.library import Library
 from proxying import proxy
@@ -52,7 +52,7 @@ async def test_a_take_is_played_from_memory_once_it_was_read(
     tmp_path: Path, reads: list[str]
 ) -> None:
     put(tmp_path, chat(), says("1"), says("2"))
-    async with proxy("replay", tmp_path, "", pace=Instant()) as it:
+    async with proxy("replay", tmp_path, "", pace=InstantPace()) as it:
         played = [(await ask(it.url, chat())).body for _ in range(4)]
     assert played == bodies([says("1"), says("2"), says("2"), says("2")])
     assert len(reads) == 2
@@ -63,7 +63,7 @@ async def test_a_take_that_memory_has_no_room_for_is_read_again_and_no_other(
 ) -> None:
     monkeypatch.setattr(shelves, "_CACHE", 0)  # the one that was read last stays all the same
     paths = put(tmp_path, chat(), *(says(str(number)) for number in range(1, 9)))
-    async with proxy("replay", tmp_path, "", pace=Instant()) as it:
+    async with proxy("replay", tmp_path, "", pace=InstantPace()) as it:
         for _ in range(3):
             await ask(it.url, chat())
     names = [path.name for path in paths]
@@ -80,22 +80,24 @@ def test_memory_is_counted_with_requests_and_messages(
     library = _library(tmp_path)
 
     def kept() -> list[Path]:
-        return [path for path in [*small, *wordy, *asking] if library.cached(path) is not None]
+        return [
+            path for path in [*small, *wordy, *asking] if library.cached_cassette(path) is not None
+        ]
 
-    library.load(small[0])
+    library.load_cassette(small[0])
     assert kept() == small
-    library.load(wordy[0])  # some 260 KB, in 4001 messages and as many reads
+    library.load_cassette(wordy[0])  # some 260 KB, in 4001 messages and as many reads
     assert kept() == wordy
-    library.load(asking[0])
+    library.load_cassette(asking[0])
     assert kept() == asking
 
 
 def test_a_file_that_was_replaced_is_kept_as_it_was_read(tmp_path: Path) -> None:
     [path] = put(tmp_path, chat(), says("old"))
     library = _library(tmp_path)
-    old = library.load(path)
+    old = library.load_cassette(path)
     put(tmp_path, chat(), says("new"))
-    assert library.load(path) is old
+    assert library.load_cassette(path) is old
 
 
 @pytest.mark.parametrize("size", [1, 5 * MIB], ids=["short", "longer than 4 MiB"])
@@ -103,24 +105,24 @@ async def test_a_cassette_of_another_name_answers_whatever_the_size_of_its_reque
     tmp_path: Path, size: int
 ) -> None:
     put(tmp_path, chat("z" * size), says("found"), name="my-own-name.jsonl")
-    async with proxy("replay", tmp_path, "", pace=Instant()) as it:
+    async with proxy("replay", tmp_path, "", pace=InstantPace()) as it:
         raw = await ask(it.url, chat("z" * size))
     assert raw.body == bodies([says("found")])[0]
 
 
 def test_an_opening_is_read_without_the_rest(tmp_path: Path) -> None:
     [path] = put(tmp_path, chat("hello"), says("x"))
-    meta, request = _library(tmp_path).opening(path)
+    meta, request = _library(tmp_path).read_opening(path)
     assert meta.key == key_of(chat("hello"))
     assert b"hello" in request.body
 
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:2]) + b"\xff garbage")
-    assert _library(tmp_path).opening(path) == (meta, request)
+    assert _library(tmp_path).read_opening(path) == (meta, request)
 
     path.write_bytes(lines[0] + lines[1].rstrip(b"\n"))
     with pytest.raises(CassetteError, match="torn"):
-        _library(tmp_path).opening(path)
+        _library(tmp_path).read_opening(path)
 
 
 def test_two_files_for_one_take_are_refused_by_name(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from command import Ran, run
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.server.library_usage import Usage
+from llm_proxy.shell.server.library_usage import LibraryUsage
 from shelf import chat, put, says
 
 ASKS = """
@@ -130,11 +130,11 @@ async def test_a_run_remembers_what_it_played_outside_of_the_library(tmp_path: P
 
     await asked(tmp_path)
 
-    known = last_played.read(tmp_path / "state" / "llm-proxy", tmp_path / "cassettes")
+    known = last_played.read_last_played(tmp_path / "state" / "llm-proxy", tmp_path / "cassettes")
     assert list(known.played) == [str(path.relative_to(tmp_path / "cassettes"))]
     assert before <= known.played[next(iter(known.played))] <= datetime.now(UTC)
     assert known.since is not None
-    files = {it.name for it in (tmp_path / "cassettes").rglob("*") if it.is_file()}
+    files = {item.name for item in (tmp_path / "cassettes").rglob("*") if item.is_file()}
     assert all(name.endswith(".jsonl") for name in files)
 
 
@@ -153,35 +153,35 @@ async def test_a_state_folder_that_cannot_be_written_costs_no_run_its_success(
 def test_runs_that_end_one_after_the_other_lose_nothing_of_each_other(tmp_path: Path) -> None:
     later = NOW + timedelta(days=1)
 
-    last_played.note(tmp_path / "state", tmp_path, ["a", "b"], NOW)
-    last_played.note(tmp_path / "state", tmp_path / "x" / "..", ["b", "c"], later)
-    last_played.forget(tmp_path / "state", tmp_path, ["a"])
+    last_played.record_played(tmp_path / "state", tmp_path, ["a", "b"], NOW)
+    last_played.record_played(tmp_path / "state", tmp_path / "x" / "..", ["b", "c"], later)
+    last_played.forget_files(tmp_path / "state", tmp_path, ["a"])
 
-    known = last_played.read(tmp_path / "state", tmp_path)
+    known = last_played.read_last_played(tmp_path / "state", tmp_path)
     assert (known.since, known.played) == (NOW, {"b": later, "c": later})
 
 
 def test_a_file_that_is_damaged_is_begun_anew(tmp_path: Path) -> None:
-    last_played.note(tmp_path / "state", tmp_path, ["a"], NOW)
+    last_played.record_played(tmp_path / "state", tmp_path, ["a"], NOW)
     [file] = (tmp_path / "state").rglob("*.json")
     file.write_text("{}")
 
-    assert last_played.read(tmp_path / "state", tmp_path).played == {}
-    last_played.note(tmp_path / "state", tmp_path, ["b"], NOW)
-    assert last_played.read(tmp_path / "state", tmp_path).played == {"b": NOW}
+    assert last_played.read_last_played(tmp_path / "state", tmp_path).played == {}
+    last_played.record_played(tmp_path / "state", tmp_path, ["b"], NOW)
+    assert last_played.read_last_played(tmp_path / "state", tmp_path).played == {"b": NOW}
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("no folder")
 
     with pytest.raises(LlmProxyError, match=r"played/[0-9a-f]{16}\.json cannot be written"):
-        last_played.note(tmp_path / "state", tmp_path, ["a"], NOW)
+        last_played.record_played(tmp_path / "state", tmp_path, ["a"], NOW)
 
 
 def test_a_cassette_without_a_time_is_not_too_old() -> None:
-    usage = Usage(Path("cassettes"))
-    usage.play("cassettes/a.jsonl", "")
-    usage.close(["cassettes/a.jsonl", "cassettes/b.jsonl"])
+    usage = LibraryUsage(Path("cassettes"))
+    usage.record_played("cassettes/a.jsonl", "")
+    usage.finish(["cassettes/a.jsonl", "cassettes/b.jsonl"])
 
     assert usage.document() == {
         "played": ["a.jsonl"], "recorded": [], "unused": ["b.jsonl"], "too_old": [],

@@ -23,7 +23,7 @@ import pytest
 
 import sdks
 from llm_proxy.cassette import Cassette
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from proxying import cassettes, proxy
 from raw import ask, post
 from sdks import openai_client
@@ -120,14 +120,14 @@ async def test_a_client_hears_the_replay_as_it_heard_the_model(
                 *(offset_errors(url, cassette) for url in (replaying.url, simple.url))
             )
 
-    assert outcome(cassette).complete
+    assert outcome_of(cassette).complete
     assert again == live
     if client != "python":  # the SDK of Python shows objects, no bytes
         assert live["sha256"] == cassette.end.sha256
     median = statistics.median(errors)
     print(  # noqa: T201 # the figures are what this test is for
         f"\n{client}: {cassette.end.size} bytes in {len(cassette.reads)} reads over "
-        f"{cassette.end.at:.0f} ms, sha256 {cassette.end.sha256[:12]} equal; offsets of the "
+        f"{cassette.end.at_ms:.0f} ms, sha256 {cassette.end.sha256[:12]} equal; offsets of the "
         f"replay: median error {median:.2f} ms, largest {max(errors):.2f} ms"
     )
     beside = statistics.median(others)
@@ -140,7 +140,7 @@ async def offset_errors(url: str, cassette: Cassette) -> list[float]:
     heard = await ask(url, post(request.path, request.body, "Content-Type: application/json"))
     assert hashlib.sha256(heard.body).hexdigest() == cassette.end.sha256
     assert heard.chunks == [read.data for read in cassette.reads]
-    return [abs(at - read.at) for at, read in zip(heard.times, cassette.reads, strict=True)]
+    return [abs(at - read.at_ms) for at, read in zip(heard.times, cassette.reads, strict=True)]
 
 
 def bare(cassette: Cassette) -> Script:
@@ -151,7 +151,7 @@ def bare(cassette: Cassette) -> Script:
         asked = loop.time()
         await connection.begin()
         for read in cassette.reads:
-            await asyncio.sleep(asked + read.at / 1000 - loop.time())
+            await asyncio.sleep(asked + read.at_ms / 1000 - loop.time())
             await connection.chunk(read.data)
         await connection.finish()
 

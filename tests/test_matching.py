@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from llm_proxy import dialects
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.diff.json_leaves import Difference, differences, leaves
-from llm_proxy.matching import document_of, key, keys
+from llm_proxy.diff.json_leaves import RequestDifference, compare_documents, json_leaves
+from llm_proxy.matching import key_document, keys, request_key
 
 ROOT = Path(__file__).parents[1]
 CHAT: dict[str, Any] = {
@@ -37,11 +37,11 @@ def chat(**changes: Any) -> StoredRequest:
 
 
 def leaves_of(provider: str, request: StoredRequest) -> dict[str, str]:
-    return leaves(document_of(provider, request))
+    return json_leaves(key_document(provider, request))
 
 
 def key_of(request: StoredRequest) -> str:
-    return key("openai", request)
+    return request_key("openai", request)
 
 
 def test_a_key_is_stable() -> None:
@@ -119,8 +119,8 @@ def test_no_spelling_of_a_document_changes_its_key(
 
 @given(json_values, json_values)
 def test_bodies_have_one_key_exactly_when_nothing_differs(one: Any, other: Any) -> None:
-    asked, stored = (posted(json.dumps(it).encode()) for it in (one, other))
-    found = differences(leaves_of("openai", asked), leaves_of("openai", stored))
+    asked, stored = (posted(json.dumps(item).encode()) for item in (one, other))
+    found = compare_documents(leaves_of("openai", asked), leaves_of("openai", stored))
     assert (key_of(asked) == key_of(stored)) == (found == [])
 
 
@@ -160,7 +160,8 @@ FORM = b'--%b\r\nContent-Disposition: form-data; name="model"\r\n\r\nwhisper\r\n
 )
 def test_the_random_boundary_of_a_form_is_no_part_of_the_key(content_type: str) -> None:
     one, other = (
-        posted(FORM % (it, it), content_type % it.decode()) for it in (b"X-0123", b"----4567")
+        posted(FORM % (item, item), content_type % item.decode())
+        for item in (b"X-0123", b"----4567")
     )
     assert key_of(one) == key_of(other)
     changed = replace(one, body=one.body.replace(b"whisper", b"shout"))
@@ -198,7 +199,7 @@ def test_the_random_boundary_of_a_form_is_no_part_of_the_key(content_type: str) 
 )
 def test_what_means_something_else_has_another_key(other: StoredRequest) -> None:
     assert key_of(other) != key_of(chat())
-    assert differences(leaves_of("openai", chat()), leaves_of("openai", other))
+    assert compare_documents(leaves_of("openai", chat()), leaves_of("openai", other))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_values_that_differ_have_different_keys(one: bytes, other: bytes) -> Non
 
 
 def test_another_provider_is_another_key() -> None:
-    assert key("openai", chat()) != key("groq", chat())
+    assert request_key("openai", chat()) != request_key("groq", chat())
     assert key_of(replace(chat(), method="post")) == key_of(chat())
 
 
@@ -233,10 +234,10 @@ def test_a_document_of_any_depth_has_a_key(depth: int) -> None:
     other = body.replace(b"1", b"2")
     assert re.fullmatch(r"[0-9a-f]{64}", key_of(posted(body)))
     assert key_of(posted(body)) != key_of(posted(other))
-    [difference] = differences(
+    [difference] = compare_documents(
         leaves_of("openai", posted(body)), leaves_of("openai", posted(other))
     )
-    assert difference.asked != difference.stored
+    assert difference.requested != difference.stored
 
 
 @given(st.binary(), st.text(st.characters(max_codepoint=255)))
@@ -266,10 +267,10 @@ def test_every_value_of_a_request_is_a_leaf() -> None:
 def test_differences_stand_in_the_order_of_the_request() -> None:
     asked = {"b": "1", "a": "2", "c": "3", "e": ""}
     stored = {"d": "4", "c": "5", "b": "1", "e": ""}
-    assert differences(asked, stored) == [
-        Difference("a", "2", ""),
-        Difference("c", "3", "5"),
-        Difference("d", "", "4"),
+    assert compare_documents(asked, stored) == [
+        RequestDifference("a", "2", ""),
+        RequestDifference("c", "3", "5"),
+        RequestDifference("d", "", "4"),
     ]
 
 
@@ -337,7 +338,12 @@ class TestVolatileFields:
         assert key_of(first) != key_of(second)
 
     @pytest.mark.parametrize(
-        ("name", "field"), [(it.name, field) for it in dialects.DIALECTS for field in it.volatile]
+        ("name", "field"),
+        [
+            (dialect.name, field)
+            for dialect in dialects.DIALECTS
+            for field in dialect.volatile_paths
+        ],
     )
     def test_every_volatile_field_is_documented(self, name: str, field: str) -> None:
         documented = (ROOT / "docs/cassette-format.md").read_text().split("## The key")[1]

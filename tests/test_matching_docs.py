@@ -11,11 +11,11 @@ from typing import Final
 import pytest
 
 from llm_proxy.exchange import Request
-from llm_proxy.matching import Rules
-from llm_proxy.matching.grammar import rule_of, rules_of
+from llm_proxy.matching import RuleSet
+from llm_proxy.matching.grammar import parse_rule, parse_rules
 from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.presets import PRESETS
-from llm_proxy.routing import Routing, route
+from llm_proxy.routing import RoutingSettings, route
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 PAGE: Final = (DOCS / "matching.md").read_text("utf-8")
@@ -41,16 +41,16 @@ class Example:
 
 
 EXAMPLES: Final = [
-    Example(it["said"], tuple(it["rules"].split()), tuple(it["lines"].splitlines()))
-    for it in _BLOCK.finditer(PAGE)
+    Example(item["said"], tuple(item["rules"].split()), tuple(item["lines"].splitlines()))
+    for item in _BLOCK.finditer(PAGE)
 ]
 
 
-def key_of(line: str, rules: Rules) -> str:
+def key_of(line: str, rules: RuleSet) -> str:
     """The key of a request as the page writes it."""
     match = _ASKED.fullmatch(line)
     assert match is not None, line
-    pairs = [it.partition(":") for it in (match["headers"] or "").split(";") if it.strip()]
+    pairs = [item.partition(":") for item in (match["headers"] or "").split(";") if item.strip()]
     headers = tuple((name.strip(), value.strip()) for name, _, value in pairs)
     request = Request(
         method=match["method"] or "POST",
@@ -59,22 +59,22 @@ def key_of(line: str, rules: Rules) -> str:
         headers=(("content-type", "application/json"), *headers),
         body=match["body"].encode(),
     )
-    return route(request, 0.0, lambda: 0.0, how=Routing(rules=rules)).key
+    return route(request, 0.0, lambda: 0.0, settings=RoutingSettings(rules=rules)).key
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_the_keys_of_the_examples_are_as_the_page_says(example: Example) -> None:
-    keys = [key_of(line, rules_of(example.rules)) for line in example.requests]
+    keys = [key_of(line, parse_rules(example.rules)) for line in example.requests]
 
     assert len(keys) > 1
     assert len(set(keys)) == (1 if example.said == "same" else len(keys))
 
 
 @pytest.mark.parametrize(
-    "example", [it for it in EXAMPLES if it.said == "same" and it.rules], ids=str
+    "example", [item for item in EXAMPLES if item.said == "same" and item.rules], ids=str
 )
 def test_what_a_rule_makes_the_same_differs_without_any(example: Example) -> None:
-    keys = [key_of(line, Rules()) for line in example.requests]
+    keys = [key_of(line, RuleSet()) for line in example.requests]
 
     assert len(set(keys)) == len(keys)
 
@@ -82,7 +82,12 @@ def test_what_a_rule_makes_the_same_differs_without_any(example: Example) -> Non
 @pytest.mark.parametrize("said", ["same", "differ"])
 @pytest.mark.parametrize("name", [*NORMALISERS, *PRESETS])
 def test_every_rule_has_its_pairs(name: str, said: str) -> None:
-    shown = {rule_of(rule).name for it in EXAMPLES if it.said == said for rule in it.rules}
+    shown = {
+        parse_rule(rule).name
+        for example in EXAMPLES
+        if example.said == said
+        for rule in example.rules
+    }
 
     assert name in shown
 
@@ -95,8 +100,9 @@ def test_every_rule_has_its_section_and_its_row(name: str) -> None:
 
 def test_every_preset_has_its_row() -> None:
     rows = [
-        f"| `{it.name}` | {it.client} | {', '.join(f'`{step.name}`' for step in it.steps)} |"
-        for it in PRESETS.values()
+        f"| `{preset.name}` | {preset.client} | "
+        f"{', '.join(f'`{step.name}`' for step in preset.steps)} |"
+        for preset in PRESETS.values()
     ]
     section = PAGE.split("## Presets")[1].split("\n## ")[0]
 
@@ -106,7 +112,7 @@ def test_every_preset_has_its_row() -> None:
 def test_the_rules_of_the_settings_file_that_is_shown_are_rules() -> None:
     [shown] = re.findall(r"^normalise = \[(.*)\]$", PAGE, re.MULTILINE)
     for rule in shown.split(", "):
-        rule_of(rule.strip("\"'"))
+        parse_rule(rule.strip("\"'"))
 
 
 def test_the_rules_of_the_commands_that_are_shown_are_rules() -> None:
@@ -118,4 +124,4 @@ def test_the_rules_of_the_commands_that_are_shown_are_rules() -> None:
         if word == "--normalise"
     ]
     assert given
-    assert [rule_of(rule).setting for rule in given] == given
+    assert [parse_rule(rule).option_text for rule in given] == given

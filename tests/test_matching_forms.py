@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import document_of, key
-from llm_proxy.matching.forms import fields
+from llm_proxy.matching import key_document, request_key
+from llm_proxy.matching.forms import parse_form
 
 TYPE = "multipart/form-data; boundary=X"
 DISPOSED = b"Content-Disposition: form-data; "
@@ -19,7 +19,7 @@ DISPOSED = b"Content-Disposition: form-data; "
 
 def multipart(*parts: bytes, boundary: bytes = b"X", end: bytes = b"--\r\n") -> bytes:
     """A form of these parts."""
-    return b"".join(b"--%b\r\n%b\r\n" % (boundary, it) for it in parts) + b"--" + boundary + end
+    return b"".join(b"--%b\r\n%b\r\n" % (boundary, item) for item in parts) + b"--" + boundary + end
 
 
 def part(disposition: bytes, content: bytes = b"v", *headers: bytes) -> bytes:
@@ -28,7 +28,7 @@ def part(disposition: bytes, content: bytes = b"v", *headers: bytes) -> bytes:
 
 def told(one: bytes) -> Any:
     """What a form of one part says."""
-    found = fields(TYPE, multipart(one))
+    found = parse_form(TYPE, multipart(one))
     assert found is not None
     [field] = found
     return field
@@ -101,7 +101,7 @@ def test_a_part_that_is_no_text_or_long_is_told_by_its_hash(content: bytes) -> N
 
 def test_what_stands_before_and_behind_the_parts_means_nothing() -> None:
     body = b"a preamble\r\n" + multipart(part(b'name="a"')) + b"and an epilogue"
-    assert fields(TYPE, body) == [{"name": "a", "value": "v"}]
+    assert parse_form(TYPE, body) == [{"name": "a", "value": "v"}]
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,10 @@ def test_what_stands_before_and_behind_the_parts_means_nothing() -> None:
 )  # fmt: skip
 def test_a_boundary_is_found_however_it_is_spelled(content_type: str, boundary: bytes) -> None:
     body = multipart(part(b'name="a"'), part(b'name="b"', b"w"), boundary=boundary)
-    assert fields(content_type, body) == [{"name": "a", "value": "v"}, {"name": "b", "value": "w"}]
+    assert parse_form(content_type, body) == [
+        {"name": "a", "value": "v"},
+        {"name": "b", "value": "w"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -151,15 +154,15 @@ def test_what_is_not_as_a_form_should_be_counts_byte_for_byte(
     content_type: str, body: bytes
 ) -> None:
     request = StoredRequest("POST", "/x", "", (("content-type", content_type),), body)
-    document = document_of("openai", request)
+    document = key_document("openai", request)
 
-    assert fields(content_type, body) is None
-    assert (document.kind, document.spelled()) == ("text", body)
+    assert parse_form(content_type, body) is None
+    assert (document.kind, document.serialized_body()) == ("text", body)
 
 
 def test_the_pairs_of_an_encoded_form_are_fields() -> None:
     body = b"a=1&b=x%20y+z&a=%c3%a4&c="
-    assert fields("application/x-www-form-urlencoded; charset=utf-8", body) == [
+    assert parse_form("application/x-www-form-urlencoded; charset=utf-8", body) == [
         {"name": "a", "value": "1"},
         {"name": "b", "value": "x y z"},
         {"name": "a", "value": "ä"},
@@ -169,7 +172,7 @@ def test_the_pairs_of_an_encoded_form_are_fields() -> None:
 
 def _key(body: bytes, content_type: str = TYPE) -> str:
     request = StoredRequest("POST", "/x", "", (("content-type", content_type),), body)
-    return key("openai", request)
+    return request_key("openai", request)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +207,10 @@ def test_forms_that_differ_have_different_keys(one: bytes, other: bytes) -> None
 def test_no_boundary_changes_the_key(contents: list[bytes], boundaries: tuple[str, str]) -> None:
     parts = [part(b'name="a"', content) for content in contents]
     one, other = (
-        _key(multipart(*parts, boundary=it.encode()), f"multipart/form-data; boundary={it}")
-        for it in boundaries
+        _key(
+            multipart(*parts, boundary=boundary.encode()),
+            f"multipart/form-data; boundary={boundary}",
+        )
+        for boundary in boundaries
     )
     assert one == other

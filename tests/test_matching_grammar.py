@@ -11,8 +11,8 @@ import pytest
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
-from llm_proxy.matching import Rules, key, normalised
-from llm_proxy.matching.grammar import Match, match_of, rule_of, rules_of
+from llm_proxy.matching import RuleSet, normalized_document, request_key
+from llm_proxy.matching.grammar import MatchSettings, parse_match, parse_rule, parse_rules
 from llm_proxy.matching.normalisers import NORMALISERS
 
 
@@ -33,10 +33,10 @@ def asked(**body: Any) -> StoredRequest:
     ],
 )
 def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setting: str) -> None:
-    rule = rule_of(text)
+    rule = parse_rule(text)
 
-    assert (str(rule), rule.setting) == (spelled, setting)
-    assert str(rule_of(spelled)) == spelled
+    assert (str(rule), rule.option_text) == (spelled, setting)
+    assert str(parse_rule(spelled)) == spelled
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_a_rule_is_a_name_and_perhaps_an_argument(text: str, spelled: str, setti
 )  # fmt: skip
 def test_what_is_no_rule_is_refused_with_what_to_write(text: str, why: str) -> None:
     with pytest.raises(UsageError) as refused:
-        rule_of(text)
+        parse_rule(text)
     assert why in str(refused.value)
 
 
 @pytest.mark.parametrize("pattern", ["a*", "x|", r"\b", "^", "$", "(?m)^", "[0-9]*b?"])
 def test_a_pattern_that_finds_the_empty_text_is_refused(pattern: str) -> None:
     with pytest.raises(UsageError, match="finds the empty text"):
-        rule_of(f"regex={pattern}")
+        parse_rule(f"regex={pattern}")
 
 
 def test_where_re2_is_not_installed_it_is_said_how_to_get_it(
@@ -77,7 +77,7 @@ def test_where_re2_is_not_installed_it_is_said_how_to_get_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     with pytest.raises(UsageError) as refused:
-        rule_of("regex=a")
+        parse_rule("regex=a")
     assert str(refused.value) == (
         "regex needs RE2, which no text makes slow: pip install 'llm-proxy-replay[regex]'"
     )
@@ -85,13 +85,13 @@ def test_where_re2_is_not_installed_it_is_said_how_to_get_it(
 
 def after(rules: list[str], **body: Any) -> Any:
     """The body that rules make of this one."""
-    return normalised("x", asked(**body), rules_of(rules)).document.body
+    return normalized_document("x", asked(**body), parse_rules(rules)).document.body
 
 
 def test_rules_are_applied_in_their_order() -> None:
     first, second = "ignore=$.a", "regex=[0-9]+"
     body = {"a": 1, "b": "build 2026-11-22"}
-    assert rules_of([first, second]).spelled == ("ignore@1=$.a", "regex@1=[0-9]+")
+    assert parse_rules([first, second]).serialized == ("ignore@1=$.a", "regex@1=[0-9]+")
 
     dates_first = after(["timestamps", second], **body)
     digits_first = after([second, "timestamps"], **body)
@@ -101,9 +101,9 @@ def test_rules_are_applied_in_their_order() -> None:
 
 def test_rules_that_change_nothing_of_a_request_leave_it_its_key() -> None:
     request = asked(a="text", model="2026-11-22")
-    rules = rules_of(["whitespace", "timestamps", "uuids", "regex=[0-9]+", "ignore=$.b"])
+    rules = parse_rules(["whitespace", "timestamps", "uuids", "regex=[0-9]+", "ignore=$.b"])
 
-    assert key("x", request, rules) == key("x", request, Rules())
+    assert request_key("x", request, rules) == request_key("x", request, RuleSet())
 
 
 def test_a_pattern_finds_whole_characters() -> None:
@@ -133,15 +133,15 @@ def test_no_pattern_and_text_hold_up_the_proxy(pattern: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "how"),
     [
-        ("exact", Match(is_exact=True)),
-        (" normalised ", Match()),
-        ("nearest:0.9", Match(nearest=0.9)),
-        ("nearest:.5", Match(nearest=0.5)),
-        ("nearest:1", Match(nearest=1.0)),
+        ("exact", MatchSettings(is_exact=True)),
+        (" normalised ", MatchSettings()),
+        ("nearest:0.9", MatchSettings(minimum_similarity=0.9)),
+        ("nearest:.5", MatchSettings(minimum_similarity=0.5)),
+        ("nearest:1", MatchSettings(minimum_similarity=1.0)),
     ],
 )
-def test_how_alike_a_cassette_must_be(text: str, how: Match) -> None:
-    assert match_of(text) == how
+def test_how_alike_a_cassette_must_be(text: str, how: MatchSettings) -> None:
+    assert parse_match(text) == how
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ def test_how_alike_a_cassette_must_be(text: str, how: Match) -> None:
 )
 def test_what_is_no_way_to_match_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="write exact, normalised, or nearest"):
-        match_of(text)
+        parse_match(text)
 
 
 def test_more_rules_than_a_cassette_can_name_are_refused() -> None:
     with pytest.raises(UsageError, match="there are 101 rules: give at most 100"):
-        rules_of(["uuids"] * 101)
+        parse_rules(["uuids"] * 101)

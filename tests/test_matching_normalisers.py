@@ -12,25 +12,25 @@ from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.errors import UsageError
-from llm_proxy.matching import Document, document_of
-from llm_proxy.matching.grammar import rule_of
-from llm_proxy.matching.normalisers import NORMALISERS, Kind
+from llm_proxy.matching import KeyDocument, key_document
+from llm_proxy.matching.grammar import parse_rule
+from llm_proxy.matching.normalisers import NORMALISERS, NormaliserKind
 
 FORM: Final = "multipart/form-data; boundary=X"
 UUID: Final = "3f2c8a1e-0d4b-4c6f-9a7e-5b1d2c3e4f5a"
 OTHER: Final = "00000000-1111-2222-3333-444444444444"
 
 
-def of(body: Any, content_type: str = "application/json") -> Document:
+def of(body: Any, content_type: str = "application/json") -> KeyDocument:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return document_of(
+    return key_document(
         "openai", StoredRequest("POST", "/v1/x", "", (("content-type", content_type),), data)
     )
 
 
 def after(rule: str, body: Any, content_type: str = "application/json") -> Any:
     """The body that a rule makes of this one."""
-    return rule_of(rule).apply(of(body, content_type)).document.body
+    return parse_rule(rule).apply(of(body, content_type)).document.body
 
 
 def said(rule: str, text: str) -> str:
@@ -189,13 +189,13 @@ class TestTimestamps:
 class TestUuids:
     def test_the_same_uuid_has_the_same_name_wherever_it_stands(self) -> None:
         body = {"b": f"{UUID}, {OTHER}", "a": [OTHER, {"c": f"x_{UUID}.png"}]}
-        applied = rule_of("uuids").apply(of(body))
+        applied = parse_rule("uuids").apply(of(body))
 
         assert applied.document.body == {
             "a": ["<uuid-1>", {"c": "x_<uuid-2>.png"}],
             "b": "<uuid-2>, <uuid-1>",
         }
-        assert applied.names == {"<uuid-1>": OTHER, "<uuid-2>": UUID}
+        assert applied.aliases == {"<uuid-1>": OTHER, "<uuid-2>": UUID}
 
     @pytest.mark.parametrize(
         "text",
@@ -279,7 +279,7 @@ class TestIgnore:
     )
     def test_what_is_no_exact_path_is_refused(self, path: str, why: str) -> None:
         with pytest.raises(UsageError) as refused:
-            rule_of(f"ignore={path}")
+            parse_rule(f"ignore={path}")
         assert why in str(refused.value)
 
 
@@ -319,7 +319,7 @@ class TestWhatIsNoText:
 
 
 RULES: Final = (
-    *(kind.name for kind in NORMALISERS.values() if not kind.takes),
+    *(kind.name for kind in NORMALISERS.values() if not kind.argument_name),
     "regex=[a-z]", "regex=^a", "regex=.a", "regex=(?s).+", "regex=x+|[0-9]",
     "ignore=$.a", "ignore=$.b[0]", "ignore=$.b[-1]", "ignore=$.b[0:2]", "ignore=$.b[?@ != $.b[0]]",
     "ignore=$.b[*].a",
@@ -342,14 +342,14 @@ bodies = st.recursive(
 @pytest.mark.parametrize("rule", RULES)
 @given(body=bodies)
 def test_twice_is_once(rule: str, body: Any) -> None:
-    made = rule_of(rule)
+    made = parse_rule(rule)
     once = made.apply(of(body)).document
     assert made.apply(once).document == once
 
 
 @given(body=texts)
 def test_nothing_that_is_put_in_place_of_times_can_be_a_part_of_one(body: str) -> None:
-    made = rule_of("timestamps")
+    made = parse_rule("timestamps")
     once = made.apply(of(body.encode(), "text/plain")).document
     assert made.apply(once).document == once
 
@@ -364,7 +364,7 @@ def test_the_order_of_members_changes_nothing(rule: str, body: Any) -> None:
             return {name: backwards(value[name]) for name in reversed(value)}
         return value
 
-    made = rule_of(rule)
+    made = parse_rule(rule)
     assert made.apply(of(body)) == made.apply(of(backwards(body)))
 
 
@@ -387,15 +387,15 @@ HOSTILE: Final = {
 
 @pytest.mark.parametrize(
     "kind",
-    [kind for kind in NORMALISERS.values() if not kind.takes],
+    [kind for kind in NORMALISERS.values() if not kind.argument_name],
     ids=lambda kind: kind.name,
 )
 @pytest.mark.parametrize("piece", HOSTILE.values(), ids=HOSTILE)
-def test_no_text_takes_more_than_its_length(kind: Kind, piece: str) -> None:
+def test_no_text_takes_more_than_its_length(kind: NormaliserKind, piece: str) -> None:
     def cost(length: int) -> float:
         text = of({"content": piece * (length // len(piece)) + "2026 1795353909"})
         begun = time.process_time()
-        kind.rule().apply(text)
+        kind.make_rule().apply(text)
         return time.process_time() - begun
 
     # What backtracks takes hours for a megabyte, or the square: a hundred times as long as this.

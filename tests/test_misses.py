@@ -11,40 +11,40 @@ from hypothesis import strategies as st
 from llm_proxy import misses
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.exchange import Request
-from llm_proxy.misses import Candidate, Near, Nearest
-from llm_proxy.routing import Call, route
+from llm_proxy.misses import CassetteCandidate, NearestMatch, NearestSearch
+from llm_proxy.routing import RoutedRequest, route
 from tapes import META
 
 LIBRARY = "cassettes"
 PLAIN: dict[str, Any] = {"model": "gpt-5", "stream": True, "messages": [{"content": "hello"}]}
 
 
-def call(**body: Any) -> Call:
+def call(**body: Any) -> RoutedRequest:
     return raw(orjson.dumps({**PLAIN, **body}))
 
 
-def raw(body: bytes, path: str = "/v1/chat/completions") -> Call:
+def raw(body: bytes, path: str = "/v1/chat/completions") -> RoutedRequest:
     return route(Request("POST", path, "", (), body), 0.0, lambda: 0.0)
 
 
-def candidate(name: str, asked: Call) -> Candidate:
-    return Candidate(f"cassettes/{name}.jsonl", META, asked.stored)
+def candidate(name: str, asked: RoutedRequest) -> CassetteCandidate:
+    return CassetteCandidate(f"cassettes/{name}.jsonl", META, asked.stored_request)
 
 
-def search(asked: Call, *stored: Call) -> Nearest:
-    found = misses.nearest(asked, [candidate(f"c{n}", it) for n, it in enumerate(stored)])
+def search(asked: RoutedRequest, *stored: RoutedRequest) -> NearestSearch:
+    found = misses.find_nearest(asked, [candidate(f"c{n}", it) for n, it in enumerate(stored)])
     assert found is not None
     return found
 
 
-def near(asked: Call, *stored: Call) -> Near:
-    found = search(asked, *stored).near
+def near(asked: RoutedRequest, *stored: RoutedRequest) -> NearestMatch:
+    found = search(asked, *stored).match
     assert found is not None
     return found
 
 
-def said(asked: Call, *stored: Call) -> str:
-    return str(misses.no_cassette(asked, search(asked, *stored), LIBRARY))
+def said(asked: RoutedRequest, *stored: RoutedRequest) -> str:
+    return str(misses.miss_without_cassette(asked, search(asked, *stored), LIBRARY))
 
 
 def test_the_nearest_cassette_is_the_one_that_shares_most() -> None:
@@ -53,9 +53,9 @@ def test_the_nearest_cassette_is_the_one_that_shares_most() -> None:
     close = call(seed=2)
     for order in ([far, close], [close, far]):
         found = near(asked, *order)
-        assert found.candidate.request == close.stored
-        assert [it.path for it in found.differences] == ["$.seed"]
-    assert 0.7 < near(asked, close).nearness < 1
+        assert found.candidate.request == close.stored_request
+        assert [list_difference.path for list_difference in found.list_differences] == ["$.seed"]
+    assert 0.7 < near(asked, close).similarity < 1
 
 
 def test_of_two_that_are_as_near_it_is_the_first() -> None:
@@ -81,9 +81,9 @@ ASKED = (
     ],
 )
 def test_of_chats_of_one_message_the_nearest_reads_most_alike(asked: str, nearest: str) -> None:
-    chats = [call(messages=[{"role": "user", "content": it}]) for it in ASKED]
+    chats = [call(messages=[{"role": "user", "content": item}]) for item in ASKED]
     found = near(call(messages=[{"role": "user", "content": asked}]), *chats)
-    assert found.candidate.request == chats[ASKED.index(nearest)].stored
+    assert found.candidate.request == chats[ASKED.index(nearest)].stored_request
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_of_chats_of_one_message_the_nearest_reads_most_alike(asked: str, neares
     ],
 )
 def test_so_the_rule_that_helps_is_found(asked: str, rule: str) -> None:
-    chats = [call(messages=[{"role": "user", "content": it}]) for it in ASKED]
+    chats = [call(messages=[{"role": "user", "content": item}]) for item in ASKED]
     told = said(call(messages=[{"role": "user", "content": asked}]), *chats)
     assert f"--normalise {rule}" in told
 
 
 def test_an_empty_library_has_no_nearest() -> None:
-    assert misses.nearest(call(), []) is None
+    assert misses.find_nearest(call(), []) is None
 
 
 def test_the_miss_of_an_empty_library_says_so() -> None:
-    miss = misses.no_cassette(call(), None, LIBRARY)
+    miss = misses.miss_without_cassette(call(), None, LIBRARY)
     assert str(miss) == (
         "no cassette for POST /v1/chat/completions (gpt-5): cassettes holds none. "
         "Record it with llm-proxy record."
@@ -121,7 +121,7 @@ def test_a_miss_names_what_was_asked_the_nearest_and_both_values() -> None:
         "$.temperature: 0.5, not in the cassette; $.seed: missing, cassette has 7. "
         "Record it with llm-proxy record, or make the request the same."
     )
-    miss = misses.no_cassette(asked, search(asked, stored), LIBRARY)
+    miss = misses.miss_without_cassette(asked, search(asked, stored), LIBRARY)
     first, second, *others = miss.detail.splitlines()
     assert f"key {asked.key[:16]}, session default" in first
     assert "cassettes/c0.jsonl" in second
@@ -140,7 +140,7 @@ def test_a_miss_names_what_was_asked_the_nearest_and_both_values() -> None:
     ]
 
 
-def request(method: str, path: str, body: object = None, provider: str = "") -> Call:
+def request(method: str, path: str, body: object = None, provider: str = "") -> RoutedRequest:
     """A call; the body is JSON, and empty for None."""
     content = b"" if body is None else orjson.dumps(body)
     named = f"/~{provider}{path}" if provider else path
@@ -204,13 +204,15 @@ CONTENTS = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
         "nothing shared",
     ],
 )
-def test_only_a_request_of_the_same_kind_is_near(asked: Call, stored: Call, alike: bool) -> None:
-    assert (search(asked, stored).near is not None) == alike
+def test_only_a_request_of_the_same_kind_is_near(
+    asked: RoutedRequest, stored: RoutedRequest, alike: bool
+) -> None:
+    assert (search(asked, stored).match is not None) == alike
 
 
 def test_where_nothing_is_like_it_the_miss_says_so_and_names_no_file() -> None:
     asked = request("GET", "/v1/files")
-    miss = misses.no_cassette(asked, search(asked, call(), call(seed=1)), LIBRARY)
+    miss = misses.miss_without_cassette(asked, search(asked, call(), call(seed=1)), LIBRARY)
     assert str(miss) == (
         "no cassette for GET /v1/files: nothing like it in cassettes (2 cassettes). "
         "Record it with llm-proxy record."
@@ -235,7 +237,7 @@ def test_another_path_is_named_where_the_body_is_the_same() -> None:
 def test_no_more_differences_are_named_than_one_wants_to_read() -> None:
     asked, stored = call(), call(**{f"field{n}": n for n in range(30)})
     assert "$.field2: missing, cassette has 2; and 27 more. Record" in said(asked, stored)
-    miss = misses.no_cassette(asked, search(asked, stored), LIBRARY)
+    miss = misses.miss_without_cassette(asked, search(asked, stored), LIBRARY)
     assert len(miss.detail.splitlines()) == 24
 
 
@@ -256,21 +258,21 @@ def test_values_that_fit_are_not_cut() -> None:
 
 def test_a_cassette_that_answers_but_does_not_count_is_named() -> None:
     asked = call()
-    stored = Candidate("a.jsonl", replace(META, session="other"), asked.stored)
-    found = misses.nearest(asked, [stored])
+    stored = CassetteCandidate("a.jsonl", replace(META, session="other"), asked.stored_request)
+    found = misses.find_nearest(asked, [stored])
     assert found is not None
-    assert found.near is not None
-    assert (found.near.nearness, found.near.differences) == (1.0, ())
-    miss = misses.no_cassette(asked, found, LIBRARY)
+    assert found.match is not None
+    assert (found.match.similarity, found.match.list_differences) == (1.0, ())
+    miss = misses.miss_without_cassette(asked, found, LIBRARY)
     assert "a.jsonl answers this very request but belongs to session other (asked" in str(miss)
-    ours = misses.nearest(asked, [Candidate("a.jsonl", META, asked.stored)])
-    miss = misses.no_cassette(asked, ours, LIBRARY, "is not complete")
+    ours = misses.find_nearest(asked, [CassetteCandidate("a.jsonl", META, asked.stored_request)])
+    miss = misses.miss_without_cassette(asked, ours, LIBRARY, "is not complete")
     assert "a.jsonl answers this very request but is not complete." in str(miss)
     assert "a.jsonl answers this very request but is not complete" in miss.detail
 
 
 def test_a_request_that_was_recorded_less_often_says_so() -> None:
-    miss = misses.used_up(call(), 2, 3)
+    miss = misses.miss_used_up(call(), 2, 3)
     assert str(miss) == (
         "no take left: this is request 3 for POST /v1/chat/completions (gpt-5), of which 2 takes "
         "are recorded (--after-last fail)."
@@ -280,7 +282,7 @@ def test_a_request_that_was_recorded_less_often_says_so() -> None:
 
 def test_a_request_without_a_model_is_named_by_its_path() -> None:
     asked = raw(b"x", "/v1/other")
-    assert str(misses.no_cassette(asked, None, LIBRARY)).startswith(
+    assert str(misses.miss_without_cassette(asked, None, LIBRARY)).startswith(
         "no cassette for POST /v1/other:"
     )
 
@@ -302,8 +304,10 @@ LONG = "x" * 3000
     ],
     ids=["model", "field", "body", "path", "many", "controls", "model with controls", "names"],
 )
-def test_a_miss_fits_an_exception_and_a_terminal(asked: Call, stored: Call) -> None:
-    miss = misses.no_cassette(asked, search(asked, stored), LIBRARY)
+def test_a_miss_fits_an_exception_and_a_terminal(
+    asked: RoutedRequest, stored: RoutedRequest
+) -> None:
+    miss = misses.miss_without_cassette(asked, search(asked, stored), LIBRARY)
     assert len(str(miss)) <= 600
     assert str(miss).isprintable()
     assert all(line.isprintable() for line in miss.detail.splitlines())
@@ -320,7 +324,7 @@ json_values = st.recursive(
 @given(json_values, json_values)
 def test_a_miss_is_short_and_printable_whatever_differs(one: Any, other: Any) -> None:
     asked, stored = call(x=one), call(x=other)
-    miss = misses.no_cassette(asked, search(asked, stored), LIBRARY)
+    miss = misses.miss_without_cassette(asked, search(asked, stored), LIBRARY)
     assert len(str(miss)) <= 600
     assert str(miss).isprintable()
 
@@ -332,7 +336,10 @@ def test_requests_that_differ_in_nothing_else_but_the_provider_are_told_apart() 
 
 def test_a_stored_request_of_any_kind_can_be_nearest() -> None:
     stored = StoredRequest("POST", "/v1/chat/completions", "", (), b"\xff")
-    found = misses.nearest(call(), [Candidate("a", META, stored)])
+    found = misses.find_nearest(call(), [CassetteCandidate("a", META, stored)])
     assert found is not None
-    assert found.near is not None
-    assert {it.path for it in found.near.differences} >= {"body", "$.model"}
+    assert found.match is not None
+    assert {list_difference.path for list_difference in found.match.list_differences} >= {
+        "body",
+        "$.model",
+    }

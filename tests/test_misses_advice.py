@@ -10,25 +10,25 @@ import pytest
 
 from llm_proxy import misses
 from llm_proxy.exchange import Request
-from llm_proxy.matching import EXACT, PLAIN, Rules
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.miss_report import Missed
-from llm_proxy.misses import Candidate
-from llm_proxy.routing import Call, Routing, route
+from llm_proxy.matching import EXACT, PLAIN, RuleSet
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.miss_report import MissReport
+from llm_proxy.misses import CassetteCandidate
+from llm_proxy.routing import RoutedRequest, RoutingSettings, route
 from tapes import META
 
 UUIDS = ("b8a1f8f4-6f3c-4a11-9f0e-0123456789ab", "11111111-2222-3333-4444-555555555555")
 
 
-def call(rules: Rules = PLAIN, /, **body: Any) -> Call:
+def call(rules: RuleSet = PLAIN, /, **body: Any) -> RoutedRequest:
     content = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], **body})
     request = Request("POST", "/v1/chat/completions", "", (), content)
-    return route(request, 0.0, lambda: 0.0, how=Routing(rules=rules))
+    return route(request, 0.0, lambda: 0.0, settings=RoutingSettings(rules=rules))
 
 
-def missed(asked: Call, stored: Call) -> Missed:
-    found = misses.nearest(asked, [Candidate("a.jsonl", META, stored.stored)])
-    return misses.no_cassette(asked, found, "cassettes").missed
+def missed(asked: RoutedRequest, stored: RoutedRequest) -> MissReport:
+    found = misses.find_nearest(asked, [CassetteCandidate("a.jsonl", META, stored.stored_request)])
+    return misses.miss_without_cassette(asked, found, "cassettes").missed
 
 
 def remedies(asked: dict[str, Any], stored: dict[str, Any]) -> list[tuple[str, str, bool]]:
@@ -69,12 +69,12 @@ def test_all_rules_together_make_the_cassette_answer() -> None:
     stored = {"user": UUIDS[1], "temperature": 0, "metadata": {"a b": 2}}
     rules = missed(call(**asked), call(**stored)).rules
     assert rules == ("uuids", "ignore=$.temperature", 'ignore=$.metadata["a b"]')
-    loosened = rules_of(rules)
+    loosened = parse_rules(rules)
     assert call(loosened, **asked).key == call(loosened, **stored).key
 
 
 def test_the_rules_of_the_run_come_first_and_each_difference_names_its_own() -> None:
-    held = rules_of(["ignore=$.user", "whitespace"])
+    held = parse_rules(["ignore=$.user", "whitespace"])
     asked, stored = {"user": "a", "seed": 1}, {"user": "b", "seed": 2}
     it = missed(call(held, **asked), call(held, **stored))
     assert it.rules == ("ignore=$.user", "whitespace", "ignore=$.seed")
@@ -84,7 +84,7 @@ def test_the_rules_of_the_run_come_first_and_each_difference_names_its_own() -> 
         "it answers with: --normalise 'ignore=$.user' --normalise whitespace "
         "--normalise 'ignore=$.seed'"
     )
-    loosened = rules_of(it.rules)
+    loosened = parse_rules(it.rules)
     assert call(loosened, **asked).key == call(loosened, **stored).key
 
 

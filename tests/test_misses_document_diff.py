@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import Document, document_of, key_of
-from llm_proxy.misses.document_diff import differences, found
+from llm_proxy.matching import KeyDocument, document_key, key_document
+from llm_proxy.misses.document_diff import find_differences, list_differences
 from llm_proxy.redaction import PLACEHOLDER
 
 
-def document(body: Any, path: str = "/v1/chat/completions") -> Document:
+def document(body: Any, path: str = "/v1/chat/completions") -> KeyDocument:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return document_of("openai", StoredRequest("POST", path, "", (), content))
+    return key_document("openai", StoredRequest("POST", path, "", (), content))
 
 
 def told(asked: Any, stored: Any) -> list[tuple[str, str, str]]:
-    found = differences(document(asked), document(stored))
-    return [(it.path, it.asked, it.stored) for it in found]
+    found = list_differences(document(asked), document(stored))
+    return [(item.path, item.requested, item.stored) for item in found]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,13 @@ def test_long_lists_that_have_nothing_in_common_are_not_slow() -> None:
 
 def test_many_lists_are_not_slow_and_what_is_left_of_them_is_counted() -> None:
     one, other = ([[n % 2 or n * by for n in range(450)] for _ in range(400)] for by in (1, 7))
-    it = found(document({"a": one}), document({"a": other}))
-    assert (len(it.told), it.more) == (10_000, 400 * 224 - 10_000)
-    assert (it.told[0].path, it.told[0].asked, it.told[0].stored) == ("$.a[0][2]", "2", "14")
+    it = find_differences(document({"a": one}), document({"a": other}))
+    assert (len(it.differences), it.further_count) == (10_000, 400 * 224 - 10_000)
+    assert (it.differences[0].path, it.differences[0].requested, it.differences[0].stored) == (
+        "$.a[0][2]",
+        "2",
+        "14",
+    )
 
 
 def test_lists_of_repeats_are_not_slow() -> None:
@@ -104,7 +108,7 @@ values = st.recursive(
 @given(values, values)
 def test_nothing_differs_exactly_where_the_keys_are_the_same(one: Any, other: Any) -> None:
     asked, stored = document({"x": one}), document({"x": other})
-    assert (differences(asked, stored) == ()) == (key_of(asked) == key_of(stored))
+    assert (list_differences(asked, stored) == ()) == (document_key(asked) == document_key(stored))
 
 
 SECRETS = [
@@ -131,8 +135,8 @@ def test_of_a_field_that_is_called_like_a_secret_the_path_is_told_and_no_value(n
         ({name: "canary-1"}, "a text"),
     ):
         for pair in ((asked, stored), (stored, asked)):
-            [difference] = differences(*map(document, pair))[-1:]
-            shown = difference.asked + difference.stored
+            [difference] = list_differences(*map(document, pair))[-1:]
+            shown = difference.requested + difference.stored
             assert "canary" not in shown
             assert PLACEHOLDER in shown
             assert difference.path
@@ -144,12 +148,12 @@ def test_a_field_of_a_form_that_is_called_like_a_secret_is_told_without_its_valu
 ) -> None:
     form = (("content-type", "application/x-www-form-urlencoded"),)
     asked, stored = (
-        document_of("x", StoredRequest("POST", "/x", "", form, urlencode({name: it}).encode()))
-        for it in ("canary-1", "canary-2")
+        key_document("x", StoredRequest("POST", "/x", "", form, urlencode({name: item}).encode()))
+        for item in ("canary-1", "canary-2")
     )
-    [difference] = differences(asked, stored)
+    [difference] = list_differences(asked, stored)
     assert difference.path == "$[0].value"
-    assert difference.asked == difference.stored == f'"{PLACEHOLDER}"'
+    assert difference.requested == difference.stored == f'"{PLACEHOLDER}"'
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command import run
-from llm_proxy.miss_report import Asked, Differing, Missed, NearestCassette
-from llm_proxy.misses.grouping import Group, grouped, lines
-from llm_proxy.misses.step_summary import Section, summary
-from llm_proxy.pacing import Instant
+from llm_proxy.miss_report import MissDifference, MissedRequest, MissReport, NearestCassette
+from llm_proxy.misses.grouping import MissGroup, group_misses, miss_log_lines
+from llm_proxy.misses.step_summary import SummarySection, render_summary
+from llm_proxy.pacing import InstantPace
 from proxying import proxy
 from raw import ask, post
 from shelf import chat, key_of, put, says
 
-ASKED = Asked("POST", "/v1/chat/completions", "m", "openai", "openai-chat", "default", "00ff" * 4)
-SEED = Differing("$.seed", "1", "2", "", "ignore=$.seed")
-MISSED = Missed(
+ASKED = MissedRequest(
+    "POST", "/v1/chat/completions", "m", "openai", "openai-chat", "default", "00ff" * 4
+)
+SEED = MissDifference("$.seed", "1", "2", "", "ignore=$.seed")
+MISSED = MissReport(
     ASKED,
     "differs",
     "no cassette",
@@ -35,39 +37,42 @@ MISSED = Missed(
 
 def test_the_same_request_is_told_once_with_its_count() -> None:
     other = replace(MISSED, asked=replace(ASKED, key="ff00" * 4))
-    assert grouped([MISSED, other, MISSED]) == (Group(MISSED, 2), Group(other, 1))
+    assert group_misses([MISSED, other, MISSED]) == (MissGroup(MISSED, 2), MissGroup(other, 1))
 
 
 def test_what_has_no_key_is_told_apart_by_its_text() -> None:
-    texts = [Missed(text=text) for text in ("a", "b", "a")]
-    assert [(it.missed.text, it.times) for it in grouped(texts)] == [("a", 2), ("b", 1)]
+    texts = [MissReport(text=text) for text in ("a", "b", "a")]
+    assert [(group_miss.missed.text, group_miss.times) for group_miss in group_misses(texts)] == [
+        ("a", 2),
+        ("b", 1),
+    ]
 
 
 def test_the_end_of_a_run_tells_each_request_in_a_few_lines() -> None:
     many = replace(MISSED, nearest=replace(MISSED.nearest, differences=(SEED,) * 5, more=2))  # type: ignore[type-var] # it is there
-    assert list(lines(grouped([MISSED, MISSED]))) == [
+    assert list(miss_log_lines(group_misses([MISSED, MISSED]))) == [
         "missed: POST /v1/chat/completions (m), 2 times",
         "  nearest: cassettes/a.jsonl (90 % alike)",
         "    $.seed: 1, cassette has 2",
         "  it answers with: --normalise 'ignore=$.seed'",
     ]
-    assert "    and 4 more" in list(lines(grouped([many])))
+    assert "    and 4 more" in list(miss_log_lines(group_misses([many])))
 
 
 def test_the_end_of_a_run_does_not_tell_them_all() -> None:
     many = [replace(MISSED, asked=replace(ASKED, key=f"{n:016x}")) for n in range(30)]
-    told = list(lines(grouped(many)))
+    told = list(miss_log_lines(group_misses(many)))
     assert len(told) == 41
     assert told[-1] == "and 20 requests more: see --journal FILE and llm-proxy report FILE"
 
 
 def test_a_run_without_misses_has_no_summary() -> None:
-    empty = Section("unused", ("file",), ())
-    assert (list(lines(())), summary("llm-proxy replay", (), [empty])) == ([], "")
+    empty = SummarySection("unused", ("file",), ())
+    assert (list(miss_log_lines(())), render_summary("llm-proxy replay", (), [empty])) == ([], "")
 
 
 def test_the_summary_has_a_table_and_folds_the_rest_away() -> None:
-    text = unescape(summary("llm-proxy replay", grouped([MISSED, MISSED])))
+    text = unescape(render_summary("llm-proxy replay", group_misses([MISSED, MISSED])))
     assert text.splitlines()[:7] == [
         "### llm-proxy replay",
         "",
@@ -82,8 +87,10 @@ def test_the_summary_has_a_table_and_folds_the_rest_away() -> None:
 
 
 def test_others_add_their_tables_to_the_summary() -> None:
-    unused = Section("2 unused", ("file",), [("a.jsonl",), ("b.jsonl",)], "Run `llm-proxy prune`.")
-    assert unescape(summary("llm-proxy replay", (), [unused])).splitlines()[2:] == [
+    unused = SummarySection(
+        "2 unused", ("file",), [("a.jsonl",), ("b.jsonl",)], "Run `llm-proxy prune`."
+    )
+    assert unescape(render_summary("llm-proxy replay", (), [unused])).splitlines()[2:] == [
         "**2 unused**",
         "",
         "| file |",
@@ -105,11 +112,15 @@ def test_others_add_their_tables_to_the_summary() -> None:
     ],
 )  # fmt: skip
 def test_what_came_from_outside_is_only_text(text: str) -> None:
-    differing = Differing(text, text, text, text, text, text)
+    differing = MissDifference(text, text, text, text, text, text)
     nearest = NearestCassette(text, text, 0.5, (differing,))
-    missed = Missed(Asked("POST", text, text, session=text), "differs", text, nearest, 1, (text,))
-    plain = summary("t", [Group(replace(missed, asked=ASKED, nearest=None, rules=(), text=""), 1)])
-    told = summary("t", [Group(missed, 1)])
+    missed = MissReport(
+        MissedRequest("POST", text, text, session=text), "differs", text, nearest, 1, (text,)
+    )
+    plain = render_summary(
+        "t", [MissGroup(replace(missed, asked=ASKED, nearest=None, rules=(), text=""), 1)]
+    )
+    told = render_summary("t", [MissGroup(missed, 1)])
     for mark in ("<script", "<img", "](", "http:", "https:", "www.", "![", "~~~", "\x1b", "\u202e"):
         assert mark not in told
     assert told.count("\n") == plain.count("\n")
@@ -120,14 +131,14 @@ def test_what_came_from_outside_is_only_text(text: str) -> None:
 @settings(max_examples=20)
 @given(st.text(max_size=30))
 def test_a_cell_of_the_summary_stays_in_its_row(text: str) -> None:
-    told = summary("t", (), [Section("x", ("a", "b"), [(text, text)])])
+    told = render_summary("t", (), [SummarySection("x", ("a", "b"), [(text, text)])])
     [row] = told.splitlines()[6:7]
     assert row.count("|") == 3
 
 
 async def test_the_page_tells_each_miss_as_values(tmp_path: Path) -> None:
     [path] = put(tmp_path, chat("recorded"), says("hello"))
-    async with proxy("replay", tmp_path, pace=Instant()) as it:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as it:
         await ask(it.url, chat("asked"))
         raw = await ask(it.url, post("/_proxy/misses", b"", method="GET"))
     [miss] = json.loads(raw.body)["misses"]
@@ -268,6 +279,6 @@ async def test_no_miss_tells_the_value_of_a_field_that_is_called_like_a_secret(
     ]
 
     journal, page = (tmp_path / "run.json").read_text(), (tmp_path / "summary.md").read_text()
-    texts = [ran.out, ran.err, reported.out, journal, page, *(it.out for it in explained)]
+    texts = [ran.out, ran.err, reported.out, journal, page, *(item.out for item in explained)]
     assert [text for text in texts if "canary" in text] == []
     assert [text for text in texts if "apiKey" not in text] == []

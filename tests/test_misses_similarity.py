@@ -8,36 +8,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import Document, document_of
-from llm_proxy.misses.question import what_is_asked
-from llm_proxy.misses.similarity import Likeness, least_alike
+from llm_proxy.matching import KeyDocument, key_document
+from llm_proxy.misses.question import question_leaves
+from llm_proxy.misses.similarity import RequestSimilarity, least_similarity
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 60
 
 
 def likeness(one: dict[str, str], other: dict[str, str]) -> float:
-    return Likeness(one).of(other)
+    return RequestSimilarity(one).similarity_to(other)
 
 
-def chat(*said: str, **beside: object) -> Document:
-    messages = [{"role": "user", "content": it} for it in said]
+def chat(*said: str, **beside: object) -> KeyDocument:
+    messages = [{"role": "user", "content": item} for item in said]
     return document({"model": "m", "messages": messages, **beside})
 
 
-def document(body: object) -> Document:
+def document(body: object) -> KeyDocument:
     return of(orjson.dumps(body))
 
 
-def of(body: bytes, *headers: tuple[str, str]) -> Document:
-    return document_of("openai", StoredRequest("POST", "/v1/x", "", headers, body))
+def of(body: bytes, *headers: tuple[str, str]) -> KeyDocument:
+    return key_document("openai", StoredRequest("POST", "/v1/x", "", headers, body))
 
 
-def form(**fields: str) -> Document:
+def form(**fields: str) -> KeyDocument:
     body = "&".join(f"{name}={value}" for name, value in fields.items())
     return of(body.encode(), ("Content-Type", "application/x-www-form-urlencoded"))
 
 
-def upload(file: str, language: str) -> Document:
+def upload(file: str, language: str) -> KeyDocument:
     body = (
         '--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
         f"{file}\r\n"
@@ -68,24 +68,24 @@ def test_likeness_is_the_share_of_what_two_requests_share(
 @settings(max_examples=50)
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_two_texts_are_wholly_alike_only_where_they_are_the_same(one: str, other: str) -> None:
-    first, second = ({"$.a": orjson.dumps(it).decode()} for it in (one, other))
+    first, second = ({"$.a": orjson.dumps(item).decode()} for item in (one, other))
     alike = likeness(first, second)
     assert (alike == 1) == (one == other)
     assert 0 <= alike == likeness(second, first) <= 1
 
 
 def test_words_in_another_order_are_not_the_same() -> None:
-    assert 0.99 < least_alike(chat(LONG + "red"), chat("red" + LONG)) < 1
+    assert 0.99 < least_similarity(chat(LONG + "red"), chat("red" + LONG)) < 1
 
 
 def test_long_texts_are_alike_by_their_words() -> None:
-    assert least_alike(chat(LONG + "red car"), chat(LONG + "blue car")) > 0.99
-    assert least_alike(chat(LONG), chat("Something else altogether.")) < 0.1
+    assert least_similarity(chat(LONG + "red car"), chat(LONG + "blue car")) > 0.99
+    assert least_similarity(chat(LONG), chat("Something else altogether.")) < 0.1
 
 
 def test_two_images_are_not_alike_however_their_hashes_are_told() -> None:
-    one, other = ("data:image/png;base64," + f"aB3{it}" * 100 for it in "xy")
-    assert least_alike(chat(one), chat(other)) == 0
+    one, other = ("data:image/png;base64," + f"aB3{item}" * 100 for item in "xy")
+    assert least_similarity(chat(one), chat(other)) == 0
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_two_images_are_not_alike_however_their_hashes_are_told() -> None:
     ],
 )  # fmt: skip
 def test_what_is_asked_is_as_alike_as_its_least_alike_text(
-    asked: Document, stored: Document, least: float
+    asked: KeyDocument, stored: KeyDocument, least: float
 ) -> None:
-    assert least_alike(asked, stored) == least == least_alike(stored, asked)
+    assert least_similarity(asked, stored) == least == least_similarity(stored, asked)
 
 
 def test_what_is_asked_is_the_conversation_alone() -> None:
-    assert what_is_asked(chat("hi", tools=[{"name": "x"}])) == {
+    assert question_leaves(chat("hi", tools=[{"name": "x"}])) == {
         "$.messages[0].content": '"hi"',
         "$.messages[0].role": '"user"',
     }

@@ -12,19 +12,19 @@ from llm_proxy import misses
 from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import Miss
-from llm_proxy.exchange import Ending, Head, Read, Request
-from llm_proxy.modes import Answer, Auto, Mode, Record, Replay
-from llm_proxy.pacing import Instant, Recorded
-from llm_proxy.pacing.cassette_player import play
-from llm_proxy.pacing.timing import chance
-from llm_proxy.ports import Alike, Recording
-from llm_proxy.routing import Call, route
+from llm_proxy.exchange import Ending, Read, Request, ResponseHead
+from llm_proxy.modes import AutoMode, Mode, ModeResponse, RecordMode, ReplayMode
+from llm_proxy.pacing import InstantPace, RecordedPace
+from llm_proxy.pacing.cassette_player import play_cassette
+from llm_proxy.pacing.timing import seeded_chance
+from llm_proxy.ports import Recording, SimilarTakes
+from llm_proxy.routing import RoutedRequest, route
 from llm_proxy.take_numbers import AfterLast, OnMiss
 from paced import player
 from tapes import HEAD, cassette
 
 
-def call(path: str = "/v1/x", session: str = "s") -> Call:
+def call(path: str = "/v1/x", session: str = "s") -> RoutedRequest:
     return route(Request("POST", f"/@{session}{path}", "", (), b""), 0.0, lambda: 0.0)
 
 
@@ -48,28 +48,28 @@ class Shelves:
         """How many takes of `KEY` each session has."""
         self._count = of_session
 
-    async def of(self, session: str, key: str) -> Sequence[Shelved]:
+    async def takes_of(self, session: str, key: str) -> Sequence[Shelved]:
         count = self._count.get(session, 0) if key == KEY else 0
         return [Shelved(f"{session}-{number}") for number in range(1, count + 1)]
 
-    async def nearest(self, call: Call, share: float) -> Alike | None:
+    async def nearest(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
         return None
 
-    async def miss(self, call: Call, ordinal: int) -> Miss:
-        return misses.used_up(call, 0, ordinal)
+    async def miss(self, call: RoutedRequest, ordinal: int) -> Miss:
+        return misses.miss_used_up(call, 0, ordinal)
 
 
 class Ticket:
     """A recording that takes nothing down."""
 
-    def conceal(self, secrets: frozenset[bytes]) -> None: ...
-    def head(self, at: float, head: Head) -> None: ...
-    def read(self, read: Read) -> None: ...
-    def end(self, at: float, ending: Ending) -> None: ...
-    async def catch_up(self) -> None: ...
+    def redact_secrets(self, secrets: frozenset[bytes]) -> None: ...
+    def record_head(self, at: float, record_head: ResponseHead) -> None: ...
+    def record_read(self, record_read: Read) -> None: ...
+    def finish(self, at: float, ending: Ending) -> None: ...
+    async def wait_for_capacity(self) -> None: ...
 
     @property
-    def keeps_up(self) -> bool:
+    def has_capacity(self) -> bool:
         return True
 
 
@@ -80,7 +80,7 @@ class Tickets:
         self.started: list[tuple[str, int | None]] = []
         self.resets: list[str] = []
 
-    def start(self, call: Call, take: int | None = None) -> Recording:
+    def start(self, call: RoutedRequest, take: int | None = None) -> Recording:
         self.started.append((call.session, take))
         return Ticket()
 
@@ -98,7 +98,7 @@ class Provider:
         self.asked = 0
 
     async def stream(
-        self, call: Call, record: Callable[[], Recording] | None
+        self, call: RoutedRequest, record: Callable[[], Recording] | None
     ) -> AsyncGenerator[Burst, None]:
         self.asked += 1
         if record is not None:
@@ -106,19 +106,19 @@ class Provider:
         yield LIVE
 
 
-async def performed(answer: Answer) -> tuple[Action, ...]:
+async def performed(answer: ModeResponse) -> tuple[Action, ...]:
     if isinstance(answer.source, tuple):
         return answer.source
     async with aclosing(answer.source) as bursts:
         return tuple([action async for burst in bursts for action in burst])
 
 
-async def origins(mode: Mode, *calls: Call) -> list[str]:
+async def origins(mode: Mode, *calls: RoutedRequest) -> list[str]:
     """Where the answers to these calls come from; `miss` where there is none."""
     found: list[str] = []
     for it in calls:
         try:
-            answer = await mode.answer(it)
+            answer = await mode.respond(it)
         except Miss:
             found.append("miss")
         else:
@@ -128,15 +128,15 @@ async def origins(mode: Mode, *calls: Call) -> list[str]:
 
 
 async def test_a_cassette_is_played_in_one_burst() -> None:
-    answer = await player(Instant()).play(Shelved("it"), call(), 1, Instant())
-    expected = play(cassette(b"data: 1\n\n"), Instant(), chance(0))
+    answer = await player(InstantPace()).play(Shelved("it"), call(), 1, InstantPace())
+    expected = play_cassette(cassette(b"data: 1\n\n"), InstantPace(), seeded_chance(0))
     assert answer.source == expected
 
 
 async def test_replay_plays_at_its_pace() -> None:
-    mode = Replay(Shelves(s=1), player(Recorded(2)), "repeat")
-    assert await performed(await mode.answer(call())) == play(
-        cassette(b"data: 1\n\n"), Recorded(2), chance(0)
+    mode = ReplayMode(Shelves(s=1), player(RecordedPace(2)), "repeat")
+    assert await performed(await mode.respond(call())) == play_cassette(
+        cassette(b"data: 1\n\n"), RecordedPace(2), seeded_chance(0)
     )
 
 
@@ -151,18 +151,18 @@ async def test_replay_plays_at_its_pace() -> None:
 async def test_replay_plays_one_take_after_the_other(
     after_last: AfterLast, expected: list[str]
 ) -> None:
-    mode = Replay(Shelves(s=2), player(Instant()), after_last)
+    mode = ReplayMode(Shelves(s=2), player(InstantPace()), after_last)
     assert await origins(mode, *[call()] * 4) == expected
 
 
 async def test_replay_counts_sessions_and_keys_apart() -> None:
-    mode = Replay(Shelves(s=2, t=2), player(Instant()), "fail")
+    mode = ReplayMode(Shelves(s=2, t=2), player(InstantPace()), "fail")
     asked = [call(), call(session="t"), call("/v1/other"), call(), call(session="t"), call()]
     assert await origins(mode, *asked) == ["s-1", "t-1", "miss", "s-2", "t-2", "miss"]
 
 
 async def test_replay_begins_a_session_again() -> None:
-    mode = Replay(Shelves(s=2, t=2), player(Instant()), "fail")
+    mode = ReplayMode(Shelves(s=2, t=2), player(InstantPace()), "fail")
     await origins(mode, call(), call(session="t"))
     mode.reset("s")
     assert await origins(mode, call(), call(session="t")) == ["s-1", "t-2"]
@@ -170,13 +170,13 @@ async def test_replay_begins_a_session_again() -> None:
 
 async def test_replay_says_why_it_has_no_answer() -> None:
     with pytest.raises(Miss, match="request 1 for POST /v1/x"):
-        await Replay(Shelves(), player(Instant()), "repeat").answer(call())
+        await ReplayMode(Shelves(), player(InstantPace()), "repeat").respond(call())
 
 
 async def test_record_passes_everything_on_and_takes_it_down() -> None:
     upstream, recorder = Provider(), Tickets()
-    mode = Record(upstream, recorder)
-    answer = await mode.answer(call())
+    mode = RecordMode(upstream, recorder)
+    answer = await mode.respond(call())
     assert (upstream.asked, recorder.started) == (0, [])  # nothing before the source is consumed
     assert await performed(answer) == LIVE
     assert await origins(mode, call(), call(session="t")) == ["live", "live"]
@@ -185,9 +185,9 @@ async def test_record_passes_everything_on_and_takes_it_down() -> None:
     assert recorder.resets == ["s"]
 
 
-def auto(on_miss: OnMiss, **takes: int) -> tuple[Auto, Provider, Tickets]:
+def auto(on_miss: OnMiss, **takes: int) -> tuple[AutoMode, Provider, Tickets]:
     upstream, recorder = Provider(), Tickets()
-    mode = Auto(Shelves(**takes), upstream, recorder, player(Instant()), on_miss)
+    mode = AutoMode(Shelves(**takes), upstream, recorder, player(InstantPace()), on_miss)
     return mode, upstream, recorder
 
 
@@ -220,8 +220,8 @@ async def test_auto_may_fail_where_nothing_is_recorded() -> None:
 
 def test_a_mode_is_called_as_on_the_command_line() -> None:
     modes: list[Mode] = [
-        Record(Provider(), Tickets()),
-        Replay(Shelves(), player(Instant()), "repeat"),
+        RecordMode(Provider(), Tickets()),
+        ReplayMode(Shelves(), player(InstantPace()), "repeat"),
         auto("record")[0],
     ]
     assert [mode.name for mode in modes] == ["record", "replay", "auto"]

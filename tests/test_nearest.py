@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from command import run
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.settings import Matching
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.pacing import InstantPace
+from llm_proxy.shell.running.settings import MatchingOptions
 from proxying import proxy
 from raw import Raw, ask, post
 from shelf import Answer, bodies, put, says
 from stub import chunked, upstream
 
-INSTANT = Instant()
+INSTANT = InstantPace()
 BODY: dict[str, Any] = {
     "model": "m",
     "stream": True,
@@ -33,12 +33,12 @@ def request(*headers: str, path: str = PATH, **changes: Any) -> bytes:
 
 
 def loosely(share: float = 0.7, *rules: str) -> dict[str, Any]:
-    return {"pace": INSTANT, "matching": Matching(rules=rules_of(rules), nearest=share)}
+    return {"pace": INSTANT, "matching": MatchingOptions(rules=parse_rules(rules), nearest=share)}
 
 
 async def replayed(folder: Path, *asked: bytes, share: float = 0.7) -> list[Raw]:
     async with proxy("replay", folder, **loosely(share)) as it:
-        return [await ask(it.url, each) for each in asked]
+        return [await ask(it.url, item) for item in asked]
 
 
 async def test_the_nearest_answers_and_is_marked_everywhere(
@@ -109,7 +109,7 @@ async def test_it_never_answers_for_another_model_that_a_form_names(tmp_path: Pa
     put(tmp_path, post(path, form.format("m", "de").encode(), kind), says("one"))
     asked = [form.format("n", "de"), form.format("m", "en")]
     other, same = await replayed(
-        tmp_path, *(post(path, it.encode(), kind) for it in asked), share=0.5
+        tmp_path, *(post(path, item.encode(), kind) for item in asked), share=0.5
     )
     assert (other.status, same.status) == (424, 200)
 
@@ -117,7 +117,7 @@ async def test_it_never_answers_for_another_model_that_a_form_names(tmp_path: Pa
 def asking(text: str, *beside: str) -> bytes:
     """A request with many tools, so that nearly all of it is the same whatever is asked."""
     tools = [{"type": "function", "function": {"name": f"tool_{n}"}} for n in range(40)]
-    messages = [{"role": "user", "content": it} for it in (text, *beside)]
+    messages = [{"role": "user", "content": item} for item in (text, *beside)]
     return request(messages=messages, tools=tools)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from tapes import META, REQUEST, cassette, head
 
 CHAT, OLLAMA, OPAQUE = "openai-chat", "ollama", "opaque"
@@ -20,7 +20,7 @@ COMPLETE, UNPROVEN, PARTIAL = "complete", "complete, unproven", "partial"
 
 @pytest.mark.parametrize("dialect", [CHAT, OLLAMA, OPAQUE, "learned-later"])
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
-@pytest.mark.parametrize("ending", [it for it in Ending if it is not Ending.CLEAN])
+@pytest.mark.parametrize("ending", [item for item in Ending if item is not Ending.CLEAN])
 def test_nothing_that_did_not_end_clean_is_complete(
     dialect: str, framing: str, ending: Ending
 ) -> None:
@@ -30,14 +30,14 @@ def test_nothing_that_did_not_end_clean_is_complete(
         ending=ending,
         meta=replace(META, dialect=dialect),
     )
-    found = outcome(it)
+    found = outcome_of(it)
     assert not found.complete
     assert str(found).startswith("partial: the ")
 
 
 def test_every_ending_has_words_of_its_own() -> None:
-    partial = [it for it in Ending if it is not Ending.CLEAN]
-    reasons = {outcome(cassette(OPEN, ending=it)).reason for it in partial}
+    partial = [item for item in Ending if item is not Ending.CLEAN]
+    reasons = {outcome_of(cassette(OPEN, ending=item)).reason for item in partial}
     assert len(reasons) == len(partial)
 
 
@@ -78,7 +78,7 @@ def test_what_ended_clean_is_judged_by_its_dialect(
     it = cassette(body, codec=codec, head=head(status, framing), meta=meta)
     if dialect == OPAQUE:
         it = replace(it, request=replace(REQUEST, path="/v1/whatever"))
-    found = outcome(it)
+    found = outcome_of(it)
     assert str(found).partition(":")[0] == verdict
     assert found.reason
 
@@ -91,5 +91,5 @@ def test_a_dialect_that_was_learned_later_judges_what_was_opaque(
     codec: str, body: bytes, verdict: str
 ) -> None:
     meta = replace(META, dialect=OPAQUE)
-    found = outcome(cassette(body, codec=codec, meta=meta))  # its path is that of chats
+    found = outcome_of(cassette(body, codec=codec, meta=meta))  # its path is that of chats
     assert str(found).partition(":")[0] == verdict

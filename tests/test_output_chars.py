@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import corpus
 from corpus_readings import response
 from llm_proxy import dialects
-from llm_proxy.dialects import OPAQUE, find
+from llm_proxy.dialects import OPAQUE, find_dialect
 from llm_proxy.dialects.bedrock import frames
-from llm_proxy.dialects.encode_context import Delivery, pieces
-from llm_proxy.errors import CannotSay
-from llm_proxy.framing.sse import event
+from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.framing.sse import encode_event
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall, Turn
 from reframed import as_sent
 from speaking import MANNERS, Manner
@@ -34,22 +34,27 @@ def whole(text: str) -> tuple[str, ...]:
     return (text,)
 
 
-STREAMS: Final = [it for it in MANNERS if it.dialect.streams(it.request)]
+STREAMS: Final = [item for item in MANNERS if item.dialect.streams(item.request)]
 
 
 def told(manner: Manner, parts: tuple[Part, ...], cut: Cut) -> tuple[list[int], Turn]:
     """What each message of the stream says, of those that do, and the turn as it was told."""
-    delivery = replace(manner.delivery, cut=cut)
-    answer = manner.dialect.speak(manner.request, [Turn(parts)], delivery)
-    [turn] = manner.dialect.turns(answer)
-    return [*filter(None, (manner.dialect.says(answer.codec, it) for it in answer.messages))], turn
+    delivery = replace(manner.delivery, split_text=cut)
+    answer = manner.dialect.encode(manner.request, [Turn(parts)], delivery)
+    [turn] = manner.dialect.decode(answer)
+    return [
+        *filter(
+            None,
+            (manner.dialect.output_chars(answer.codec, message) for message in answer.messages),
+        )
+    ], turn
 
 
 def words(turn: Turn) -> list[str]:
-    return [it.text for it in turn.parts if isinstance(it, Text | Reasoning)]
+    return [item.text for item in turn.parts if isinstance(item, Text | Reasoning)]
 
 
-@pytest.mark.parametrize("cut", [whole, pieces], ids=["one piece", "several"])
+@pytest.mark.parametrize("cut", [whole, token_pieces], ids=["one piece", "several"])
 @pytest.mark.parametrize("manner", STREAMS, ids=lambda it: it.name)
 def test_a_message_says_the_piece_that_it_tells(manner: Manner, cut: Cut) -> None:
     said, turn = told(manner, (Reasoning(THOUGHT, "c2VhbA=="), Text(WORDS)), cut)
@@ -58,35 +63,35 @@ def test_a_message_says_the_piece_that_it_tells(manner: Manner, cut: Cut) -> Non
     assert said == [len(piece) for text in words(turn) for piece in cut(text)]
 
 
-@pytest.mark.parametrize("name", dialects.speakers())
+@pytest.mark.parametrize("name", dialects.chat_dialects())
 def test_a_message_of_a_typical_stream_says_its_piece(name: str) -> None:
-    dialect = dialects.named(name)
-    asked = dialect.typical("us.anthropic.claude-sonnet-5", stream=True)
+    dialect = dialects.dialect_named(name)
+    asked = dialect.sample_request("us.anthropic.claude-sonnet-5", stream=True)
 
-    answer = dialect.speak(asked, [Turn((Text(WORDS),))], Delivery("s", 0))
+    answer = dialect.encode(asked, [Turn((Text(WORDS),))], EncodeContext("s", 0))
 
-    said = [dialect.says(answer.codec, it) for it in answer.messages]
-    assert [*filter(None, said)] == list(map(len, pieces(WORDS)))
+    said = [dialect.output_chars(answer.codec, message) for message in answer.messages]
+    assert [*filter(None, said)] == list(map(len, token_pieces(WORDS)))
 
 
 @settings(max_examples=5)
 @given(texts=st.lists(st.text("ab 🌊\n", min_size=1, max_size=9), min_size=1, max_size=3))
 @pytest.mark.parametrize("manner", STREAMS[:1], ids=lambda it: it.name)
 def test_so_they_do_for_any_text(manner: Manner, texts: list[str]) -> None:
-    said, turn = told(manner, tuple(map(Text, texts)), pieces)
+    said, turn = told(manner, tuple(map(Text, texts)), token_pieces)
 
-    assert said == [len(piece) for text in words(turn) for piece in pieces(text)]
+    assert said == [len(piece) for text in words(turn) for piece in token_pieces(text)]
 
 
 @pytest.mark.parametrize("manner", STREAMS, ids=lambda it: it.name)
 def test_a_call_says_something_and_an_empty_answer_nothing(manner: Manner) -> None:
-    silent, _ = told(manner, (), pieces)
+    silent, _ = told(manner, (), token_pieces)
     try:
-        called, turn = told(manner, (ToolCall("c1", "weather", '{"city":"Rome"}'),), pieces)
-    except CannotSay:
+        called, turn = told(manner, (ToolCall("c1", "weather", '{"city":"Rome"}'),), token_pieces)
+    except NotRepresentable:
         called, turn = [], Turn(())
 
-    calls = any(isinstance(it, ToolCall) for it in turn.parts)
+    calls = any(isinstance(item, ToolCall) for item in turn.parts)
     assert silent == []
     assert sum(called) >= (len('{"city":"Rome"}') if calls else 0)
 
@@ -96,17 +101,20 @@ def test_what_is_no_stream_says_nothing_and_what_cannot_be_read_says_nothing(
     manner: Manner,
 ) -> None:
     dialect = manner.dialect
-    answer = dialect.speak(manner.request, [Turn((Text(WORDS),))], manner.delivery)
+    answer = dialect.encode(manner.request, [Turn((Text(WORDS),))], manner.delivery)
     unreadable = (b"", b"\n", b": keep-alive\n\n", b"\xff\xfe", b"[]", b"data: [DONE]\n\n", b"nul")
 
-    assert not any(dialect.says("whole", it) for it in answer.messages)
-    assert not any(dialect.says(answer.codec, it) for it in unreadable)
-    assert not any(dialect.says(answer.codec, it[: len(it) // 2]) for it in answer.messages)
-    assert not any(OPAQUE.says(answer.codec, it) for it in answer.messages)
+    assert not any(dialect.output_chars("whole", message) for message in answer.messages)
+    assert not any(dialect.output_chars(answer.codec, item) for item in unreadable)
+    assert not any(
+        dialect.output_chars(answer.codec, message[: len(message) // 2])
+        for message in answer.messages
+    )
+    assert not any(OPAQUE.output_chars(answer.codec, message) for message in answer.messages)
 
 
 def sse(**document: Any) -> bytes:
-    return event(json.dumps(document).encode())
+    return encode_event(json.dumps(document).encode())
 
 
 def choice(**delta: Any) -> bytes:
@@ -155,8 +163,13 @@ SOME: Final[dict[str, list[tuple[bytes, int]]]] = {
         (sse(type="speech.audio.delta", audio="aGkgdGhlcmU="), 1),
     ],
     "openai-assistants": [
-        (event(b"{}", "thread.message.delta"), 1),
-        (event(b'{"delta":{"content":[{"text":{"value":"ab"}}]}}', "thread.message.delta"), 2),
+        (encode_event(b"{}", "thread.message.delta"), 1),
+        (
+            encode_event(
+                b'{"delta":{"content":[{"text":{"value":"ab"}}]}}', "thread.message.delta"
+            ),
+            2,
+        ),
     ],
     "anthropic": [
         (block(type="text_delta", text="ab"), 2),
@@ -234,20 +247,22 @@ NOTHING: Final = {
 
 @pytest.mark.parametrize("name", SOME)
 def test_a_message_counts_by_its_characters_and_what_has_none_as_one(name: str) -> None:
-    said = [(it, dialects.named(name).says("sse", it)) for it, _ in SOME[name]]
+    said = [(it, dialects.dialect_named(name).output_chars("sse", it)) for it, _ in SOME[name]]
 
     assert said == SOME[name]
 
 
 @pytest.mark.parametrize("name", NOTHING)
 def test_what_stands_around_it_says_nothing(name: str) -> None:
-    said = [(it, dialects.named(name).says("sse", it)) for it in NOTHING[name]]
+    said = [
+        (item, dialects.dialect_named(name).output_chars("sse", item)) for item in NOTHING[name]
+    ]
 
-    assert said == [(it, 0) for it in NOTHING[name]]
+    assert said == [(item, 0) for item in NOTHING[name]]
 
 
 def test_lines_of_ollamas_say_what_they_hold() -> None:
-    says = dialects.named("ollama").says
+    says = dialects.dialect_named("ollama").output_chars
     calls = [{"function": {"name": "look", "arguments": {"a": 1}}}]
     lines = [
         (line(message={"content": "ab"}, done=False), 2),
@@ -262,18 +277,18 @@ def test_lines_of_ollamas_say_what_they_hold() -> None:
 
 
 def test_frames_of_bedrocks_say_what_they_hold() -> None:
-    says = dialects.named("bedrock").says
+    says = dialects.dialect_named("bedrock").output_chars
     sealed = {"reasoningContent": {"signature": "xyz"}}
     native = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "ab"}}
-    broken = frames.event("chunk", {"bytes": base64.b64encode(b"nothing").decode()})
+    broken = frames.encode_event_frame("chunk", {"bytes": base64.b64encode(b"nothing").decode()})
     told = [
-        (frames.event("contentBlockDelta", {"delta": {"text": "ab"}}), 2),
-        (frames.chunk(native), 2),
-        (frames.chunk({"contentBlockDelta": {"delta": {"text": "ab"}}}), 2),
-        (frames.chunk({"outputText": "ab"}), 2),
-        (frames.event("contentBlockDelta", {"delta": sealed}), 0),
-        (frames.event("contentBlockStart", {"start": {"toolUse": {}}}), 0),
-        (frames.event("messageStop", {"stopReason": "end_turn"}), 0),
+        (frames.encode_event_frame("contentBlockDelta", {"delta": {"text": "ab"}}), 2),
+        (frames.encode_chunk_frame(native), 2),
+        (frames.encode_chunk_frame({"contentBlockDelta": {"delta": {"text": "ab"}}}), 2),
+        (frames.encode_chunk_frame({"outputText": "ab"}), 2),
+        (frames.encode_event_frame("contentBlockDelta", {"delta": sealed}), 0),
+        (frames.encode_event_frame("contentBlockStart", {"start": {"toolUse": {}}}), 0),
+        (frames.encode_event_frame("messageStop", {"stopReason": "end_turn"}), 0),
         (broken, 0),
     ]
 
@@ -285,14 +300,14 @@ def test_frames_of_bedrocks_say_what_they_hold() -> None:
 def test_every_real_stream_that_says_something_has_a_message_that_does() -> None:
     silent = []
     for row in corpus.rows():
-        dialect, answer = find(row.request), response(as_sent(row))
-        said = [it for turn in dialect.turns(answer) for it in turn.parts]
-        spoken = any(isinstance(it, Text | Reasoning) and it.text for it in said)
+        dialect, answer = find_dialect(row.request), response(as_sent(row))
+        said = [item for turn in dialect.decode(answer) for item in turn.parts]
+        spoken = any(isinstance(item, Text | Reasoning) and item.text for item in said)
         streamed = answer.codec != "whole" and row.streaming
         if (
             streamed
             and spoken
-            and not any(dialect.says(answer.codec, it) for it in answer.messages)
+            and not any(dialect.output_chars(answer.codec, message) for message in answer.messages)
         ):
             silent.append((row.wire, row.id))
 

@@ -9,7 +9,7 @@ import pytest
 from multidict import CIMultiDict
 
 from llm_proxy.shell.upstream import connector
-from llm_proxy.shell.upstream.connection import Receiver
+from llm_proxy.shell.upstream.connection import UpstreamProtocol
 from proxying import cassettes, proxy
 from raw import ask
 from shelf import chat
@@ -24,7 +24,7 @@ async def test_a_request_that_comes_back_through_others_is_answered_508_once(
     home: list[str] = []
 
     async def another_proxy(connection: Connection) -> None:
-        lines = [it for it in connection.head.split(b"\r\n") if not it.startswith(b"Host:")]
+        lines = [item for item in connection.head.split(b"\r\n") if not item.startswith(b"Host:")]
         raw = await ask(home[0], b"\r\n".join(lines) + connection.body)
         ours = [f"{name}: {value}" for name, value in raw.headers if name.startswith("x-")]
         length = f"Content-Length: {len(raw.body)}"
@@ -56,7 +56,7 @@ async def test_a_chain_of_two_proxies_records_in_both(tmp_path: Path) -> None:
     assert [line.split(b"-")[:2] for line in head.split(b"\r\n") if line.startswith(b"Via")] == [
         [b"Via: 1.1 llm", b"proxy"]
     ] * 2
-    assert [len(cassettes(tmp_path / it)) for it in ("near", "far")] == [1, 1]
+    assert [len(cassettes(tmp_path / item)) for item in ("near", "far")] == [1, 1]
 
 
 async def test_a_status_508_of_a_provider_is_an_answer_like_any_other(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ async def test_a_status_508_of_a_provider_is_an_answer_like_any_other(tmp_path: 
     ids=["here", "here, behind another", "there", "there, behind one", "with others", "others"],
 )
 def test_our_names_stay_on_this_machine(identity: str, came: list[str], goes: list[str]) -> None:
-    headers = CIMultiDict([("Accept", "*/*"), *(("via", it) for it in came)])
-    connector._name(headers, identity)
+    headers = CIMultiDict([("Accept", "*/*"), *(("via", item) for item in came)])
+    connector._append_via(headers, identity)
     assert headers.getall("Via", []) == goes
     assert headers["accept"] == "*/*"
 
@@ -101,6 +101,6 @@ async def test_an_upstream_at_an_address_of_ours_is_on_this_machine(
     peer: str, own: str, is_here: bool
 ) -> None:
     addresses = {"peername": (peer, 80), "sockname": (own, 4777)}
-    receiver = Receiver(Mock(), Mock())
+    receiver = UpstreamProtocol(Mock(), Mock())
     receiver.transport = Mock(get_extra_info=addresses.get)
-    assert receiver.is_on_this_machine() is is_here
+    assert receiver.is_local_upstream() is is_here

@@ -22,16 +22,16 @@ from llm_proxy.actions import Burst, Send, Wait
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.errors import Miss, RequestRefused
 from llm_proxy.exchange import Read
-from llm_proxy.modes import Player, Replay
-from llm_proxy.pacing import Instant, Recorded, paced_response, parse_pace
-from llm_proxy.pacing.cassette_player import play
-from llm_proxy.pacing.requested_pace import asked_pace
-from llm_proxy.pacing.timing import Told, chance
-from llm_proxy.ports import Alike
-from llm_proxy.routing import Call
-from llm_proxy.scenario.documents.loading import load
-from llm_proxy.shell.running.pace_registry import Paces
-from llm_proxy.shell.running.simulation import OneByOne
+from llm_proxy.modes import ReplayMode, TakePlayer
+from llm_proxy.pacing import InstantPace, RecordedPace, paced_response, parse_pace
+from llm_proxy.pacing.cassette_player import play_cassette
+from llm_proxy.pacing.requested_pace import requested_pace
+from llm_proxy.pacing.timing import PacedResponse, seeded_chance
+from llm_proxy.ports import SimilarTakes
+from llm_proxy.routing import RoutedRequest
+from llm_proxy.scenario.documents.loading import load_file
+from llm_proxy.shell.running.pace_registry import PaceRegistry
+from llm_proxy.shell.running.simulation import SequentialOffload
 from paced import player
 from playing import playing, script
 from playing import says as scripted
@@ -54,7 +54,7 @@ def asked(name: str, session: str) -> bytes:
     return chat(name, path=f"/@{session}/v1/chat/completions")
 
 
-CASSETTE: Final = read_cassette(FILE, written([Read(0.0, it) for it in TOLD], head_at=0.0))
+CASSETTE: Final = read_cassette(FILE, written([Read(0.0, item) for item in TOLD], head_at=0.0))
 
 
 class Always:
@@ -64,25 +64,25 @@ class Always:
         self._cassette = cassette
         self.file = cassette.file
 
-    async def of(self, session: str, key: str) -> Sequence[Always]:
+    async def takes_of(self, session: str, key: str) -> Sequence[Always]:
         return [self]
 
     async def cassette(self) -> Cassette:
         return self._cassette
 
-    async def nearest(self, call: Call, share: float) -> Alike | None:
+    async def nearest(self, call: RoutedRequest, share: float) -> SimilarTakes | None:
         return None
 
-    async def miss(self, call: Call, ordinal: int) -> Miss:
+    async def miss(self, call: RoutedRequest, ordinal: int) -> Miss:
         raise NotImplementedError
 
 
 async def bursts(order: Sequence[tuple[str, str]], *, at_once: bool = False) -> dict[Any, Burst]:
     """The actions that answer these requests of a key and a session, by those and the ordinal."""
-    mode = Replay(Always(), player(parse_pace(JITTER)), "repeat")
+    mode = ReplayMode(Always(), player(parse_pace(JITTER)), "repeat")
 
     async def answered(number: int, name: str, session: str) -> tuple[Any, Burst]:
-        answer = await mode.answer(call(asked(name, session)))
+        answer = await mode.respond(call(asked(name, session)))
         assert isinstance(answer.source, tuple)
         return (name, session, number), answer.source
 
@@ -110,19 +110,19 @@ def test_the_same_requests_in_any_order_have_the_same_bytes_and_times(
 
 def imported(*pieces: bytes) -> Answer:
     """Pieces that came all at once, as those of a recording without times."""
-    return Answer(tuple((0.0, it) for it in pieces))
+    return Answer(tuple((0.0, piece) for piece in pieces))
 
 
 def planned(request: bytes, ordinal: int, pace: str) -> Burst:
     """What replay does for the request, as values."""
     of = call(request)
-    rolls = chance(0, of.session, key_of(request), ordinal)
-    return play(CASSETTE, parse_pace(pace), rolls)
+    rolls = seeded_chance(0, of.session, key_of(request), ordinal)
+    return play_cassette(CASSETTE, parse_pace(pace), rolls)
 
 
 def due(burst: Burst) -> list[float]:
     """When each piece of a body is due."""
-    moments = accumulate((it.due if isinstance(it, Wait) else 0.0 for it in burst), max)
+    moments = accumulate((item.due if isinstance(item, Wait) else 0.0 for item in burst), max)
     return [at for at, it in zip(moments, burst, strict=True) if isinstance(it, Send)]
 
 
@@ -142,8 +142,8 @@ async def test_over_http_no_piece_is_early_in_whatever_order_they_are_asked(
         moments = due(planned(request, 1, JITTER))
         assert raw.chunks == [*TOLD]
         assert all(at >= when - 0.5 for at, when in zip(raw.times, moments, strict=True))
-    assert {it.pace for it in entries} == {JITTER}
-    assert all(it.timed_writes == 3 for it in entries)  # the head's, and two more
+    assert {entry.pace for entry in entries} == {JITTER}
+    assert all(entry.timed_writes == 3 for entry in entries)  # the head's, and two more
 
 
 # Which one holds
@@ -171,7 +171,7 @@ async def test_the_nearest_pace_holds(
     holds: str,
 ) -> None:
     document = script(scripted("Hi.", pace=turn), pace=scenario)
-    async with playing(tmp_path, document, pace=Instant()) as stage:
+    async with playing(tmp_path, document, pace=InstantPace()) as stage:
         for name, pace in (("default", session), ("other", "4tps"), ("", everybody)):
             if pace:
                 said = json.dumps({"pace": pace, "session": name}).encode()
@@ -179,12 +179,12 @@ async def test_the_nearest_pace_holds(
         heard = await stage.ask(header=f"x-llm-proxy-pace: {header}")
 
     assert heard.turn.text == "Hi."
-    assert [it.pace for it in stage.entries] == [holds]
+    assert [entry.pace for entry in stage.entries] == [holds]
 
 
 async def test_a_scenario_is_told_at_its_own_pace(tmp_path: Path) -> None:
     document = script(scripted("One two.", pace="ttft=30ms,chunks=token"))
-    async with playing(tmp_path, document, pace=Recorded()) as stage:
+    async with playing(tmp_path, document, pace=RecordedPace()) as stage:
         heard = await stage.ask()
         assert heard.raw.head_at >= 30.0
         assert stage.last.chunks == 6  # the opening, two words, the finish, the usage, the end
@@ -209,7 +209,7 @@ async def test_a_header_that_is_no_pace_is_refused_and_counts_for_nothing(
     tmp_path: Path, mode: Any
 ) -> None:
     put(tmp_path, chat(), says("first"), says("second"))
-    async with proxy(mode, tmp_path, pace=Instant()) as it:
+    async with proxy(mode, tmp_path, pace=InstantPace()) as it:
         refused = await ask(it.url, chat("hi", "x-llm-proxy-pace: 50"))
         answered = await ask(it.url, chat())
 
@@ -222,10 +222,10 @@ async def test_a_header_that_is_no_pace_is_refused_and_counts_for_nothing(
 
 
 def test_a_request_without_the_header_asks_for_no_pace() -> None:
-    assert asked_pace(call(chat())) is None
-    assert asked_pace(call(chat("hi", "X-LLM-Proxy-Pace: 4X"))) == Recorded(4.0)
+    assert requested_pace(call(chat())) is None
+    assert requested_pace(call(chat("hi", "X-LLM-Proxy-Pace: 4X"))) == RecordedPace(4.0)
     with pytest.raises(RequestRefused, match="it has a comma too many"):
-        asked_pace(call(chat("hi", "x-llm-proxy-pace: 4x,")))
+        requested_pace(call(chat("hi", "x-llm-proxy-pace: 4x,")))
 
 
 async def test_live_answers_have_no_pace(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ async def page(url: str, method: str = "GET", **said: Any) -> tuple[int, Any]:
 
 async def test_the_pace_can_be_set_and_taken_back_while_the_proxy_runs(tmp_path: Path) -> None:
     start = {"pace": "4x", "started_with": "4x", "sessions": {}, "seed": 3}
-    async with proxy("replay", tmp_path, pace=Recorded(4.0), seed=3) as it:
+    async with proxy("replay", tmp_path, pace=RecordedPace(4.0), seed=3) as it:
         assert await page(it.url) == (200, start)
         assert await page(it.url, "PUT", pace=" 50 TPS ") == (200, start | {"pace": "50tps"})
         own = {"pace": "50tps", "sessions": {"a": "instant"}}
@@ -301,16 +301,16 @@ async def test_a_recording_run_has_no_pace_to_set(tmp_path: Path) -> None:
 
 
 def test_the_pace_of_a_session_comes_before_that_of_all() -> None:
-    it = Paces(Recorded(), seed=1)
-    it.set(Recorded(2.0))
-    it.set(Instant(), "a")
+    it = PaceRegistry(RecordedPace(), seed=1)
+    it.set_pace(RecordedPace(2.0))
+    it.set_pace(InstantPace(), "a")
 
-    assert (it.of("a"), it.of("b"), it.pace, it.started) == (
-        Instant(), Recorded(2.0), Recorded(2.0), Recorded(),
+    assert (it.pace_of("a"), it.pace_of("b"), it.pace, it.startup_pace) == (
+        InstantPace(), RecordedPace(2.0), RecordedPace(2.0), RecordedPace(),
     )  # fmt: skip
-    it.set(None)
-    it.set(None, "a")
-    assert (it.of("a"), it.of("b")) == (Recorded(), Recorded())
+    it.set_pace(None)
+    it.set_pace(None, "a")
+    assert (it.pace_of("a"), it.pace_of("b")) == (RecordedPace(), RecordedPace())
 
 
 # Scenarios
@@ -332,7 +332,7 @@ def test_a_pace_that_is_none_is_a_mistake_of_the_file_with_its_place(
         f"  - turn: 1\n    pace: {turn}\n    response: {{kind: text, assistant_text: Hi.}}\n"
     )
 
-    [found] = load("a.yaml", document.encode()).mistakes
+    [found] = load_file("a.yaml", document.encode()).mistakes
 
     assert str(found) == (
         f"a.yaml:{place}: '4x,gap=1ms' is no pace: 4x keeps the recorded times, and gap gives "
@@ -349,16 +349,18 @@ async def test_what_is_read_of_a_recording_is_kept_for_as_long_as_it_is_the_same
 ) -> None:
     read: list[str] = []
 
-    def reading(cassette: Cassette, chunks: Any) -> Told:
+    def reading(cassette: Cassette, chunks: Any) -> PacedResponse:
         read.append(str(chunks))
-        return paced_response.told(cassette, chunks)
+        return paced_response.paced_response(cassette, chunks)
 
-    monkeypatch.setattr("llm_proxy.modes.take_player.told", reading)
-    it, of = player(Instant()), call(chat())
+    monkeypatch.setattr("llm_proxy.modes.take_player.paced_response", reading)
+    it, of = player(InstantPace()), call(chat())
     for pace in ("50tps", "9tps", "gap=1ms,chunks=recorded", "gap=2ms", "recorded", "instant"):
         take = Always(replace(CASSETTE) if is_new else CASSETTE)
         answer = await it.play(take, of, 1, parse_pace(pace))
-        assert answer.source == play(CASSETTE, parse_pace(pace), chance(0, "default", of.key, 1))
+        assert answer.source == play_cassette(
+            CASSETTE, parse_pace(pace), seeded_chance(0, "default", of.key, 1)
+        )
 
     assert read == (["None", "None", "recorded", "None"] if is_new else ["None", "recorded"])
 
@@ -371,7 +373,7 @@ async def test_a_long_recording_is_read_aside_and_a_short_one_is_not() -> None:
         aside.append(function)
         return function()
 
-    it, of = Player(Paces(Instant()), seen), call(chat())
+    it, of = TakePlayer(PaceRegistry(InstantPace()), seen), call(chat())
     for cassette, pace in ((long, "50tps"), (long, "9tps"), (long, "4x"), (CASSETTE, "50tps")):
         await it.play(Always(cassette), of, 1, parse_pace(pace))
 
@@ -384,15 +386,15 @@ async def test_no_more_is_kept_than_of_so_many_bytes(monkeypatch: pytest.MonkeyP
     it, of = player(parse_pace("gap=1ms")), call(chat())
     for number in (1, 2, 3, 1, 4, 5):
         take = Always(replace(CASSETTE, file=f"{number}.jsonl"))
-        await it.play(take, of, 1, it.pace(of))
+        await it.play(take, of, 1, it.pace_of(of))
 
-    assert [file for file, _ in it._kept] == ["1.jsonl", "4.jsonl", "5.jsonl"]
+    assert [file for file, _ in it._cached_readings] == ["1.jsonl", "4.jsonl", "5.jsonl"]
 
 
 async def test_what_takes_its_time_is_done_one_by_one() -> None:
     running: list[int] = []
     together: list[int] = []
-    aside = OneByOne()
+    aside = SequentialOffload()
 
     def work(number: int) -> int:
         running.append(number)
@@ -430,7 +432,7 @@ def test_sessions_with_a_pace_of_their_own_are_kept_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("llm_proxy.shell.running.pace_registry._MOST", 2)
-    paces = Paces(Recorded())
+    paces = PaceRegistry(RecordedPace())
     for session in ("a", "b", "a", "c"):
-        paces.set(Instant(), session)
-    assert list(paces.sessions) == ["a", "c"]
+        paces.set_pace(InstantPace(), session)
+    assert list(paces.session_paces) == ["a", "c"]

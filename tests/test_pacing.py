@@ -10,37 +10,44 @@ from hypothesis import strategies as st
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.cassette import Cassette, read_cassette
-from llm_proxy.exchange import Ending, Read, header
-from llm_proxy.pacing import Instant, Pace, Recorded, cassette_player, ending_action, timing
-from llm_proxy.pacing.cassette_player import due
+from llm_proxy.exchange import Ending, Read, header_value
+from llm_proxy.pacing import (
+    InstantPace,
+    Pace,
+    RecordedPace,
+    abort_of_ending,
+    cassette_player,
+    timing,
+)
+from llm_proxy.pacing.cassette_player import due_ms
 from tapes import FILE, HEAD, READS, arrivals, cassette, head, written
 
-CHANCE: Final = timing.chance(0, "s", "k", 1)
+CHANCE: Final = timing.seeded_chance(0, "s", "k", 1)
 
 
 def play(it: Cassette, pace: Pace) -> Burst:
-    return cassette_player.play(it, pace, CHANCE)
+    return cassette_player.play_cassette(it, pace, CHANCE)
 
 
 @pytest.mark.parametrize(
     ("pace", "times"),
     [
-        (Recorded(), [10.0, 20.0, 21.5, 33.25, 34.0, 36.0]),
-        (Recorded(4), [2.5, 5.0, 5.375, 8.3125, 8.5, 9.0]),
-        (Recorded(0.5), [20.0, 40.0, 43.0, 66.5, 68.0, 72.0]),
+        (RecordedPace(), [10.0, 20.0, 21.5, 33.25, 34.0, 36.0]),
+        (RecordedPace(4), [2.5, 5.0, 5.375, 8.3125, 8.5, 9.0]),
+        (RecordedPace(0.5), [20.0, 40.0, 43.0, 66.5, 68.0, 72.0]),
     ],
     ids=["recorded", "4x", "0.5x"],
 )
 def test_a_recording_is_played_read_by_read_at_its_pace(pace: Pace, times: list[float]) -> None:
     actions = play(read_cassette(FILE, written(end_at=36.0)), pace)
-    sent = [it for it in actions if not isinstance(it, Wait)]
+    sent = [action for action in actions if not isinstance(action, Wait)]
     assert sent == [Begin(HEAD), *(Send(read.data) for read in READS)]
-    assert [it.due for it in actions if isinstance(it, Wait)] == times
-    assert [isinstance(it, Wait) for it in actions] == [True, False] * 5 + [True]
+    assert [action.due for action in actions if isinstance(action, Wait)] == times
+    assert [isinstance(action, Wait) for action in actions] == [True, False] * 5 + [True]
 
 
 def test_instant_waits_for_nothing() -> None:
-    actions = play(read_cassette(FILE, written(end_at=36.0)), Instant())
+    actions = play(read_cassette(FILE, written(end_at=36.0)), InstantPace())
     assert actions == (Begin(HEAD), *(Send(read.data) for read in READS))
 
 
@@ -48,10 +55,12 @@ def test_instant_waits_for_nothing() -> None:
 def test_whatever_was_recorded_is_played_whole_and_in_order(
     reads: list[Read], speed: float
 ) -> None:
-    actions = play(read_cassette(FILE, written(reads)), Recorded(speed))
-    assert [it.data for it in actions if isinstance(it, Send)] == [read.data for read in reads]
-    times = [it.due for it in actions if isinstance(it, Wait)]
-    recorded = dict.fromkeys([10.0, *(round(read.at, 2) for read in reads)])
+    actions = play(read_cassette(FILE, written(reads)), RecordedPace(speed))
+    assert [action.data for action in actions if isinstance(action, Send)] == [
+        read.data for read in reads
+    ]
+    times = [action.due for action in actions if isinstance(action, Wait)]
+    recorded = dict.fromkeys([10.0, *(round(read.at_ms, 2) for read in reads)])
     assert times == pytest.approx([at / speed for at in recorded])
 
 
@@ -69,9 +78,9 @@ def test_whatever_was_recorded_is_played_whole_and_in_order(
     ],
 )
 def test_a_replay_ends_as_the_recording_ended(ending: Ending, abort: Abort | None) -> None:
-    assert ending_action(ending) == abort
+    assert abort_of_ending(ending) == abort
     it = cassette(b"data: 1\n\n", ending=ending)
-    tail = play(replace(it, end=replace(it.end, at=500.0)), Recorded())[4:]
+    tail = play(replace(it, end=replace(it.end, at_ms=500.0)), RecordedPace())[4:]
     assert tail == ((Wait(500.0),) if abort is None else (Wait(500.0), abort))
 
 
@@ -97,7 +106,7 @@ def test_a_body_that_was_cut_is_shorter_than_its_declared_length(
 ) -> None:
     plain = replace(head(framing=framing), length=declared)
     it = cassette(body, codec="whole", head=plain, ending=ending)
-    [begin] = [it for it in play(it, Recorded()) if isinstance(it, Begin)]
+    [begin] = [it for it in play(it, RecordedPace()) if isinstance(it, Begin)]
     assert begin.head == replace(plain, length=length)
 
 
@@ -127,11 +136,11 @@ def test_what_says_how_long_to_wait_is_scaled_and_never_beyond_what_was_recorded
     it = cassette(b"{}", codec="whole")
     it = replace(it, head=head(429, "length", (("a", "b"), (name, value))))
     for pace, expected in (
-        (Recorded(), recorded),
-        (Recorded(4), faster),
-        (Recorded(0.25), slower),
-        (Recorded(1e-320), slower),
-        (Instant(), instant),
+        (RecordedPace(), recorded),
+        (RecordedPace(4), faster),
+        (RecordedPace(0.25), slower),
+        (RecordedPace(1e-320), slower),
+        (InstantPace(), instant),
     ):
         [begin] = [it for it in play(it, pace) if isinstance(it, Begin)]
         assert begin.head.headers == (("a", "b"), (name, expected))
@@ -144,12 +153,12 @@ def test_what_says_how_long_to_wait_is_scaled_and_never_beyond_what_was_recorded
 def test_a_scaled_wait_is_long_enough_for_the_pace(value: str, speed: float) -> None:
     it = cassette(b"{}", codec="whole")
     it = replace(it, head=head(429, "length", (("Retry-After", value),)))
-    [begin] = [it for it in play(it, Recorded(speed)) if isinstance(it, Begin)]
-    scaled = float(header(begin.head.headers, "retry-after") or "")
+    [begin] = [it for it in play(it, RecordedPace(speed)) if isinstance(it, Begin)]
+    scaled = float(header_value(begin.head.headers, "retry-after") or "")
     assert float(value) / speed <= scaled <= float(value)
     assert scaled < float(value) / speed + 1 or math.isclose(scaled, float(value))
 
 
 def test_the_due_time_of_an_instant_is_at_once() -> None:
-    assert due(Instant(), 1e6) == 0.0
-    assert due(Recorded(2), 1e6) == 5e5
+    assert due_ms(InstantPace(), 1e6) == 0.0
+    assert due_ms(RecordedPace(2), 1e6) == 5e5

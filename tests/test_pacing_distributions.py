@@ -12,30 +12,30 @@ from hypothesis import strategies as st
 from llm_proxy.pacing.distributions import (
     LONGEST,
     Distribution,
-    Fixed,
-    Lognormal,
-    Measured,
-    Normal,
-    Uniform,
-    drawn,
+    FixedSpan,
+    LognormalSpan,
+    MeasuredSpan,
+    NormalSpan,
+    UniformSpan,
+    draw_ms,
 )
 from llm_proxy.pacing.profiles import PROFILES
-from llm_proxy.pacing.timing import chance
+from llm_proxy.pacing.timing import seeded_chance
 from paced import SPANS
 
-ROLLS: Final = [chance(0, "default", "key", 1)("gap", number) for number in range(2000)]
+ROLLS: Final = [seeded_chance(0, "default", "key", 1)("gap", number) for number in range(2000)]
 
 
 def draws(distribution: Distribution) -> list[float]:
-    return [drawn(distribution, it) for it in ROLLS]
+    return [draw_ms(distribution, roll) for roll in ROLLS]
 
 
 def test_a_fixed_time_is_always_the_same() -> None:
-    assert {*draws(Fixed(30.0))} == {30.0}
+    assert {*draws(FixedSpan(30.0))} == {30.0}
 
 
 def test_a_uniform_time_lies_anywhere_between_its_ends() -> None:
-    times = draws(Uniform(30.0, 80.0))
+    times = draws(UniformSpan(30.0, 80.0))
 
     assert (min(times) >= 30.0, max(times) <= 80.0) == (True, True)
     assert mean(times) == pytest.approx(55.0, rel=0.02)
@@ -43,37 +43,37 @@ def test_a_uniform_time_lies_anywhere_between_its_ends() -> None:
 
 
 def test_a_normal_time_has_its_mean_and_its_deviation() -> None:
-    times = draws(Normal(50.0, 10.0))
+    times = draws(NormalSpan(50.0, 10.0))
 
     assert mean(times) == pytest.approx(50.0, rel=0.02)
     assert stdev(times) == pytest.approx(10.0, rel=0.05)
-    assert drawn(Normal(50.0, 10.0), 0.975) == NormalDist(50.0, 10.0).inv_cdf(0.975)
+    assert draw_ms(NormalSpan(50.0, 10.0), 0.975) == NormalDist(50.0, 10.0).inv_cdf(0.975)
 
 
 def test_a_lognormal_time_has_its_median_and_its_spread() -> None:
-    times = draws(Lognormal(40.0, 0.5))
+    times = draws(LognormalSpan(40.0, 0.5))
 
     assert median(times) == pytest.approx(40.0, rel=0.05)
     assert mean(times) == pytest.approx(40.0 * 2.718281828**0.125, rel=0.05)
 
 
 def test_a_measured_time_lies_on_the_lines_between_what_was_measured() -> None:
-    it = Measured((10.0, 20.0, 60.0))
+    it = MeasuredSpan((10.0, 20.0, 60.0))
 
-    assert [drawn(it, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)] == [10, 15, 20, 40, 60]
+    assert [draw_ms(it, share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)] == [10, 15, 20, 40, 60]
 
 
 @pytest.mark.parametrize("name", PROFILES)
 def test_the_draws_of_a_profile_follow_its_quantiles(name: str) -> None:
     gap = PROFILES[name].latency.gap
-    assert isinstance(gap, Measured)
+    assert isinstance(gap, MeasuredSpan)
 
     times = sorted(draws(gap))
 
     shares = len(gap.quantiles) - 1
     for number, quantile in enumerate(gap.quantiles[1:-1], 1):
-        below = sum(it <= quantile for it in times) / len(times)
-        above = sum(it >= quantile for it in times) / len(times)
+        below = sum(time <= quantile for time in times) / len(times)
+        above = sum(time >= quantile for time in times) / len(times)
         assert below >= number / shares - 0.03
         assert above >= 1 - number / shares - 0.03
     assert (times[0] >= gap.quantiles[0], times[-1] <= gap.quantiles[-1]) == (True, True)
@@ -81,9 +81,9 @@ def test_the_draws_of_a_profile_follow_its_quantiles(name: str) -> None:
 
 @given(SPANS, st.floats(0, 1))
 def test_no_draw_is_below_0_or_above_a_day(span: Distribution, share: float) -> None:
-    assert 0.0 <= drawn(span, share) <= LONGEST
+    assert 0.0 <= draw_ms(span, share) <= LONGEST
 
 
 @given(SPANS, st.floats(0, 1), st.floats(0, 1))
 def test_a_larger_share_is_no_shorter_time(span: Distribution, one: float, other: float) -> None:
-    assert drawn(span, min(one, other)) <= drawn(span, max(one, other))
+    assert draw_ms(span, min(one, other)) <= draw_ms(span, max(one, other))

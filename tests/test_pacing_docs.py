@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from llm_proxy.pacing import Modelled, parse_pace
-from llm_proxy.pacing.distributions import Distribution, Fixed, Measured, number
+from llm_proxy.pacing import ModelledPace, parse_pace
+from llm_proxy.pacing.distributions import Distribution, FixedSpan, MeasuredSpan, format_number
 from llm_proxy.pacing.profiles import PROFILES
 
 PAGE: Final = (Path(__file__).parents[1] / "docs" / "pacing.md").read_text("utf-8")
@@ -18,7 +18,7 @@ ROWS: Final = [
     for line in PAGE.splitlines()
     if line.startswith("| `")
 ]
-TERMS: Final = [it for row in ROWS if len(row) == 3 for it in re.findall("`([^`]+)`", row[2])]
+TERMS: Final = [item for row in ROWS if len(row) == 3 for item in re.findall("`([^`]+)`", row[2])]
 PIECES: Final = PAGE.partition("## Pieces")[2].partition("## Profiles")[0]
 
 
@@ -31,7 +31,7 @@ def test_every_example_of_a_term_is_a_pace(term: str) -> None:
     row[0] for row in ROWS if len(row) == 2 and "ms" in row[0]
 )))  # fmt: skip
 def test_every_span_is_one(span: str) -> None:
-    assert isinstance(parse_pace(f"gap={span}"), Modelled)
+    assert isinstance(parse_pace(f"gap={span}"), ModelledPace)
 
 
 @pytest.mark.parametrize(
@@ -45,25 +45,30 @@ def test_every_word_for_pieces_is_there() -> None:
     words = re.findall(r"^\| `(\w+)` \|", PIECES, re.MULTILINE)
 
     assert words == ["recorded", "event", "token", "coalesced", "N"]
-    assert [parse_pace(f"chunks={it}").chunks for it in words[:-1]] == words[:-1]
+    assert [parse_pace(f"chunks={word}").chunks for word in words[:-1]] == words[:-1]
 
 
 def test_the_profiles_are_told_as_they_are() -> None:
     told = [[row[0], row[1], row[2], row[3]] for row in ROWS if len(row) == 4]
 
     assert told == [
-        [f"`{it.name}`", shown(it.latency.ttft), shown(it.latency.gap), it.source]
-        for it in PROFILES.values()
+        [
+            f"`{profile.name}`",
+            shown(profile.latency.ttft),
+            shown(profile.latency.gap),
+            profile.source,
+        ]
+        for profile in PROFILES.values()
     ]
 
 
 def shown(distribution: Distribution) -> str:
     match distribution:
-        case Fixed(ms):
-            return number(ms)
-        case Measured((least, most)):
-            return f"{number(least)} to {number(most)}"
-        case Measured(quantiles):
-            return ", ".join(map(number, quantiles))
+        case FixedSpan(ms):
+            return format_number(ms)
+        case MeasuredSpan((least, most)):
+            return f"{format_number(least)} to {format_number(most)}"
+        case MeasuredSpan(quantiles):
+            return ", ".join(map(format_number, quantiles))
         case other:
             raise AssertionError(other)

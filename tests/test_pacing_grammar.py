@@ -9,54 +9,64 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.errors import UsageError
-from llm_proxy.pacing import Instant, Modelled, Pace, Rate, Recorded, parse_pace
-from llm_proxy.pacing.distributions import Fixed, Lognormal, Normal, Uniform
+from llm_proxy.pacing import (
+    InstantPace,
+    ModelledPace,
+    Pace,
+    RecordedPace,
+    TokenRatePace,
+    parse_pace,
+)
+from llm_proxy.pacing.distributions import FixedSpan, LognormalSpan, NormalSpan, UniformSpan
 from llm_proxy.pacing.profiles import PROFILES
 from paced import SPANS
 
 GPT: Final = PROFILES["gpt-4o"]
 
 GOOD: Final[dict[str, Pace]] = {
-    "recorded": Recorded(),
-    " Recorded ": Recorded(),
-    "instant": Instant(),
-    "INSTANT": Instant(),
-    "1x": Recorded(1.0),
-    "4x": Recorded(4.0),
-    "4 X": Recorded(4.0),
-    "0.5x": Recorded(0.5),
-    ".25x": Recorded(0.25),
-    "1000.0x": Recorded(1000.0),
-    "50tps": Rate(50.0),
-    "0.5 tps": Rate(0.5),
-    "50tps,ttft=300ms": Rate(50.0, Fixed(300.0)),
-    "50tps,ttft=1..2s,prefill=0.5ms": Rate(50.0, Uniform(1000.0, 2000.0), Fixed(0.5)),
-    "profile:gpt-4o": Modelled(profile=GPT),
-    "Profile: GPT-4o": Modelled(profile=GPT),
-    "profile:gemma3:1b": Modelled(profile=PROFILES["gemma3:1b"]),
-    "profile:gpt-4o,ttft=2s": Modelled(Fixed(2000.0), profile=GPT),
-    "ttft=300ms": Modelled(Fixed(300.0)),
-    "ttft=0.3s": Modelled(Fixed(300.0)),
-    "ttft=1m": Modelled(Fixed(60_000.0)),
-    "ttft=0ms": Modelled(Fixed(0.0)),
-    "prefill=.5ms": Modelled(prefill=Fixed(0.5)),
-    "ttft=300ms,gap=30..80ms": Modelled(Fixed(300.0), gap=Uniform(30.0, 80.0)),
-    " TTFT = 300 ms , gap = 30 .. 80 ms ": Modelled(Fixed(300.0), gap=Uniform(30.0, 80.0)),
-    "gap=0.5s..800ms": Modelled(gap=Uniform(500.0, 800.0)),
-    "gap=30ms..0.08s": Modelled(gap=Uniform(30.0, 80.0)),
-    "gap=uniform(30ms,80ms)": Modelled(gap=Uniform(30.0, 80.0)),
-    "gap=normal(50ms, 10ms),ttft=1s": Modelled(Fixed(1000.0), gap=Normal(50.0, 10.0)),
-    "gap=lognormal(40ms,0.5)": Modelled(gap=Lognormal(40.0, 0.5)),
-    "max-gap=2s": Recorded(max_gap=2000.0),
-    "4x,max-gap=2s": Recorded(4.0, max_gap=2000.0),
-    "max-gap=2s,4x": Recorded(4.0, max_gap=2000.0),
-    "50tps,max-gap=100ms": Rate(50.0, max_gap=100.0),
-    "chunks=7": Recorded(chunks=7),
-    "recorded,chunks=event": Recorded(chunks="event"),
-    "instant,chunks=7": Instant(chunks=7),
-    "50tps,chunks=recorded": Rate(50.0, chunks="recorded"),
-    "gap=1ms,chunks=token": Modelled(gap=Fixed(1.0), chunks="token"),
-    "recorded,chunks=coalesced": Recorded(chunks="coalesced"),
+    "recorded": RecordedPace(),
+    " Recorded ": RecordedPace(),
+    "instant": InstantPace(),
+    "INSTANT": InstantPace(),
+    "1x": RecordedPace(1.0),
+    "4x": RecordedPace(4.0),
+    "4 X": RecordedPace(4.0),
+    "0.5x": RecordedPace(0.5),
+    ".25x": RecordedPace(0.25),
+    "1000.0x": RecordedPace(1000.0),
+    "50tps": TokenRatePace(50.0),
+    "0.5 tps": TokenRatePace(0.5),
+    "50tps,ttft=300ms": TokenRatePace(50.0, FixedSpan(300.0)),
+    "50tps,ttft=1..2s,prefill=0.5ms": TokenRatePace(
+        50.0, UniformSpan(1000.0, 2000.0), FixedSpan(0.5)
+    ),
+    "profile:gpt-4o": ModelledPace(profile=GPT),
+    "Profile: GPT-4o": ModelledPace(profile=GPT),
+    "profile:gemma3:1b": ModelledPace(profile=PROFILES["gemma3:1b"]),
+    "profile:gpt-4o,ttft=2s": ModelledPace(FixedSpan(2000.0), profile=GPT),
+    "ttft=300ms": ModelledPace(FixedSpan(300.0)),
+    "ttft=0.3s": ModelledPace(FixedSpan(300.0)),
+    "ttft=1m": ModelledPace(FixedSpan(60_000.0)),
+    "ttft=0ms": ModelledPace(FixedSpan(0.0)),
+    "prefill=.5ms": ModelledPace(prefill=FixedSpan(0.5)),
+    "ttft=300ms,gap=30..80ms": ModelledPace(FixedSpan(300.0), gap=UniformSpan(30.0, 80.0)),
+    " TTFT = 300 ms , gap = 30 .. 80 ms "
+    "": ModelledPace(FixedSpan(300.0), gap=UniformSpan(30.0, 80.0)),
+    "gap=0.5s..800ms": ModelledPace(gap=UniformSpan(500.0, 800.0)),
+    "gap=30ms..0.08s": ModelledPace(gap=UniformSpan(30.0, 80.0)),
+    "gap=uniform(30ms,80ms)": ModelledPace(gap=UniformSpan(30.0, 80.0)),
+    "gap=normal(50ms, 10ms),ttft=1s": ModelledPace(FixedSpan(1000.0), gap=NormalSpan(50.0, 10.0)),
+    "gap=lognormal(40ms,0.5)": ModelledPace(gap=LognormalSpan(40.0, 0.5)),
+    "max-gap=2s": RecordedPace(max_gap=2000.0),
+    "4x,max-gap=2s": RecordedPace(4.0, max_gap=2000.0),
+    "max-gap=2s,4x": RecordedPace(4.0, max_gap=2000.0),
+    "50tps,max-gap=100ms": TokenRatePace(50.0, max_gap=100.0),
+    "chunks=7": RecordedPace(chunks=7),
+    "recorded,chunks=event": RecordedPace(chunks="event"),
+    "instant,chunks=7": InstantPace(chunks=7),
+    "50tps,chunks=recorded": TokenRatePace(50.0, chunks="recorded"),
+    "gap=1ms,chunks=token": ModelledPace(gap=FixedSpan(1.0), chunks="token"),
+    "recorded,chunks=coalesced": RecordedPace(chunks="coalesced"),
 }  # fmt: skip
 
 USE: Final = (
@@ -167,11 +177,13 @@ OTHERS: Final[dict[str, st.SearchStrategy[Any]]] = {
 }
 SOME: Final = st.none() | SPANS
 PACES: Final[st.SearchStrategy[Pace]] = st.one_of(
-    st.builds(Instant, chunks=OTHERS["chunks"]),
-    st.builds(Recorded, ABOVE_0, **OTHERS),
-    st.builds(Rate, ABOVE_0, SPANS, SPANS, **OTHERS),
-    st.builds(Modelled, SPANS, SOME, SOME, **OTHERS),
-    st.builds(Modelled, SOME, SOME, SOME, profile=st.sampled_from([*PROFILES.values()]), **OTHERS),
+    st.builds(InstantPace, chunks=OTHERS["chunks"]),
+    st.builds(RecordedPace, ABOVE_0, **OTHERS),
+    st.builds(TokenRatePace, ABOVE_0, SPANS, SPANS, **OTHERS),
+    st.builds(ModelledPace, SPANS, SOME, SOME, **OTHERS),
+    st.builds(
+        ModelledPace, SOME, SOME, SOME, profile=st.sampled_from([*PROFILES.values()]), **OTHERS
+    ),
 )
 
 
@@ -212,4 +224,4 @@ def test_a_pace_has_one_spelling(text: str, spelled: str) -> None:
     ],
 )
 def test_a_pace_says_whether_chance_has_a_part_in_it(text: str, is_chance: bool) -> None:
-    assert parse_pace(text).is_chance is is_chance
+    assert parse_pace(text).is_random is is_chance

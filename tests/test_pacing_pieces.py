@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from llm_proxy.actions import Abort, Action, Begin, Send, Wait
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.dialects.bedrock import frames
-from llm_proxy.exchange import Ending, Head, Read, header
-from llm_proxy.framing.sse import event
+from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
+from llm_proxy.framing.sse import encode_event
 from llm_proxy.pacing import parse_pace
-from llm_proxy.pacing.cassette_player import is_slow, play
-from llm_proxy.pacing.paced_response import told
-from llm_proxy.pacing.rechunking import rechunked
-from llm_proxy.pacing.timing import chance
+from llm_proxy.pacing.cassette_player import is_slow_to_plan, play_cassette
+from llm_proxy.pacing.paced_response import paced_response
+from llm_proxy.pacing.rechunking import rechunk
+from llm_proxy.pacing.timing import seeded_chance
 from tapes import FILE, HEAD, META, READS, REQUEST, arrivals, cuts, head, written
 
-CHANCE: Final = chance(0, "default", "key", 1)
+CHANCE: Final = seeded_chance(0, "default", "key", 1)
 
 
 def sse(**document: Any) -> bytes:
-    return event(json.dumps(document).encode())
+    return encode_event(json.dumps(document).encode())
 
 
 def choice(finish: str | None = None, **delta: Any) -> bytes:
@@ -41,7 +41,7 @@ OPEN: Final = choice(role="assistant", content="")
 ONE: Final = choice(content="Four")
 TWO: Final = choice(content=" and four")
 STOP: Final = choice("stop")
-DONE: Final = event(b"[DONE]")
+DONE: Final = encode_event(b"[DONE]")
 STREAM: Final = (OPEN, ONE, TWO, STOP, usage(4), DONE)
 """An answer of 4 tokens in 13 characters."""
 
@@ -51,13 +51,13 @@ def recorded(
 ) -> Cassette:
     """A recording whose bytes came all at once, as those that are imported have no times."""
     body = b"".join(messages)
-    reads = [Read(at, it) for it in (pieces or [body]) if it]
+    reads = [Read(at, item) for item in (pieces or [body]) if item]
     return read_cassette(FILE, written(reads, **about))
 
 
 def timed(it: Cassette, pace: str) -> list[float | bytes | str]:
     """The due times of a recording at this pace, and what goes out between them."""
-    return [shown(action) for action in play(it, parse_pace(pace), CHANCE)]
+    return [shown(action) for action in play_cassette(it, parse_pace(pace), CHANCE)]
 
 
 def shown(action: Action) -> float | bytes | str:
@@ -88,8 +88,8 @@ def test_a_model_of_latency_has_its_gaps_between_what_is_said() -> None:
 def test_a_profile_gives_times_to_what_has_none() -> None:
     spelled = timed(recorded(*STREAM), "profile:claude-sonnet-4-6")
 
-    assert [it for it in spelled if isinstance(it, bytes)] == [*STREAM]
-    first, second = (it for it in spelled if isinstance(it, float))
+    assert [item for item in spelled if isinstance(item, bytes)] == [*STREAM]
+    first, second = (item for item in spelled if isinstance(item, float))
     assert 70.0 <= first <= 680.0
     assert 41.0 <= second - first <= 68.0
     assert spelled == timed(recorded(*STREAM), "profile:claude-sonnet-4-6")
@@ -104,7 +104,7 @@ def test_recorded_pieces_can_be_kept_at_any_times() -> None:
     assert timed(it, "gap=30ms,chunks=recorded") == [
         "Begin", pieces[0], 30.0, pieces[1], pieces[2],
     ]  # fmt: skip
-    assert told(it, "recorded").says == (4, 9, 0)
+    assert paced_response(it, "recorded").output_chars == (4, 9, 0)
 
 
 def test_a_document_goes_out_when_its_last_token_would() -> None:
@@ -126,8 +126,8 @@ def test_an_error_goes_out_with_the_head() -> None:
     it = recorded(body, codec="whole", head=head(429, "length", (("Retry-After", "20"),)))
 
     assert timed(it, "1tps,ttft=2s") == [2000.0, "Begin", body]
-    [begin] = [it for it in play(it, parse_pace("50tps"), CHANCE) if isinstance(it, Begin)]
-    assert header(begin.head.headers, "retry-after") == "20"
+    [begin] = [it for it in play_cassette(it, parse_pace("50tps"), CHANCE) if isinstance(it, Begin)]
+    assert header_value(begin.head.headers, "retry-after") == "20"
 
 
 OPAQUE: Final[dict[str, Any]] = {
@@ -158,12 +158,17 @@ def test_of_an_opaque_document_each_read_does() -> None:
 
 
 def test_a_recording_of_another_framing_is_paced_by_its_messages() -> None:
-    said = [frames.event("contentBlockDelta", {"delta": {"text": "Four"}}) for _ in range(3)]
+    said = [
+        frames.encode_event_frame("contentBlockDelta", {"delta": {"text": "Four"}})
+        for _ in range(3)
+    ]
     path = "/model/m/converse-stream"
     it = recorded(
         *said,
         codec="eventstream",
-        head=Head(200, "OK", (("Content-Type", "application/vnd.amazon.eventstream"),), "chunked"),
+        head=ResponseHead(
+            200, "OK", (("Content-Type", "application/vnd.amazon.eventstream"),), "chunked"
+        ),
         meta=replace(META, dialect="bedrock", provider="bedrock"),
         request=replace(REQUEST, path=path, body=b'{"messages":[]}'),
     )
@@ -186,14 +191,14 @@ def test_a_recording_of_another_framing_is_paced_by_its_messages() -> None:
 def test_the_tokens_of_an_answer_are_those_that_were_counted(
     last: tuple[bytes, ...], tokens: int
 ) -> None:
-    assert told(recorded(OPEN, ONE, TWO, *last, DONE), None).tokens() == tokens
+    assert paced_response(recorded(OPEN, ONE, TWO, *last, DONE), None).output_tokens() == tokens
 
 
 def test_reasoning_that_is_seen_counts() -> None:
     thought = choice(reasoning_content="Hm.")
     counted = usage(20, completion_tokens_details={"reasoning_tokens": 12})
 
-    assert told(recorded(OPEN, thought, ONE, STOP, counted), None).tokens() == 20
+    assert paced_response(recorded(OPEN, thought, ONE, STOP, counted), None).output_tokens() == 20
 
 
 def test_the_tokens_of_a_request_are_those_that_were_counted_else_a_quarter_of_its_texts() -> None:
@@ -201,8 +206,8 @@ def test_the_tokens_of_a_request_are_those_that_were_counted_else_a_quarter_of_i
     body = json.dumps({"stream": True, "messages": messages}).encode()
     asked = replace(REQUEST, body=body)
 
-    assert told(recorded(*STREAM, request=asked), None).prompt() == 40
-    assert told(recorded(ONE, STOP, DONE, request=asked), None).prompt() == 4
+    assert paced_response(recorded(*STREAM, request=asked), None).prompt_tokens() == 40
+    assert paced_response(recorded(ONE, STOP, DONE, request=asked), None).prompt_tokens() == 4
 
 
 def test_a_recording_that_was_cut_is_cut_after_its_last_message() -> None:
@@ -236,7 +241,7 @@ def test_no_silence_is_longer_either_where_the_body_is_cut_anew() -> None:
 def test_each_recorded_message_can_be_a_piece_at_the_time_when_it_was_whole() -> None:
     it = read_cassette(FILE, written())
     whole = b"".join(read.data for read in READS).split(b"\n\n")
-    messages = [it + b"\n\n" for it in whole if it]
+    messages = [item + b"\n\n" for item in whole if item]
 
     for chunks in ("event", "token"):
         assert timed(it, f"recorded,chunks={chunks}") == [
@@ -248,7 +253,7 @@ def test_each_recorded_message_can_be_a_piece_at_the_time_when_it_was_whole() ->
 def test_a_body_can_be_cut_into_pieces_of_so_many_bytes_wherever_that_cuts() -> None:
     it = recorded(pieces=[b"abcdefgh", b"ij", b"klmnopqrs", b"\xc3\xbc"])
     reads = tuple(Read(float(at), read.data) for at, read in enumerate(it.reads, 11))
-    it = replace(it, reads=reads, end=replace(it.end, at=14.0))
+    it = replace(it, reads=reads, end=replace(it.end, at_ms=14.0))
 
     assert timed(it, "recorded,chunks=5") == [
         10.0, "Begin", 11.0, b"abcde", 12.0, b"fghij", 13.0, b"klmno", 14.0, b"pqrs\xc3", b"\xbc",
@@ -272,8 +277,8 @@ def test_a_body_can_go_out_in_one_piece_when_all_of_it_is_there() -> None:
 def test_an_empty_body_has_no_pieces(pace: str, chunks: str) -> None:
     it = read_cassette(FILE, written([]))
 
-    burst = play(it, parse_pace(f"{pace},chunks={chunks}"), CHANCE)
-    assert [it for it in burst if not isinstance(it, Wait)] == [Begin(HEAD)]
+    burst = play_cassette(it, parse_pace(f"{pace},chunks={chunks}"), CHANCE)
+    assert [item for item in burst if not isinstance(item, Wait)] == [Begin(HEAD)]
 
 
 @given(
@@ -282,7 +287,7 @@ def test_an_empty_body_has_no_pieces(pace: str, chunks: str) -> None:
 )
 def test_whatever_the_pieces_the_bytes_are_the_same(pieces: list[bytes], chunks: Any) -> None:
     there = [(float(at), it) for at, it in enumerate(pieces) if it]
-    found = [*rechunked(there, chunks)]
+    found = [*rechunk(there, chunks)]
 
     assert b"".join(data for _, data in found) == b"".join(pieces)
     assert all(data for _, data in found)
@@ -300,13 +305,13 @@ PACES: Final = [
 
 @given(arrivals(st.binary(max_size=60) | st.just(b"".join(STREAM))), st.sampled_from(PACES))
 def test_whatever_was_recorded_goes_out_whole_and_in_order(reads: list[Read], pace: str) -> None:
-    burst = play(read_cassette(FILE, written(reads)), parse_pace(pace), CHANCE)
+    burst = play_cassette(read_cassette(FILE, written(reads)), parse_pace(pace), CHANCE)
 
-    sent = b"".join(it.data for it in burst if isinstance(it, Send))
-    waits = [it.due for it in burst if isinstance(it, Wait)]
+    sent = b"".join(item.data for item in burst if isinstance(item, Send))
+    waits = [item.due for item in burst if isinstance(item, Wait)]
     assert sent == b"".join(read.data for read in reads)
     assert waits == sorted({*waits})
-    assert b"" not in [it.data for it in burst if isinstance(it, Send)]
+    assert b"" not in [item.data for item in burst if isinstance(item, Send)]
 
 
 @pytest.mark.parametrize(
@@ -317,17 +322,17 @@ def test_whatever_was_recorded_goes_out_whole_and_in_order(reads: list[Read], pa
 def test_a_recording_that_is_read_or_cut_keeps_nobody_waiting(pace: str, is_it: bool) -> None:
     large, small = recorded(ONE * 200), recorded(ONE)
 
-    assert is_slow(large, parse_pace(pace)) is is_it
-    assert not is_slow(small, parse_pace(pace))
+    assert is_slow_to_plan(large, parse_pace(pace)) is is_it
+    assert not is_slow_to_plan(small, parse_pace(pace))
 
 
 def test_a_recording_of_many_pieces_keeps_nobody_waiting() -> None:
     few, many = recorded(*[ONE] * 100), recorded(*[ONE] * 1000)
 
     for pace in map(parse_pace, ("recorded", "4x,max-gap=1s", "50tps", "gap=1ms")):
-        assert is_slow(many, pace, told(many, None))
-        assert not is_slow(few, pace, told(few, None))
-    assert not is_slow(many, parse_pace("instant"))
+        assert is_slow_to_plan(many, pace, paced_response(many, None))
+        assert not is_slow_to_plan(few, pace, paced_response(few, None))
+    assert not is_slow_to_plan(many, parse_pace("instant"))
 
 
 def test_there_are_no_more_pieces_than_so_many_and_no_byte_is_lost(
@@ -335,6 +340,6 @@ def test_there_are_no_more_pieces_than_so_many_and_no_byte_is_lost(
 ) -> None:
     monkeypatch.setattr("llm_proxy.pacing.rechunking._MOST", 3)
     there = [(1.0, b"ab"), (2.0, b"cdefg"), (3.0, b"hi")]
-    assert [*rechunked(there, 1)] == [
+    assert [*rechunk(there, 1)] == [
         (1.0, b"a"), (1.0, b"b"), (2.0, b"c"), (2.0, b"defg"), (3.0, b"hi"),
     ]  # fmt: skip

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import key, normalised
-from llm_proxy.matching.grammar import rules_of
+from llm_proxy.matching import normalized_document, request_key
+from llm_proxy.matching.grammar import parse_rules
 
-PATHS: Final = rules_of(["paths"])
+PATHS: Final = parse_rules(["paths"])
 TMP: Final = "/tmp"  # noqa: S108 # a word of requests: nothing is put there
 MADE: Final = "/tmp/tmpa1b2c3d4"  # noqa: S108 # another
 
@@ -25,9 +25,9 @@ def request(*texts: str) -> StoredRequest:
 
 def changed(*texts: str) -> list[str]:
     """The texts after the rule."""
-    body = normalised("x", request(*texts), PATHS).document.body
+    body = normalized_document("x", request(*texts), PATHS).document.body
     assert isinstance(body, list)
-    return [str(it) for it in body]
+    return [str(item) for item in body]
 
 
 @pytest.mark.parametrize(
@@ -84,11 +84,13 @@ def test_names_are_numbered_by_where_they_stand_not_by_what_they_are_part_of() -
     one = request(f"<cwd>{TMP}/x/app</cwd>", f"{TMP}/out/a")
     other = request("<cwd>/srv/app</cwd>", f"{TMP}/gone/a")
 
-    assert key("x", one, PATHS) == key("x", other, PATHS)
+    assert request_key("x", one, PATHS) == request_key("x", other, PATHS)
 
 
 def test_what_is_below_counts() -> None:
-    assert key("x", request("/home/ann/a"), PATHS) != key("x", request("/home/ann/b"), PATHS)
+    assert request_key("x", request("/home/ann/a"), PATHS) != request_key(
+        "x", request("/home/ann/b"), PATHS
+    )
 
 
 PIECES: Final = (
@@ -99,7 +101,7 @@ PIECES: Final = (
 
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=9).map("".join), max_size=3))
 def test_applied_twice_it_gives_the_same(texts: list[str]) -> None:
-    once = normalised("x", request(*texts), PATHS).document
+    once = normalized_document("x", request(*texts), PATHS).document
 
     assert PATHS.apply(once).document == once
 
@@ -128,12 +130,12 @@ def test_hostile_texts_take_no_longer_than_others(text: str) -> None:
     ],
 )
 def test_what_stands_behind_a_folder_or_before_it_counts(one: str, other: str) -> None:
-    assert key("x", request(one), PATHS) != key("x", request(other), PATHS)
+    assert request_key("x", request(one), PATHS) != request_key("x", request(other), PATHS)
 
 
 @pytest.mark.parametrize("text", ["cwd: / then", "Working directory: / (root)", "cwd: C:\\ then"])
 def test_a_root_is_no_working_folder(text: str) -> None:
-    assert normalised("x", request(f"{text}: a / b"), PATHS).names == {}
+    assert normalized_document("x", request(f"{text}: a / b"), PATHS).aliases == {}
 
 
 def test_a_text_of_very_many_homes_is_read_quickly() -> None:

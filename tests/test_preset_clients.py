@@ -10,9 +10,9 @@ import pytest
 
 import judges_at_hand
 import working_agents
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.settings import Matching
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.pacing import InstantPace
+from llm_proxy.shell.running.settings import MatchingOptions
 from proxying import cassettes, proxy
 from real_programs import Place, work
 from working_agents import ASKED, LIBRARIES, LINE, TERMINALS, last_word
@@ -32,7 +32,7 @@ def library(preset: str) -> Any:
     return pytest.param(preset, marks=pytest.mark.skipif(bool(missing), reason=missing))
 
 
-@pytest.mark.parametrize("preset", [terminal(it) for it in TERMINALS])
+@pytest.mark.parametrize("preset", [terminal(item) for item in TERMINALS])
 async def test_a_program_does_its_task_again_on_another_day_in_another_folder(
     tmp_path: Path, nobody: str, preset: str
 ) -> None:
@@ -62,7 +62,7 @@ def instructions(folder: Path, day: str) -> str:
     return f"Today's date is {day}. Session: {uuid4()}. Working directory: {folder}"
 
 
-@pytest.mark.parametrize("preset", [library(it) for it in LIBRARIES])
+@pytest.mark.parametrize("preset", [library(item) for item in LIBRARIES])
 async def test_an_agent_does_its_task_again_on_another_day_in_another_folder(
     tmp_path: Path, preset: str
 ) -> None:
@@ -70,14 +70,17 @@ async def test_an_agent_does_its_task_again_on_another_day_in_another_folder(
     first.mkdir(parents=True)
     second.mkdir(parents=True)
     files = [folder / "greeting.txt" for folder in (first, second)]
-    rules, calls = Matching(rules=rules_of([preset])), working_agents.library_calls(files[0])
+    rules, calls = (
+        MatchingOptions(rules=parse_rules([preset])),
+        working_agents.library_calls(files[0]),
+    )
     async with (
         working_agents.provider(tmp_path / "provider", files[0], calls) as url,
         proxy("record", tmp_path, url, matching=rules) as recording,
     ):
         said = await working_agents.ask(preset, recording.url, instructions(first, DAYS[0]))
 
-    async with proxy("replay", tmp_path, matching=rules, pace=Instant()) as replaying:
+    async with proxy("replay", tmp_path, matching=rules, pace=InstantPace()) as replaying:
         again = await working_agents.ask(preset, replaying.url, instructions(second, DAYS[1]))
         renamed = [entry.renamed for entry in replaying.journal.entries]
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching import Document, document_of, key
-from llm_proxy.matching.grammar import rules_of
+from llm_proxy.matching import KeyDocument, key_document, request_key
+from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.matching.presets import PRESETS
-from llm_proxy.matching.presets.announced_values import today
+from llm_proxy.matching.presets.announced_values import current_date_rule
 
 each_preset = pytest.mark.parametrize("preset", PRESETS)
 
@@ -50,9 +50,9 @@ def said(number: int, content: str) -> dict[str, Any]:
 
 @each_preset
 def test_another_day_folder_and_id_have_the_key_of_the_first(preset: str) -> None:
-    rules = rules_of([preset])
+    rules = parse_rules([preset])
 
-    assert key("openai", asked(ONE), rules) == key("openai", asked(AGAIN), rules)
+    assert request_key("openai", asked(ONE), rules) == request_key("openai", asked(AGAIN), rules)
 
 
 @each_preset
@@ -76,9 +76,9 @@ def test_another_day_folder_and_id_have_the_key_of_the_first(preset: str) -> Non
     ],
 )  # fmt: skip
 def test_what_is_asked_counts(preset: str, other: dict[str, Any]) -> None:
-    rules = rules_of([preset])
+    rules = parse_rules([preset])
 
-    assert key("openai", asked(ONE), rules) != key("openai", asked(other), rules)
+    assert request_key("openai", asked(ONE), rules) != request_key("openai", asked(other), rules)
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_what_is_asked_counts(preset: str, other: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_only_the_present_day_is_overlooked(announcement: str, after: str) -> None:
-    document = today().apply(_document(announcement)).document
+    document = current_date_rule().apply(_document(announcement)).document
 
     assert document.body == [after]
-    assert today().apply(document).document == document
+    assert current_date_rule().apply(document).document == document
 
 
-def _document(text: str) -> Document:
-    return document_of("x", StoredRequest("POST", "/x", "", (), json.dumps([text]).encode()))
+def _document(text: str) -> KeyDocument:
+    return key_document("x", StoredRequest("POST", "/x", "", (), json.dumps([text]).encode()))
 
 
 @each_preset
@@ -126,4 +126,4 @@ def _document(text: str) -> Document:
 def test_hostile_texts_take_no_longer_than_others(preset: str, text: str) -> None:
     document = _document(text * (100_000 // len(text)))
 
-    assert rules_of([preset]).apply(document).document.kind == "json"
+    assert parse_rules([preset]).apply(document).document.kind == "json"

@@ -4,7 +4,7 @@ import pytest
 
 from llm_proxy import providers
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.providers import ANY, PROVIDERS, provider_of
+from llm_proxy.providers import ANY, PROVIDERS, provider_of_request
 
 CLAUDE: Headers = (("Anthropic-Version", "2026-10-21"),)
 GOOGLE: Headers = (("x-goog-api-key", "k"),)
@@ -161,7 +161,7 @@ ARN = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.cla
     ],
 )
 def test_a_path_belongs_to_its_provider(path: str, headers: Headers, provider: str) -> None:
-    assert provider_of(Request("POST", path, "", headers, b"")) == provider
+    assert provider_of_request(Request("POST", path, "", headers, b"")) == provider
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,9 @@ def test_a_path_belongs_to_its_provider(path: str, headers: Headers, provider: s
     ],
 )
 def test_a_version_in_the_query_tells_azure_from_groq(query: str, provider: str) -> None:
-    assert provider_of(Request("POST", "/openai/v1/responses", query, NONE, b"")) == provider
+    assert (
+        provider_of_request(Request("POST", "/openai/v1/responses", query, NONE, b"")) == provider
+    )
 
 
 @pytest.mark.parametrize(
@@ -192,7 +194,7 @@ def test_a_client_that_opens_its_connection_is_told_by_its_runtime(
     agent: str, provider: str
 ) -> None:
     headers = (("user-agent", agent),) if agent else NONE
-    assert provider_of(Request("HEAD", "/", "", headers, b"")) == provider
+    assert provider_of_request(Request("HEAD", "/", "", headers, b"")) == provider
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_a_client_that_opens_its_connection_is_told_by_its_runtime(
     ],
 )
 def test_ranking_is_coheres_for_its_models_alone(body: bytes, provider: str) -> None:
-    assert provider_of(Request("POST", "/v1/rerank", "", NONE, body)) == provider
+    assert provider_of_request(Request("POST", "/v1/rerank", "", NONE, body)) == provider
 
 
 @pytest.mark.parametrize(
@@ -226,7 +228,7 @@ def test_ranking_is_coheres_for_its_models_alone(body: bytes, provider: str) -> 
     ],
 )
 def test_a_probe_asks_for_nothing(method: str, path: str, expected: bool) -> None:
-    assert providers.is_probe(Request(method, path, "", NONE, b"")) is expected
+    assert providers.is_probe_request(Request(method, path, "", NONE, b"")) is expected
 
 
 @pytest.mark.timeout(10)
@@ -236,7 +238,7 @@ def test_a_probe_asks_for_nothing(method: str, path: str, expected: bool) -> Non
     ids=["prefixes", "operations", "both"],
 )
 def test_no_path_takes_long(path: str) -> None:
-    assert provider_of(Request("POST", path, "", NONE, b"")) == ANY
+    assert provider_of_request(Request("POST", path, "", NONE, b"")) == ANY
 
 
 @pytest.mark.parametrize(
@@ -251,11 +253,11 @@ def test_no_path_takes_long(path: str) -> None:
     ],
 )  # fmt: skip
 def test_bedrock_has_an_address_in_each_region(path: str, region: str, url: str) -> None:
-    assert providers.of_bedrock(path, region) == url
+    assert providers.bedrock_url(path, region) == url
 
 
 def test_every_provider_has_a_name_of_its_own() -> None:
-    names = [it.name for it in PROVIDERS]
+    names = [provider.name for provider in PROVIDERS]
     assert len(set(names)) == len(names)
     assert ANY not in names
 
@@ -279,7 +281,7 @@ def test_every_provider_has_a_name_of_its_own() -> None:
 def test_an_address_is_the_nearest_that_was_given(
     provider: str, configured: dict[str, str], url: str | None
 ) -> None:
-    assert providers.address(provider, configured) == url
+    assert providers.upstream_address(provider, configured) == url
 
 
 @pytest.mark.parametrize(
@@ -301,7 +303,7 @@ def test_an_address_is_the_nearest_that_was_given(
     ],
 )
 def test_a_target_is_joined_to_its_base(base: str, target: str, url: str) -> None:
-    assert providers.join(base, target) == url
+    assert providers.join_url(base, target) == url
 
 
 @pytest.mark.parametrize(
@@ -317,4 +319,4 @@ def test_a_target_is_joined_to_its_base(base: str, target: str, url: str) -> Non
 def test_what_was_a_clients_own_base_takes_the_place_of_our_v1(
     base: str, target: str, url: str
 ) -> None:
-    assert providers.join(base, target, in_place_of_v1=True) == url
+    assert providers.join_url(base, target, in_place_of_v1=True) == url

@@ -104,7 +104,7 @@ async def test_every_console_block_does_what_readme_says(
 def test_the_first_screen_says_what_it_is_how_it_is_used_and_why_to_trust_it() -> None:
     first = "\n".join(README.splitlines()[:30])
     words = ("record -- python app.py", "replay -- python app.py", "Exact", "Honest", "Offline")
-    assert [it for it in words if it not in first] == []
+    assert [word for word in words if word not in first] == []
 
 
 def test_ci_runs_the_test_command_of_readme() -> None:

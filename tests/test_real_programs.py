@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.diff.json_leaves import differences, leaves
-from llm_proxy.matching import document_of
-from llm_proxy.outcome import outcome
+from llm_proxy.diff.json_leaves import compare_documents, json_leaves
+from llm_proxy.matching import key_document
+from llm_proxy.outcome import outcome_of
 from proxying import cassettes
 from real_programs import CLAUDE_CODE, CODEX, Place, Program, work
 from stub import Upstream, upstream
@@ -45,15 +45,19 @@ async def test_a_program_finishes_its_task_while_it_is_recorded(
     stub = await recorded(program, Place(tmp_path), nobody)
 
     assert [head.partition(b"\r\n")[0].decode() for head, _ in stub.requests] == [program.asks] * 2
-    assert [outcome(cassette).complete for cassette in cassettes(tmp_path)] == [True, True]
+    assert [outcome_of(cassette).complete for cassette in cassettes(tmp_path)] == [True, True]
 
 
 def difference(one: bytes, other: bytes) -> set[str]:
     """Where two bodies differ, whatever the place in a list; all metadata of a client is one."""
     values = [
-        leaves(document_of("", StoredRequest("POST", "/", "", (), body))) for body in (one, other)
+        json_leaves(key_document("", StoredRequest("POST", "/", "", (), body)))
+        for body in (one, other)
     ]
-    paths = {re.sub(r"\[\d+\]", "[*]", it.path) for it in differences(*values)}
+    paths = {
+        re.sub(r"\[\d+\]", "[*]", compare_document.path)
+        for compare_document in compare_documents(*values)
+    }
     return {re.sub(r"(?<=^\$\.client_metadata)\W.*", "", path) for path in paths}
 
 

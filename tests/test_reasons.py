@@ -19,7 +19,11 @@ def sources() -> list[Path]:
     """All our Python, also where its name does not say so."""
     named = [*ROOT.glob("proxy/llm_proxy/**/*.py"), *ROOT.glob("tests/*.py")]
     scripts = [path for path in ROOT.glob("scripts/**/*") if path.is_file()]
-    python = [it for it in scripts if it.suffix == ".py" or b"python3" in it.read_bytes()[:40]]
+    python = [
+        script
+        for script in scripts
+        if script.suffix == ".py" or b"python3" in script.read_bytes()[:40]
+    ]
     return [*named, *python]
 
 
@@ -34,7 +38,7 @@ def unreasoned(content: bytes) -> Iterator[str]:
 def test_every_exception_from_a_rule_says_why() -> None:
     paths = sources()
     assert len(paths) > 100
-    bare = {str(it.relative_to(ROOT)): list(unreasoned(it.read_bytes())) for it in paths}
+    bare = {str(item.relative_to(ROOT)): list(unreasoned(item.read_bytes())) for item in paths}
     assert {path: found for path, found in bare.items() if found} == {}
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from llm_proxy.exchange import Ending
-from llm_proxy.pacing import Instant
+from llm_proxy.pacing import InstantPace
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import bodies, chat, event, put, says
 from stub import Connection, Script, chunked, upstream, whole
 from waiting import until
 
-INSTANT = Instant()
+INSTANT = InstantPace()
 
 
 def _saying(text: str) -> Script:
@@ -31,7 +31,9 @@ async def _half(connection: Connection) -> None:
 
 def _kept(folder: Path) -> dict[str, bytes]:
     """The bodies on disk, by take."""
-    return {Path(it.file).stem.rpartition("-")[2]: it.body for it in cassettes(folder)}
+    return {
+        Path(cassette.file).stem.rpartition("-")[2]: cassette.body for cassette in cassettes(folder)
+    }
 
 
 class TestRenewal:
@@ -75,8 +77,13 @@ class TestRenewal:
         async with upstream(_saying("new")) as live:
             async with proxy("record", tmp_path, live.url) as it:
                 await ask(it.url, chat())
-        got = {(it.meta.session, json.loads(it.request.body)["messages"][0]["content"]): it.body
-               for it in cassettes(tmp_path)}  # fmt: skip
+        got = {
+            (
+                cassette.meta.session,
+                json.loads(cassette.request.body)["messages"][0]["content"],
+            ): cassette.body
+            for cassette in cassettes(tmp_path)
+        }
         old, new = bodies([says("old"), says("new")])
         assert got == {("default", "hi"): new, ("default", "other"): old, ("mine", "hi"): old}
 
@@ -144,7 +151,11 @@ async def test_a_named_session_has_a_folder_of_its_own(tmp_path: Path) -> None:
         await ask(it.url, chat())
     names = {path.relative_to(tmp_path / "cassettes").parts[0] for path in _files(tmp_path)}
     assert names == {"@unit-7", "@by.header", "openai-chat"}
-    assert {it.meta.session for it in cassettes(tmp_path)} == {"unit-7", "by.header", "default"}
+    assert {cassette.meta.session for cassette in cassettes(tmp_path)} == {
+        "unit-7",
+        "by.header",
+        "default",
+    }
     assert all(b"x-llm-proxy" not in head.lower() for head, _ in live.requests)
     assert {head.split(b" ")[1] for head, _ in live.requests} == {b"/v1/chat/completions"}
 

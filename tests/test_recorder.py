@@ -21,7 +21,7 @@ import pytest
 from command import Ran, run, serving
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import (
     backlog,
@@ -31,7 +31,7 @@ from llm_proxy.shell.recording import (
     spooled_recording,
     spooling,
 )
-from llm_proxy.shell.recording.recovery import Recovered, recover
+from llm_proxy.shell.recording.recovery import RecoveredRecording, recover_spools
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import chat, event, put, says
@@ -95,20 +95,28 @@ def _failing(trouble: Trouble, below: Path) -> Iterator[None]:
 
 def _old_or_new(folder: Path, old: Cassette) -> bool:
     """Whether there is the take that was there, or a complete one in its place."""
-    takes = [it for it in cassettes(folder) if it.meta.key == old.meta.key]
-    return any(it.body == old.body or outcome(it).complete for it in takes)
+    takes = [cassette for cassette in cassettes(folder) if cassette.meta.key == old.meta.key]
+    return any(take.body == old.body or outcome_of(take).complete for take in takes)
 
 
 def _recovers(folder: Path) -> None:
     """Whatever a failure left in the spool is in the library once, and never as broken off."""
     library, spool = Library(folder / "cassettes"), folder / "spool"
-    finished = [it.stem for it in spool.glob("*.spool") if b'{"end":"clean"' in it.read_bytes()]
-    found = [it for it in recover(library, spool) if isinstance(it, Recovered)]
-    assert [it.spool.stem for it in found if it.filed.outcome.complete] == finished
-    after = {it.file: it.end.sha256 for it in cassettes(folder)}
-    assert not [*spool.glob("*"), *recover(library, spool)]
-    assert {it.file: it.end.sha256 for it in cassettes(folder)} == after
-    assert len([it for it in cassettes(folder) if it.body == b"".join(WHOLE)]) <= 1
+    finished = [
+        path.stem for path in spool.glob("*.spool") if b'{"end":"clean"' in path.read_bytes()
+    ]
+    found = [
+        recover_spool
+        for recover_spool in recover_spools(library, spool)
+        if isinstance(recover_spool, RecoveredRecording)
+    ]
+    assert [item.spool.stem for item in found if item.filed.outcome.complete] == finished
+    after = {cassette.file: cassette.end.sha256 for cassette in cassettes(folder)}
+    assert not [*spool.glob("*"), *recover_spools(library, spool)]
+    assert {cassette.file: cassette.end.sha256 for cassette in cassettes(folder)} == after
+    assert (
+        len([cassette for cassette in cassettes(folder) if cassette.body == b"".join(WHOLE)]) <= 1
+    )
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["disk full", "I/O error"])
@@ -129,7 +137,7 @@ async def test_whichever_call_fails_the_answer_is_whole_and_no_take_is_lost(
 
         assert body == b"".join(WHOLE)
         assert _old_or_new(folder, old)
-        loud = [it for it in caplog.records if it.levelno >= logging.ERROR]
+        loud = [record for record in caplog.records if record.levelno >= logging.ERROR]
         assert len(loud) == len(failures) <= 1
         _recovers(folder)
         struck += trouble.struck
@@ -150,7 +158,7 @@ async def test_a_recording_that_breaks_off_is_kept_as_far_as_it_goes(tmp_path: P
     assert cassette.end.ending is Ending.RECORDER_ERROR
     assert cassette.body
     assert b"".join(PIECES).startswith(cassette.body)
-    assert not outcome(cassette).complete
+    assert not outcome_of(cassette).complete
     assert list((tmp_path / "spool").iterdir()) == []
 
 
@@ -259,8 +267,8 @@ async def test_a_recording_that_could_not_be_filed_is_kept_whole_for_later(tmp_p
     assert "llm-proxy recover" in failure
     assert old.read_bytes() == before
 
-    [result] = recovery.recover(Library(tmp_path / "cassettes"), tmp_path / "spool")
-    assert isinstance(result, Recovered)
+    [result] = recovery.recover_spools(Library(tmp_path / "cassettes"), tmp_path / "spool")
+    assert isinstance(result, RecoveredRecording)
     assert result.filed.cassette.body == b"".join(WHOLE)
     assert list((tmp_path / "spool").iterdir()) == []
 
@@ -286,7 +294,7 @@ async def test_one_recording_that_fails_takes_no_other_with_it(tmp_path: Path) -
         assert len(it.journal.failures) == 1
     assert bodies == [b"".join(WHOLE)] * 2
     [kept] = cassettes(tmp_path)
-    assert outcome(kept).complete
+    assert outcome_of(kept).complete
     assert b"first" in kept.request.body
 
 
@@ -414,7 +422,7 @@ async def test_memory_does_not_grow_with_what_is_streamed(tmp_path: Path) -> Non
             await ask(running.url, post("/warm/up", b"", method="GET"))
             idle = _memory(pid, "VmHWM")
             asking = asyncio.ensure_future(ask(running.url, chat(), within=90))
-            await until(lambda: sum(it.stat().st_size for it in spool.glob("*")) > size)
+            await until(lambda: sum(path.stat().st_size for path in spool.glob("*")) > size)
             streamed = _memory(pid, "VmHWM")
             measured.set()
             assert (await asking).body == b"".join(pieces)

@@ -16,12 +16,12 @@ import pytest
 from leftovers import PIECES, body, left, opening
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, Outcome, Read
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import backlog, spooled_recording, spooling
-from llm_proxy.shell.recording.cassette_filer import Files
-from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
-from llm_proxy.take_numbers import Ordinals, Wish
+from llm_proxy.shell.recording.cassette_filer import CassetteFiler
+from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
+from llm_proxy.take_numbers import LogicalRequest, RequestCounter
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import DONE, STREAM, call, chat, event
@@ -129,13 +129,13 @@ class Door:
         self._ahead = threading.Barrier(2)
         self._inside = 0
         self._replace = os.replace
-        monkeypatch.setattr(f"{Files.__module__}.outcome", self._before)
+        monkeypatch.setattr(f"{CassetteFiler.__module__}.outcome_of", self._before)
         monkeypatch.setattr(os, "replace", self._within)
 
     def _before(self, cassette: Cassette) -> Outcome:
         """What is done last before a cassette's number is looked for."""
         self._ahead.wait(20)
-        return outcome(cassette)
+        return outcome_of(cassette)
 
     def _within(self, source: Path, target: Path) -> None:
         self._inside += 1
@@ -153,7 +153,7 @@ def test_two_that_file_in_one_library_do_so_one_after_the_other(
 
     def file(number: int) -> None:
         path = left(tmp_path, opening(tmp_path) + body(event(str(number))), f"1-{number}")
-        Files(Library(tmp_path / "cassettes"), renew=False).file(path)
+        CassetteFiler(Library(tmp_path / "cassettes"), renew=False).file_spool(path)
 
     (tmp_path / "spool").mkdir()
     threads = [threading.Thread(target=file, args=(number,)) for number in (1, 2)]
@@ -162,7 +162,7 @@ def test_two_that_file_in_one_library_do_so_one_after_the_other(
     for thread in threads:
         thread.join(60)
     assert not door.crowded.is_set()
-    assert sorted(it.body for it in cassettes(tmp_path)) == [event("1"), event("2")]
+    assert sorted(cassette.body for cassette in cassettes(tmp_path)) == [event("1"), event("2")]
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,16 @@ async def test_many_frames_at_once_are_looked_into_where_they_hold_up_nobody(
     tmp_path: Path, content_type: str, is_small: bool
 ) -> None:
     """Each of them is looked into for secrets."""
-    nobody = RecorderEvents(filed=lambda *_: None, failed=lambda *_: None)
-    recorder = Recorder(Library(tmp_path / "cassettes"), tmp_path / "spool", nobody, renew=True)
+    nobody = RecorderEvents(on_filed=lambda *_: None, on_failed=lambda *_: None)
+    recorder = SpoolRecorder(
+        Library(tmp_path / "cassettes"), tmp_path / "spool", nobody, renew=True
+    )
     recording = recorder.start(call(chat("x")))
-    recording.head(1.0, replace(STREAM, headers=(("content-type", content_type),)))
-    recording.read(Read(2.0, b"x" * 20_000))
-    assert recording.drain().is_small is is_small
-    recording.read(Read(3.0, b"x" * 10_000))
-    assert recording.drain().is_small
+    recording.record_head(1.0, replace(STREAM, headers=(("content-type", content_type),)))
+    recording.record_read(Read(2.0, b"x" * 20_000))
+    assert recording.take_pending().is_small is is_small
+    recording.record_read(Read(3.0, b"x" * 10_000))
+    assert recording.take_pending().is_small
     await recorder.close()
 
 
@@ -191,24 +193,24 @@ async def test_a_request_is_not_kept_in_memory_for_the_life_of_its_stream(tmp_pa
     size = 4_000_000
     told: list[str] = []
     events = RecorderEvents(
-        filed=lambda what, _: told.append(what), failed=lambda _, why: told.append(why)
+        on_filed=lambda what, _: told.append(what), on_failed=lambda _, why: told.append(why)
     )
     spools = tmp_path / "spool"
-    recorder = Recorder(Library(tmp_path / "cassettes"), spools, events, renew=True)
+    recorder = SpoolRecorder(Library(tmp_path / "cassettes"), spools, events, renew=True)
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
         recording = recorder.start(call(chat("x" * size)))
         held = tracemalloc.get_traced_memory()[0] - before
-        recording.head(1.0, STREAM)
-        recording.read(Read(2.0, PIECES[0]))
-        await until(lambda: any(it.read_bytes().count(b"\n") == 5 for it in spools.glob("*")))
+        recording.record_head(1.0, STREAM)
+        recording.record_read(Read(2.0, PIECES[0]))
+        await until(lambda: any(path.read_bytes().count(b"\n") == 5 for path in spools.glob("*")))
         await until(lambda: not recording.in_thread)
         gc.collect()
         left_over = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
-        recording.end(3.0, Ending.CLEAN)
+        recording.finish(3.0, Ending.CLEAN)
         await recorder.close()
     assert left_over < size / 4 < size < held
     assert told == ["POST /v1/chat/completions"]
@@ -224,9 +226,11 @@ class Counting:
         self.numbers: list[int] = []
         self.hangs, self.go_on = threading.Event(), threading.Event()
         self.resets, self._overtaken = threading.Event(), threading.Event()
-        following, reset = Ordinals.next, Ordinals.reset
+        following, reset = RequestCounter.next_ordinal, RequestCounter.reset_session
 
-        def slow_next(ordinals: Ordinals, session: str, key: str, wish: Wish | None) -> int:
+        def slow_next(
+            ordinals: RequestCounter, session: str, key: str, wish: LogicalRequest | None
+        ) -> int:
             if threading.current_thread() is not threading.main_thread():
                 self.hangs.set()
                 assert self.go_on.wait(60)
@@ -235,13 +239,13 @@ class Counting:
                 self._overtaken.set()
             return self.numbers[-1]
 
-        def slow_reset(ordinals: Ordinals, session: str) -> None:
+        def slow_reset(ordinals: RequestCounter, session: str) -> None:
             self.resets.set()
             self._overtaken.wait(0.5)
             reset(ordinals, session)
 
-        monkeypatch.setattr(Ordinals, "next", slow_next)
-        monkeypatch.setattr(Ordinals, "reset", slow_reset)
+        monkeypatch.setattr(RequestCounter, "next_ordinal", slow_next)
+        monkeypatch.setattr(RequestCounter, "reset_session", slow_reset)
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "as soon as it is under way"])

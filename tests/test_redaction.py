@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_proxy import redaction
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.encode_context import Quota, Window
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, Read
-from llm_proxy.redaction import PLACEHOLDER, REQUEST_IDS, Piece, Redactor
+from llm_proxy.redaction import PLACEHOLDER, REQUEST_IDS, RedactedPiece, Redactor
 from llm_proxy.turns import Failure, Finish, Text, Turn, Usage
 from speaking import MANNERS, Manner
 from tapes import cut, cuts
@@ -31,7 +31,7 @@ MARK = PLACEHOLDER.encode()
     ],
 )  # fmt: skip
 def test_a_request_header_that_is_not_known_to_be_harmless_is_not_stored(name: str) -> None:
-    assert redaction.request_headers(((name, KEY),)) == ()
+    assert redaction.storable_request_headers(((name, KEY),)) == ()
 
 
 def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() -> None:
@@ -39,7 +39,7 @@ def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() 
         ("Content-Type", "application/json"), ("Authorization", "Bearer x"),
         ("Anthropic-Beta", "a"), ("anthropic-beta", "b"), ("ACCEPT", "*/*"),
     )  # fmt: skip
-    assert redaction.request_headers(sent) == (
+    assert redaction.storable_request_headers(sent) == (
         ("content-type", "application/json"), ("anthropic-beta", "a"), ("anthropic-beta", "b"),
         ("accept", "*/*"),
     )  # fmt: skip
@@ -66,7 +66,7 @@ def test_harmless_request_headers_are_stored_in_their_order_and_in_lower_case() 
     ],
 )
 def test_a_response_header_is_stored_when_it_is_known_to_be_harmless(name: str, kept: bool) -> None:
-    assert redaction.response_headers(((name, "v"),)) == (((name, "v"),) if kept else ())
+    assert redaction.storable_response_headers(((name, "v"),)) == (((name, "v"),) if kept else ())
 
 
 PAGE = Path(__file__).parent.parent / "docs" / "security.md"
@@ -89,7 +89,7 @@ def test_every_header_that_a_client_reads_is_found_in_a_cassette() -> None:
     for client, name, kept in table:
         sent = ((name.replace("*", "limit-a").title(), "/v1/x"),)
         expected = ((sent[0][0], "/v1/x" if kept else PLACEHOLDER),)
-        assert redaction.response_headers(sent) == expected, client
+        assert redaction.storable_response_headers(sent) == expected, client
 
 
 def test_every_id_that_is_kept_without_its_value_is_documented() -> None:
@@ -99,25 +99,25 @@ def test_every_id_that_is_kept_without_its_value_is_documented() -> None:
 
 each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
 
-LIMITS = Quota(Window(60, 59, 1.0), Window(1000, 900, 2.0))
+LIMITS = AccountLimits(RateLimitWindow(60, 59, 1.0), RateLimitWindow(1000, 900, 2.0))
 SAID = Turn(
     (Text("hello"),), Finish.STOP, usage=Usage(9, 20, total=29, cache_read=2, cache_write=3)
 )
 
 
-def told(manner: Manner) -> Iterator[Response]:
+def told(manner: Manner) -> Iterator[DialectResponse]:
     """An answer of this manner, and errors, with all the headers that they come with."""
     delivery = replace(manner.delivery, quota=LIMITS)
-    yield manner.dialect.speak(manner.request, (SAID,), delivery)
+    yield manner.dialect.encode(manner.request, (SAID,), delivery)
     for status in (400, 401, 403, 404, 413, 429, 500, 503, 529):
-        yield manner.dialect.refuse(status, Failure("no"), delivery, 36.0)
+        yield manner.dialect.error_response(status, Failure("no"), delivery, 36.0)
 
 
 @each_manner
 def test_no_header_that_a_dialect_writes_is_lost_in_a_cassette(manner: Manner) -> None:
     for response in told(manner):
         written = response.head.headers
-        assert [name for name, _ in redaction.response_headers(written)] == [
+        assert [name for name, _ in redaction.storable_response_headers(written)] == [
             name for name, _ in written
         ]
 
@@ -125,14 +125,16 @@ def test_no_header_that_a_dialect_writes_is_lost_in_a_cassette(manner: Manner) -
 @each_manner
 def test_what_a_header_says_is_read_of_a_cassette_too(manner: Manner) -> None:
     said = next(told(manner))
-    kept = replace(said.head, headers=redaction.response_headers(said.head.headers))
+    kept = replace(said.head, headers=redaction.storable_response_headers(said.head.headers))
     stored = replace(said, head=kept)
-    assert manner.dialect.turns(stored) == manner.dialect.turns(said)
+    assert manner.dialect.decode(stored) == manner.dialect.decode(said)
 
 
 @pytest.mark.parametrize("name", sorted(REQUEST_IDS))
 def test_an_id_stays_there_without_its_value(name: str) -> None:
-    assert redaction.response_headers(((name.upper(), "org-1"),)) == ((name.upper(), PLACEHOLDER),)
+    assert redaction.storable_response_headers(((name.upper(), "org-1"),)) == (
+        (name.upper(), PLACEHOLDER),
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_an_id_stays_there_without_its_value(name: str) -> None:
     ],
 )
 def test_a_query_is_stored_without_its_secrets(raw: str, redacted: str, count: int) -> None:
-    assert redaction.query(raw) == (redacted.format(PLACEHOLDER), count)
+    assert redaction.redact_query(raw) == (redacted.format(PLACEHOLDER), count)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_a_query_is_stored_without_its_secrets(raw: str, redacted: str, count: i
     ["authorization", "bearer", "jwt", "pwd", "credentials", "sas", "key[]", "filter[token]"],
 )
 def test_a_parameter_that_is_called_like_a_secret_in_part_is_one(name: str) -> None:
-    assert redaction.query(f"a=1;{name}=abc&q=1") == (f"a=1;{name}=[redacted]&q=1", 1)
+    assert redaction.redact_query(f"a=1;{name}=abc&q=1") == (f"a=1;{name}=[redacted]&q=1", 1)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_a_parameter_that_is_called_like_a_secret_in_part_is_one(name: str) -> N
     ["subscription-key", "password", "session_token", "client_key", "apiKey", "access_token"],
 )
 def test_a_parameter_that_is_called_like_a_secret_is_one(name: str) -> None:
-    assert redaction.query(f"{name}=abc&q=1") == (f"{name}=[redacted]&q=1", 1)
+    assert redaction.redact_query(f"{name}=abc&q=1") == (f"{name}=[redacted]&q=1", 1)
 
 
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_a_parameter_that_is_called_like_a_secret_is_one(name: str) -> None:
     ["secretKey", "refreshToken", "idToken", "access_key_id", "accessKeyId", "user[authToken]"],
 )
 def test_a_parameter_in_camel_case_is_a_secret_too(name: str) -> None:
-    assert redaction.query(f"{name}=abcdefgh") == (f"{name}={PLACEHOLDER}", 1)
+    assert redaction.redact_query(f"{name}=abcdefgh") == (f"{name}={PLACEHOLDER}", 1)
 
 
 @pytest.mark.parametrize(
@@ -184,15 +186,17 @@ def test_a_parameter_in_camel_case_is_a_secret_too(name: str) -> None:
      "continuation-token", "list[page_token]"],
 )  # fmt: skip
 def test_what_says_which_page_is_meant_is_no_secret(name: str) -> None:
-    assert redaction.query(f"{name}=abcdefgh") == (f"{name}=abcdefgh", 0)
+    assert redaction.redact_query(f"{name}=abcdefgh") == (f"{name}=abcdefgh", 0)
 
 
 def test_a_redirect_keeps_where_it_leads_without_the_secrets_of_its_query() -> None:
-    kept = redaction.response_headers((("Location", "https://a.example/b?key=abc&c=d"),))
+    kept = redaction.storable_response_headers((("Location", "https://a.example/b?key=abc&c=d"),))
     assert kept == (("Location", "https://a.example/b?key=[redacted]&c=d"),)
-    kept = redaction.response_headers((("Operation-Location", "https://me:pw@a.example/b"),))
+    kept = redaction.storable_response_headers(
+        (("Operation-Location", "https://me:pw@a.example/b"),)
+    )
     assert kept == (("Operation-Location", "https://a.example/b"),)
-    kept = redaction.response_headers((("Location", "/cb?a=1#access_token=abc&state=1"),))
+    kept = redaction.storable_response_headers((("Location", "/cb?a=1#access_token=abc&state=1"),))
     assert kept == (("Location", "/cb?a=1#access_token=[redacted]&state=1"),)
 
 
@@ -217,48 +221,50 @@ def test_secrets_are_replaced(
 ) -> None:
     redactor = Redactor(secrets)
     expected = redacted.replace(b"%b", MARK)
-    assert redactor.whole(text) == expected
+    assert redactor.redact(text) == expected
     assert redactor.count == count
-    assert redactor.text(text.decode("latin-1")) == expected.decode("latin-1")
+    assert redactor.redact_text(text.decode("latin-1")) == expected.decode("latin-1")
 
 
 def stream(redactor: Redactor, pieces: Sequence[bytes]) -> list[Read]:
     """What comes out for these pieces, one of which arrives every ms."""
-    out = [it for at, piece in enumerate(pieces) for it in redactor.feed(Read(float(at), piece))]
-    return [it.read for it in out + redactor.close()]
+    out = [
+        item for at, piece in enumerate(pieces) for item in redactor.feed(Read(float(at), piece))
+    ]
+    return [item.read for item in out + redactor.close()]
 
 
 def test_a_secret_that_arrives_in_pieces_is_replaced_wherever_it_is_cut() -> None:
     text = b'{"key": "%b", "echo": "%b"}%b' % ((KEY.encode(),) * 3)
     expected = text.replace(KEY.encode(), MARK)
     for at in range(len(text) + 1):
-        assert b"".join(it.data for it in stream(Redactor([KEY.encode()]), cut(text, [at]))) == (
-            expected
-        )
+        assert b"".join(
+            item.data for item in stream(Redactor([KEY.encode()]), cut(text, [at]))
+        ) == (expected)
     single = [bytes([byte]) for byte in text]
-    assert b"".join(it.data for it in stream(Redactor([KEY.encode()]), single)) == expected
+    assert b"".join(item.data for item in stream(Redactor([KEY.encode()]), single)) == expected
 
 
 def test_a_placeholder_comes_with_the_read_that_the_secret_began_in() -> None:
     redactor = Redactor([b"secret"])
-    assert redactor.feed(Read(1.0, b"a sec")) == [Piece(Read(1.0, b"a "))]
+    assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(Read(1.0, b"a "))]
     assert redactor.feed(Read(2.0, b"re")) == []
     assert redactor.feed(Read(3.0, b"t b")) == [
-        Piece(Read(1.0, MARK), rest=True),
-        Piece(Read(3.0, b" b")),
+        RedactedPiece(Read(1.0, MARK), is_rest=True),
+        RedactedPiece(Read(3.0, b" b")),
     ]
     assert redactor.count == 1
 
 
 def test_what_only_began_like_a_secret_is_given_back_at_its_time() -> None:
     redactor = Redactor([b"secret"])
-    assert redactor.feed(Read(1.0, b"a sec")) == [Piece(Read(1.0, b"a "))]
+    assert redactor.feed(Read(1.0, b"a sec")) == [RedactedPiece(Read(1.0, b"a "))]
     assert redactor.feed(Read(2.0, b"ond")) == [
-        Piece(Read(1.0, b"sec"), rest=True),
-        Piece(Read(2.0, b"ond")),
+        RedactedPiece(Read(1.0, b"sec"), is_rest=True),
+        RedactedPiece(Read(2.0, b"ond")),
     ]
     assert redactor.feed(Read(3.0, b"sec")) == []
-    assert redactor.close() == [Piece(Read(3.0, b"sec"))]
+    assert redactor.close() == [RedactedPiece(Read(3.0, b"sec"))]
     assert redactor.close() == []
     assert redactor.count == 0
 
@@ -266,7 +272,7 @@ def test_what_only_began_like_a_secret_is_given_back_at_its_time() -> None:
 def test_without_secrets_reads_go_through() -> None:
     redactor = Redactor([])
     read = Read(1.0, b"abc")
-    assert redactor.feed(read) == [Piece(read)]
+    assert redactor.feed(read) == [RedactedPiece(read)]
     assert redactor.close() == []
 
 
@@ -297,20 +303,20 @@ secrets_of_three_letters = st.lists(
 def test_no_secret_survives_any_split_and_no_time_is_lost(
     secrets: list[bytes], chosen: st.DataObject
 ) -> None:
-    fragments = st.sampled_from([*secrets, *(it[:-1] for it in secrets), b"x", b"y", b"-"])
+    fragments = st.sampled_from([*secrets, *(secret[:-1] for secret in secrets), b"x", b"y", b"-"])
     text = b"".join(chosen.draw(st.lists(fragments, max_size=12)))
     pieces = chosen.draw(cuts(text))
     redactor, whole = Redactor(secrets), Redactor(secrets)
 
     out = stream(redactor, pieces)
 
-    joined = b"".join(it.data for it in out)
+    joined = b"".join(item.data for item in out)
     assert not [secret for secret in secrets if secret in joined]
-    assert joined == whole.whole(text)
+    assert joined == whole.redact(text)
     assert redactor.count == whole.count
-    with_times = [(bytes([byte]), it.at) for it in out for byte in it.data]
+    with_times = [(bytes([byte]), item.at_ms) for item in out for byte in item.data]
     assert with_times == plainly_redacted(secrets, text, pieces)
-    assert [it.at for it in out] == sorted(it.at for it in out)
+    assert [item.at_ms for item in out] == sorted(item.at_ms for item in out)
 
 
 @given(secrets=secrets_of_three_letters, text=st.text("xyz-").map(str.encode))
@@ -318,5 +324,5 @@ def test_only_what_may_become_a_secret_is_held_back(secrets: list[bytes], text: 
     redactor = Redactor(secrets)
     for at in range(len(text)):
         redactor.feed(Read(float(at), text[at : at + 1]))
-        held = b"".join(it.read.data for it in redactor._held)
+        held = b"".join(held_read.read.data for held_read in redactor._held_reads)
         assert not held or any(secret.startswith(held) and secret != held for secret in secrets)

@@ -61,4 +61,6 @@ async def test_a_post_that_a_kept_connection_dropped_is_asked_once_more_and_is_o
     (_, first), (_, again) = live.requests[1:]
     assert first == again == chat().partition(b"\r\n\r\n")[2]
     assert live.connections == 2
-    assert [it.body for it in cassettes(tmp_path) if it.meta.model] == [event("again") + DONE]
+    assert [cassette.body for cassette in cassettes(tmp_path) if cassette.meta.model] == [
+        event("again") + DONE
+    ]

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import pytest
 
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.pacing import Instant, Pace, Rate, Recorded
-from llm_proxy.shell.running.settings import Matching
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.pacing import InstantPace, Pace, RecordedPace, TokenRatePace
+from llm_proxy.shell.running.settings import MatchingOptions
 from proxying import cassettes, proxy
 from raw import Raw, ask, post
 from streams import chat_chunk, sse
 from stub import chunked, upstream
 
-RULES: Final = Matching(rules=rules_of(["paths", "call-ids"]))
+RULES: Final = MatchingOptions(rules=parse_rules(["paths", "call-ids"]))
 STREAM: Final = "text/event-stream"
 
 
@@ -41,8 +41,8 @@ def answer(folder: str, id_: str, size: int = 3) -> bytes:
 
 def heard(raw: Raw) -> str:
     """The words of an answer."""
-    events = [it[6:] for it in raw.body.split(b"\n\n") if it.startswith(b"data: {")]
-    return "".join(json.loads(it)["choices"][0]["delta"]["content"] for it in events)
+    events = [item[6:] for item in raw.body.split(b"\n\n") if item.startswith(b"data: {")]
+    return "".join(json.loads(event)["choices"][0]["delta"]["content"] for event in events)
 
 
 def pieces(body: bytes) -> list[bytes]:
@@ -58,7 +58,7 @@ async def record(folder: Path, request: bytes, body: bytes) -> None:
         await ask(recording.url, request)
 
 
-PACES: Final = (Instant(), Recorded(), Rate(100_000.0))
+PACES: Final = (InstantPace(), RecordedPace(), TokenRatePace(100_000.0))
 
 
 @pytest.mark.parametrize("pace", PACES, ids=str)
@@ -82,11 +82,13 @@ async def test_each_client_is_told_its_own_of_the_same_recording(tmp_path: Path)
     await record(tmp_path, asking("/srv/a", "call_12345"), body)
     clients = [("/opt/b", "call_b0001"), ("/srv/a", "call_12345"), ("/opt/c", "call_c0001")]
 
-    async with proxy("replay", tmp_path, matching=RULES, pace=Rate(100_000.0)) as replaying:
+    async with proxy(
+        "replay", tmp_path, matching=RULES, pace=TokenRatePace(100_000.0)
+    ) as replaying:
         told = [await ask(replaying.url, asking(*client)) for client in clients]
-        renamed = [it.renamed for it in replaying.journal.entries]
+        renamed = [entry.renamed for entry in replaying.journal.entries]
 
-    assert [heard(it) for it in told] == [f"{id_} wrote {at}/a.txt" for at, id_ in clients]
+    assert [heard(item) for item in told] == [f"{id_} wrote {at}/a.txt" for at, id_ in clients]
     assert told[1].body == body
     assert renamed == [2, 0, 2]
 
@@ -97,7 +99,7 @@ async def test_an_answer_that_names_nothing_of_the_client_is_the_recorded_one(
     body = answer("/srv/other", "call_00001")
     await record(tmp_path, asking("/srv/a", "call_12345"), body)
 
-    async with proxy("replay", tmp_path, matching=RULES, pace=Instant()) as replaying:
+    async with proxy("replay", tmp_path, matching=RULES, pace=InstantPace()) as replaying:
         raw = await ask(replaying.url, asking("/opt/b", "call_67890"))
 
     assert raw.body == body
@@ -107,7 +109,7 @@ async def test_the_cassette_stays_as_it_is(tmp_path: Path) -> None:
     await record(tmp_path, asking("/srv/a", "call_12345"), answer("/srv/a", "call_12345"))
     (before,) = cassettes(tmp_path)
 
-    async with proxy("replay", tmp_path, matching=RULES, pace=Instant()) as replaying:
+    async with proxy("replay", tmp_path, matching=RULES, pace=InstantPace()) as replaying:
         await ask(replaying.url, asking("/opt/b", "call_67890"))
 
     assert cassettes(tmp_path) == [before]
@@ -116,7 +118,7 @@ async def test_the_cassette_stays_as_it_is(tmp_path: Path) -> None:
 async def test_without_rules_another_folder_is_a_miss(tmp_path: Path) -> None:
     await record(tmp_path, asking("/srv/a", "call_12345"), answer("/srv/a", "call_12345"))
 
-    async with proxy("replay", tmp_path, pace=Instant()) as replaying:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         raw = await ask(replaying.url, asking("/opt/b", "call_67890"))
 
     assert raw.status == 424
@@ -126,9 +128,9 @@ async def test_the_answer_of_a_nearest_cassette_stays_as_it_was_recorded(tmp_pat
     """Its first id may be another thing than the first one of what is asked."""
     body = answer("/srv/a", "call_12345")
     await record(tmp_path, asking("/srv/a", "call_12345"), body)
-    loosely = Matching(rules=RULES.rules, nearest=0.6)
+    loosely = MatchingOptions(rules=RULES.rules, nearest=0.6)
 
-    async with proxy("replay", tmp_path, matching=loosely, pace=Instant()) as replaying:
+    async with proxy("replay", tmp_path, matching=loosely, pace=InstantPace()) as replaying:
         raw = await ask(replaying.url, asking("/opt/b", "call_67890", seed=1))
 
     assert (raw.status, raw.body) == (200, body)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from llm_proxy import framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import sha256
-from llm_proxy.dialects import Response
-from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import Head, Read
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import Read, ResponseHead
 from llm_proxy.framing import eventstream, frame_edits
-from llm_proxy.renaming import Values, renamed, values_of
+from llm_proxy.renaming import ValueReplacements, rename_values, value_replacements
 from llm_proxy.turns import Part, Text, ToolCall, Turn
 from speaking import MANNERS, Manner
 from streams import ndjson, sse
@@ -28,17 +28,17 @@ from tapes import cassette, cut
 OLD: Final = "/home/ann/a project"
 NEW: Final = 'C:\\Users\\Bob\\"é"'
 ID: Final = "call_0123456789"
-VALUES: Final = Values({OLD: NEW, ID: "mine"})
+VALUES: Final = ValueReplacements({OLD: NEW, ID: "mine"})
 
 each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
 
 
-def whole(response: Response) -> Cassette:
+def whole(response: DialectResponse) -> Cassette:
     """The recording of a response."""
     return cassette(b"".join(response.messages), codec=response.codec, head=response.head)
 
 
-def told(manner: Manner, folder: str, size: int) -> Response:
+def told(manner: Manner, folder: str, size: int) -> DialectResponse:
     """An answer about a folder, and a call that works in it where calls can be told.
 
     A stream has `size` characters a piece.
@@ -49,19 +49,20 @@ def told(manner: Manner, folder: str, size: int) -> Response:
         ToolCall("call_1", "write", json.dumps(arguments, ensure_ascii=False)),
     ]
     delivery = replace(
-        manner.delivery, cut=lambda it: [it[at : at + size] for at in range(0, len(it), size)]
+        manner.delivery,
+        split_text=lambda it: [it[at : at + size] for at in range(0, len(it), size)],
     )
     for said in (parts, parts[:1]):
         try:
-            return manner.dialect.speak(manner.request, [Turn(tuple(said))], delivery)
-        except CannotSay:
+            return manner.dialect.encode(manner.request, [Turn(tuple(said))], delivery)
+        except NotRepresentable:
             pass
     pytest.skip("it tells no text")
 
 
-def heard(manner: Manner, codec: str, head: Head, body: bytes) -> Sequence[Turn]:
+def heard(manner: Manner, codec: str, head: ResponseHead, body: bytes) -> Sequence[Turn]:
     """What is read of a body."""
-    return manner.dialect.turns(Response(head, codec, framing.messages(codec, body)))
+    return manner.dialect.decode(DialectResponse(head, codec, framing.split_messages(codec, body)))
 
 
 @each_manner
@@ -71,7 +72,7 @@ def test_an_answer_means_what_it_would_with_the_clients_own_values(
 ) -> None:
     old, new = told(manner, OLD, size), told(manner, NEW, size)
 
-    made, count = renamed(whole(old), VALUES)
+    made, count = rename_values(whole(old), VALUES)
 
     assert count >= 1
     assert heard(manner, made.codec, made.head, made.body) == heard(
@@ -83,8 +84,8 @@ def test_an_answer_means_what_it_would_with_the_clients_own_values(
 def test_an_answer_without_the_values_is_the_recording_itself(manner: Manner) -> None:
     recording = whole(told(manner, "/srv/other", 5))
 
-    assert renamed(recording, VALUES) == (recording, 0)
-    assert renamed(recording, Values({})) == (recording, 0)
+    assert rename_values(recording, VALUES) == (recording, 0)
+    assert rename_values(recording, ValueReplacements({})) == (recording, 0)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_an_answer_without_the_values_is_the_recording_itself(manner: Manner) ->
     ids=["spaces and slashes", "numbers", "text", "lines", "comments", "two lines", "array"],
 )
 def test_all_else_stays_byte_for_byte(codec: str, body: bytes) -> None:
-    made, count = renamed(cassette(body % ID.encode(), codec=codec), VALUES)
+    made, count = rename_values(cassette(body % ID.encode(), codec=codec), VALUES)
 
     assert (made.body, count) == (body % b"mine", 1)
 
@@ -115,13 +116,13 @@ def test_all_else_stays_byte_for_byte(codec: str, body: bytes) -> None:
 def test_a_value_within_a_longer_word_is_another_one(text: bytes) -> None:
     recording = cassette(text % b"/home/ann", codec="whole")
 
-    assert renamed(recording, Values({"/home/ann": "/root"})) == (recording, 0)
+    assert rename_values(recording, ValueReplacements({"/home/ann": "/root"})) == (recording, 0)
 
 
 def test_a_short_value_is_one_only_as_an_id() -> None:
     body = b'{"id":"c1","content":"c1","toolUseId":"c1","say":"c1 it is"}'
 
-    made, count = renamed(cassette(body, codec="whole"), Values({"c1": "c2"}))
+    made, count = rename_values(cassette(body, codec="whole"), ValueReplacements({"c1": "c2"}))
 
     assert (made.body, count) == (
         b'{"id":"c2","content":"c1","toolUseId":"c2","say":"c1 it is"}', 2
@@ -131,9 +132,9 @@ def test_a_short_value_is_one_only_as_an_id() -> None:
 def test_values_change_places() -> None:
     body = sse([{"id": "call_00000001"}, {"id": "call_00000002"}])
 
-    made, count = renamed(
+    made, count = rename_values(
         cassette(body),
-        Values({"call_00000001": "call_00000002", "call_00000002": "call_00000001"}),
+        ValueReplacements({"call_00000001": "call_00000002", "call_00000002": "call_00000001"}),
     )
 
     assert (made.body, count) == (sse([{"id": "call_00000002"}, {"id": "call_00000001"}]), 2)
@@ -142,7 +143,7 @@ def test_values_change_places() -> None:
 def test_what_is_no_text_stays() -> None:
     recording = cassette(b"\xff\xd8" + OLD.encode(), codec="whole")
 
-    assert renamed(recording, VALUES) == (recording, 0)
+    assert rename_values(recording, VALUES) == (recording, 0)
 
 
 def test_calls_that_take_turns_are_not_mixed_up() -> None:
@@ -153,7 +154,7 @@ def test_calls_that_take_turns_are_not_mixed_up() -> None:
     one, other = '{"a":"/home/a', '{"b":"/home/b'
     pieces = [piece(0, one), piece(1, other), piece(0, 'nn/x"}'), piece(1, 'ob/x"}')]
 
-    made, count = renamed(cassette(sse(pieces)), Values({"/home/ann": "/root"}))
+    made, count = rename_values(cassette(sse(pieces)), ValueReplacements({"/home/ann": "/root"}))
 
     assert (made.body, count) == (
         sse([piece(0, '{"a":"/root'), piece(1, other), piece(0, '/x"}'), piece(1, 'ob/x"}')]), 1
@@ -161,43 +162,51 @@ def test_calls_that_take_turns_are_not_mixed_up() -> None:
 
 
 def test_the_new_value_stands_where_the_recorded_one_began() -> None:
-    body = ndjson(*({"message": {"content": it}} for it in ("in /ho", "me", "/ann", "/x")))
+    body = ndjson(*({"message": {"content": item}} for item in ("in /ho", "me", "/ann", "/x")))
 
-    made, _ = renamed(cassette(body, codec="ndjson"), Values({"/home/ann": "/root"}))
+    made, _ = rename_values(
+        cassette(body, codec="ndjson"), ValueReplacements({"/home/ann": "/root"})
+    )
 
-    assert made.body == ndjson(*({"message": {"content": it}} for it in ("in /root", "", "", "/x")))
+    assert made.body == ndjson(
+        *({"message": {"content": item}} for item in ("in /root", "", "", "/x"))
+    )
 
 
 def test_a_declared_length_and_the_checksum_fit() -> None:
     body = json.dumps({"a": ID}).encode()
-    head = Head(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
+    head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "length", len(body))
 
-    made, _ = renamed(cassette(body, codec="whole", head=head), VALUES)
+    made, _ = rename_values(cassette(body, codec="whole", head=head), VALUES)
 
     assert (made.head.length, made.end.size) == (len(made.body), len(made.body))
     assert made.end.sha256 == sha256(made.body)
 
 
 def test_frames_know_their_new_length() -> None:
-    streams = [it for it in MANNERS if "stream" in it.name and it.name.startswith("bedrock")]
-    made = [renamed(whole(told(it, OLD, 9)), VALUES)[0] for it in streams]
+    streams = [
+        manner
+        for manner in MANNERS
+        if "stream" in manner.name and manner.name.startswith("bedrock")
+    ]
+    made = [rename_values(whole(told(stream, OLD, 9)), VALUES)[0] for stream in streams]
 
-    assert {it.codec for it in made} == {eventstream.NAME}
-    assert all(frame_edits.is_right(frame) for it in made for frame in it.messages)
+    assert {item.codec for item in made} == {eventstream.NAME}
+    assert all(frame_edits.is_intact(frame) for item in made for frame in item.messages)
 
 
 @given(st.data())
 def test_reads_and_messages_end_where_they_ended(data: st.DataObject) -> None:
-    body = told(next(it for it in MANNERS if it.request.path == "/v1/messages"), OLD, 4)
+    body = told(next(manner for manner in MANNERS if manner.request.path == "/v1/messages"), OLD, 4)
     joined = b"".join(body.messages)
     at = data.draw(st.lists(st.integers(0, len(joined)), max_size=20))
     reads = tuple(Read(float(n), it) for n, it in enumerate(cut(joined, at)))
     recording = replace(whole(body), reads=reads)
 
-    made, _ = renamed(recording, VALUES)
+    made, _ = rename_values(recording, VALUES)
 
-    assert [it.at for it in made.reads] == [it.at for it in recording.reads]
-    assert made.body == b"".join(made.messages) == renamed(whole(body), VALUES)[0].body
+    assert [read.at_ms for read in made.reads] == [read.at_ms for read in recording.reads]
+    assert made.body == b"".join(made.messages) == rename_values(whole(body), VALUES)[0].body
     assert len(made.messages) == len(recording.messages)
 
 
@@ -206,13 +215,16 @@ class TestValues:
         stored = {"<id-1>": "a", "<id-2>": "b", "<cwd-1>": "/x"}
         asked = {"<id-1>": "c", "<id-2>": "b", "<folder-1>": "/y"}
 
-        assert values_of(stored, asked) == Values({"a": "c"})
+        assert value_replacements(stored, asked) == ValueReplacements({"a": "c"})
 
     def test_a_value_that_an_earlier_rule_changed_is_told_in_full(self) -> None:
         stored = {"<uuid-1>": "1-2", "<folder-1>": "/srv/<uuid-1>"}
         asked = {"<uuid-1>": "3-4", "<folder-1>": "/srv/<uuid-1>"}
 
-        assert values_of(stored, asked).new == {"1-2": "3-4", "/srv/1-2": "/srv/3-4"}
+        assert value_replacements(stored, asked).replacements == {
+            "1-2": "3-4",
+            "/srv/1-2": "/srv/3-4",
+        }
 
     def test_no_secret_takes_part(self) -> None:
         stored, asked = (
@@ -220,15 +232,17 @@ class TestValues:
             {"<id-1>": "b", "<id-2>": "x[redacted]"},
         )
 
-        assert values_of(stored, asked) == Values({})
+        assert value_replacements(stored, asked) == ValueReplacements({})
 
 
 def test_very_many_values_are_looked_for_quickly() -> None:
-    values = Values({f"call_{number:08d}": f"toolu_{number}" for number in range(3000)})
+    values = ValueReplacements({f"call_{number:08d}": f"toolu_{number}" for number in range(3000)})
     texts = [f"text {number}" for number in range(1500)]
     began = process_time()
 
-    renamed(cassette(json.dumps([*texts, "in call_00000007"]).encode(), codec="whole"), values)
+    rename_values(
+        cassette(json.dumps([*texts, "in call_00000007"]).encode(), codec="whole"), values
+    )
 
     assert process_time() - began < 2
 
@@ -236,7 +250,7 @@ def test_very_many_values_are_looked_for_quickly() -> None:
 def test_of_two_members_of_one_name_the_right_text_is_changed() -> None:
     body = b'{"a":"longer than that","a":"a later one","b":"%s","c":"z"}' % ID.encode()
 
-    made, count = renamed(cassette(body, codec="whole"), VALUES)
+    made, count = rename_values(cassette(body, codec="whole"), VALUES)
 
     assert (made.body, count) == (body, 0)
 
@@ -244,6 +258,8 @@ def test_of_two_members_of_one_name_the_right_text_is_changed() -> None:
 def test_a_value_with_an_end_of_a_line_does_not_come_into_a_line_that_is_no_json() -> None:
     body = f"data: at {ID} now\n\n".encode()
 
-    made, count = renamed(cassette(body, codec="sse"), Values({ID: "x\n\ndata: y"}))
+    made, count = rename_values(
+        cassette(body, codec="sse"), ValueReplacements({ID: "x\n\ndata: y"})
+    )
 
     assert (made.body, count) == (body, 0)

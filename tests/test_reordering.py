@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from llm_proxy import framing
-from llm_proxy.framing.reordering import rearranged
+from llm_proxy.framing.reordering import rearrange_messages
 
 SWAPPED = (1, 0)
 TWICE = (0, 0)
@@ -32,17 +32,17 @@ TWICE = (0, 0)
 def test_what_parts_messages_stands_where_it_belongs(
     codec: str, messages: Sequence[bytes], order: Sequence[int], told: list[bytes]
 ) -> None:
-    assert rearranged(codec, messages, order) == told
+    assert rearrange_messages(codec, messages, order) == told
 
 
 @pytest.mark.parametrize("order", [SWAPPED, (1, 1)])
 def test_the_end_of_an_array_has_no_other_place(order: Sequence[int]) -> None:
     with pytest.raises(ValueError, match="the end of the array has no other place"):
-        rearranged("json-array", [b'[{"a":1}', b"\n]"], order)
+        rearrange_messages("json-array", [b'[{"a":1}', b"\n]"], order)
 
 
 def test_an_array_is_one_still() -> None:
     body = b'[{"a":1}\n,\n{"b":2}\n,\n{"c":3}\n]'
-    first, second, third, end = framing.messages("json-array", body)
-    told = b"".join([*rearranged("json-array", [first, second], SWAPPED), third, end])
+    first, second, third, end = framing.split_messages("json-array", body)
+    told = b"".join([*rearrange_messages("json-array", [first, second], SWAPPED), third, end])
     assert json.loads(told) == [{"b": 2}, {"a": 1}, {"c": 3}]

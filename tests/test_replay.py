@@ -21,15 +21,15 @@ from urllib.parse import urlsplit
 import pytest
 
 from command import environment
-from llm_proxy.exchange import Ending, Head
-from llm_proxy.pacing import Instant, Pace, Recorded
+from llm_proxy.exchange import Ending, ResponseHead
+from llm_proxy.pacing import InstantPace, Pace, RecordedPace
 from llm_proxy.take_numbers import AfterLast
 from proxying import proxy
 from raw import Raw, ask, line, post
 from shelf import DONE, STREAM, Answer, bodies, chat, event, key_of, put, says
 from waiting import appeared, until
 
-INSTANT = Instant()
+INSTANT = InstantPace()
 
 
 async def _bodies(url: str, requests: Sequence[bytes]) -> list[bytes]:
@@ -178,7 +178,7 @@ ENDINGS = [
 
 
 def _broken(ending: Ending, framing: str, *, end_at: float | None = None) -> Answer:
-    head = Head(200, "OK", STREAM.headers, framing, 5000 if framing == "length" else None)  # type: ignore[arg-type] # a framing's name from the table
+    head = ResponseHead(200, "OK", STREAM.headers, framing, 5000 if framing == "length" else None)  # type: ignore[arg-type] # a framing's name from the table
     return Answer(((1, event("half an")), (2, event(" answer"))), ending, end_at, head)
 
 
@@ -315,7 +315,7 @@ class TestPace:
 
     @pytest.mark.parametrize(
         ("pace", "spread"),
-        [(Recorded(), 1.0), (Recorded(4.0), 0.25), (Recorded(0.5), 2.0)],
+        [(RecordedPace(), 1.0), (RecordedPace(4.0), 0.25), (RecordedPace(0.5), 2.0)],
         ids=["recorded", "4x", "0.5x"],
     )
     async def test_every_read_goes_out_at_its_time(
@@ -334,9 +334,9 @@ class TestPace:
 
     async def test_a_retry_after_is_scaled_with_the_pace(self, tmp_path: Path) -> None:
         headers = (("Content-Type", "application/json"), ("Retry-After", "20"))
-        head = Head(429, "Too Many Requests", headers, "length")
+        head = ResponseHead(429, "Too Many Requests", headers, "length")
         put(tmp_path, chat(), Answer(((1, b'{"error":{"message":"slow down"}}'),), head=head))
-        async with proxy("replay", tmp_path, pace=Recorded(4.0)) as replaying:
+        async with proxy("replay", tmp_path, pace=RecordedPace(4.0)) as replaying:
             raw = await ask(replaying.url, chat())
         assert (raw.status, raw.header("retry-after")) == (429, "5")
 
@@ -351,7 +351,7 @@ async def test_two_hundred_replays_at_once_are_all_right_and_leave_nothing_behin
         got = await asyncio.gather(*(ask(replaying.url, chat()) for _ in range(200)))
         assert {(raw.body, raw.how, len(raw.chunks)) for raw in got} == {(expected, "clean", 101)}
         await until(lambda: all(map(le, _left_open(), before)))
-        assert replaying.busy() == 0
+        assert replaying.active_streams() == 0
 
 
 def _left_open() -> tuple[int, int]:

@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from llm_proxy import matching
 from llm_proxy.errors import RequestRefused
 from llm_proxy.exchange import Headers, Request
-from llm_proxy.integrity import is_keyed_otherwise
-from llm_proxy.routing import Call, route
+from llm_proxy.integrity import has_other_key
+from llm_proxy.routing import RoutedRequest, route
 
 KEY = "sk-canary-0123456789"
 
 
-def routed(path: str, *headers: tuple[str, str], query: str = "", body: bytes = b"") -> Call:
+def routed(
+    path: str, *headers: tuple[str, str], query: str = "", body: bytes = b""
+) -> RoutedRequest:
     return route(Request("POST", path, query, headers, body), 2.0, lambda: 2.25)
 
 
@@ -116,7 +118,7 @@ def test_a_prefix_whose_name_is_none_is_refused(mark: str, name: str, path: str)
 
 
 def test_a_call_knows_how_long_ago_the_request_was_read() -> None:
-    assert routed("/v1/x").elapsed() == 250.0
+    assert routed("/v1/x").elapsed_ms() == 250.0
 
 
 def test_the_dialect_is_found_behind_the_prefixes() -> None:
@@ -133,7 +135,7 @@ def test_what_is_stored_of_a_call_holds_none_of_its_credentials() -> None:
         query=f"key=AIza-0123456789&q={KEY}",
         body=f'{{"a":"{KEY}","b":"AIza-0123456789"}}'.encode(),
     )
-    stored = call.stored
+    stored = call.stored_request
     assert (stored.method, stored.path) == ("POST", "/v1/files/[redacted-client]")
     assert stored.query == "key=[redacted]&q=[redacted-client]"
     assert stored.headers == (("content-type", "text/plain; [redacted-client]"),)
@@ -163,28 +165,30 @@ def test_the_key_of_a_request_does_not_depend_on_what_its_credentials_spell(
     path: str, headers: list[tuple[str, str]], query: str
 ) -> None:
     without = routed(path, body=BODY)
-    assert without.keyed is without.stored
+    assert without.request_for_key is without.stored_request
     assert routed(path, *headers, query=query, body=BODY).key == without.key
 
 
 def test_the_key_is_that_of_what_is_stored_where_it_holds_no_credential() -> None:
     call = routed("/v1/x", ("x-api-key", KEY), query="key=abc&api-version=1", body=b"{}")
-    assert call.key == matching.key("openai", call.stored)
+    assert call.key == matching.request_key("openai", call.stored_request)
     assert call.key != routed("/~groq/v1/x", query="api-version=1", body=b"{}").key
 
 
 def test_what_is_stored_of_a_request_that_holds_a_credential_says_that_its_key_is_another() -> None:
     call = routed("/v1/x", ("x-api-key", KEY), body=BODY)
-    assert KEY.encode() not in call.stored.body
-    assert is_keyed_otherwise(call.stored)
-    assert not is_keyed_otherwise(call.keyed)
+    assert KEY.encode() not in call.stored_request.body
+    assert has_other_key(call.stored_request)
+    assert not has_other_key(call.request_for_key)
 
 
 def test_the_session_is_no_part_of_the_key() -> None:
     assert routed("/@a/v1/x").key == routed("/@b/v1/x").key == routed("/v1/x").key
 
 
-@pytest.mark.parametrize("name", ["credentials", "keyed", "stored", "model", "key"])
+@pytest.mark.parametrize(
+    "name", ["credentials", "request_for_key", "stored_request", "model", "key"]
+)
 def test_what_is_computed_once_is_described_by_the_class(name: str) -> None:
-    assert getattr(Call, name).__doc__
-    assert getattr(Call, name) is vars(Call)[name]
+    assert getattr(RoutedRequest, name).__doc__
+    assert getattr(RoutedRequest, name) is vars(RoutedRequest)[name]

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.run_report import Lateness, Report, Struck, Times, report
-from llm_proxy.verdict.attempts import read_run
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.run_report import (
+    FaultRuleFigures,
+    LatencyFigures,
+    LatenessFigures,
+    RunReport,
+    run_report,
+)
+from llm_proxy.verdict.attempts import parse_run
 from watching import Entry, document, entry, fault, refused
 
 
-def told(*entries: Entry, **fields: object) -> Report:
-    return report(read_run(document(*entries, **fields), "a test"))
+def told(*entries: Entry, **fields: object) -> RunReport:
+    return run_report(parse_run(document(*entries, **fields), "a test"))
 
 
 def test_a_run_is_counted_in_every_respect() -> None:
@@ -21,7 +27,7 @@ def test_a_run_is_counted_in_every_respect() -> None:
         entry(5, session="b", status=0, ending="cut", ms=400.0),
         entry(6, session="b", status=0, ending="", ms=0.0),
     ]
-    assert told(*entries, requests=9) == Report(
+    assert told(*entries, requests=9) == RunReport(
         requests=9,
         kept=6,
         origins={"live": 3, "cassette": 1, "miss": 1, "simulated": 1},
@@ -29,10 +35,10 @@ def test_a_run_is_counted_in_every_respect() -> None:
         endings={"sent": 4, "cut": 1, "running": 1},
         sessions=2,
         retries=1,
-        times=Times(median=20.0, p95=400.0, worst=400.0),
+        times=LatencyFigures(median=20.0, p95=400.0, worst=400.0),
         paces={"4x": 1},
         lateness=None,
-        faults=(Struck("a rule, refused", 1, 0, ()),),
+        faults=(FaultRuleFigures("a rule, refused", 1, 0, ()),),
         never=(),
     )
 
@@ -48,25 +54,35 @@ def test_the_mean_lateness_is_that_of_all_writes() -> None:
         entry(2, late_mean_ms=2.0, late_worst_ms=3.0, timed_writes=10),
         entry(3),
     ]
-    assert told(*entries).lateness == Lateness(mean=1.25, worst=5.0, writes=40, requests=2)
+    assert told(*entries).lateness == LatenessFigures(mean=1.25, worst=5.0, writes=40, requests=2)
 
 
 def test_where_nobody_counted_the_writes_it_is_that_of_the_requests() -> None:
     entries = [entry(1, late_mean_ms=1.0, late_worst_ms=5.0), entry(2, late_mean_ms=2.0)]
-    assert told(*entries).lateness == Lateness(mean=1.5, worst=5.0, writes=None, requests=2)
+    assert told(*entries).lateness == LatenessFigures(mean=1.5, worst=5.0, writes=None, requests=2)
 
 
 def test_rules_are_told_by_how_often_they_struck_and_why_not() -> None:
     entries = [
-        entry(1, 0, fault(Effect.CUT, rule="a"), fault(Effect.CUT, rule="b", skipped="no body")),
-        entry(2, 0, fault(Effect.CUT, rule="a"), fault(Effect.CUT, rule="c", skipped="whole")),
-        entry(3, 0, fault(Effect.CUT, rule="c", skipped="whole")),
+        entry(
+            1,
+            0,
+            fault(FaultEffect.CUT, rule="a"),
+            fault(FaultEffect.CUT, rule="b", skipped="no body"),
+        ),
+        entry(
+            2,
+            0,
+            fault(FaultEffect.CUT, rule="a"),
+            fault(FaultEffect.CUT, rule="c", skipped="whole"),
+        ),
+        entry(3, 0, fault(FaultEffect.CUT, rule="c", skipped="whole")),
     ]
     rules = [{"rule": "a", "seen": 3, "struck": 2}, {"rule": "d", "seen": 0, "struck": 0}]
     it = told(*entries, faults=rules)
     assert it.faults == (
-        Struck("a", 2, 0, ()),
-        Struck("b", 0, 1, ("no body",)),
-        Struck("c", 0, 2, ("whole",)),
+        FaultRuleFigures("a", 2, 0, ()),
+        FaultRuleFigures("b", 0, 1, ("no body",)),
+        FaultRuleFigures("c", 0, 2, ("whole",)),
     )
     assert it.never == ("d",)

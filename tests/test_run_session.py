@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from command import serving
-from llm_proxy.shell.running.settings import Matching
+from llm_proxy.shell.running.settings import MatchingOptions
 from proxying import proxy
 from raw import ask
 from shelf import DONE, bodies, chat, event, put, says
 from stub import chunked, upstream
 
-MINE = Matching(session="mine")
+MINE = MatchingOptions(session="mine")
 
 
 def folders(folder: Path) -> list[str]:

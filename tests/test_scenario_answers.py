@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.engine.turns import stringified
+from llm_proxy.scenario.engine.turns import json_stringify
 from llm_proxy.turns import Finish, ToolCall, Usage
 from playing import (
     DIALECTS,
@@ -78,9 +78,9 @@ async def test_a_text_is_one_part_to_the_letter(tmp_path: Path, dialect: str, st
 async def test_a_large_answer_is_told_whole(tmp_path: Path, dialect: str) -> None:
     text = "A megabyte of it, at the least. " * 32_768
     async with playing(tmp_path, answering("text", assistantText=text)) as stage:
-        heard = [await stage.ask(dialect, stream=it) for it in (True, False)]
+        heard = [await stage.ask(dialect, stream=item) for item in (True, False)]
 
-    assert [it.turn.text == text for it in heard] == [True, True]
+    assert [item.turn.text == text for item in heard] == [True, True]
 
 
 # Tool calls
@@ -119,16 +119,20 @@ async def test_input_is_a_string_for_openai_and_an_object_for_gemini_and_ollama(
     tmp_path: Path,
 ) -> None:
     async with playing(tmp_path, answering("tool-call", **CALLS)) as stage:
-        heard = {it: (await stage.ask(it, stream=False)).json for it in DIALECTS}
+        heard = {dialect: (await stage.ask(dialect, stream=False)).json for dialect in DIALECTS}
 
     chat = heard["openai-chat"]["choices"][0]["message"]["tool_calls"][0]["function"]
-    items = [it for it in heard["openai-responses"]["output"] if it["type"] == "function_call"]
+    items = [
+        item for item in heard["openai-responses"]["output"] if item["type"] == "function_call"
+    ]
     said = heard["gemini"]["candidates"][0]["content"]["parts"]
-    blocks = [it for it in heard["anthropic"]["content"] if it["type"] == "tool_use"]
+    blocks = [item for item in heard["anthropic"]["content"] if item["type"] == "tool_use"]
     lines = heard["ollama"]["message"]["tool_calls"]
     arguments = {"z": 1, "a": [1, 0.5, None]}
     assert chat["arguments"] == items[0]["arguments"] == FIRST[3]
-    assert next(it["functionCall"]["args"] for it in said if "functionCall" in it) == arguments
+    assert (
+        next(item["functionCall"]["args"] for item in said if "functionCall" in item) == arguments
+    )
     assert lines[0]["function"]["arguments"] == blocks[0]["input"] == arguments
 
 
@@ -136,9 +140,9 @@ async def test_input_is_a_string_for_openai_and_an_object_for_gemini_and_ollama(
 async def test_two_turns_may_both_have_a_call_1(tmp_path: Path) -> None:
     wanted = {"kind": "tool-call", "toolCalls": [{"toolName": "a", "arguments": {}}]}
     async with playing(tmp_path, script({"response": wanted}, {"response": wanted})) as stage:
-        heard = [await stage.ask(said=it) for it in (("refund",), ("refund", "x", "y"))]
+        heard = [await stage.ask(said=item) for item in (("refund",), ("refund", "x", "y"))]
 
-    assert [plain(it) for it in heard] == [[("call", "call-1", "a", "{}")]] * 2
+    assert [plain(item) for item in heard] == [[("call", "call-1", "a", "{}")]] * 2
 
 
 @pytest.mark.shows("000-73")
@@ -155,7 +159,7 @@ async def test_two_turns_may_both_have_a_call_1(tmp_path: Path) -> None:
 def test_input_is_compact_in_order_and_escaped_no_more_than_it_must_be(
     value: Any, text: str
 ) -> None:
-    assert stringified(value) == text
+    assert json_stringify(value) == text
 
 
 # Final reports
@@ -235,8 +239,8 @@ async def test_each_dialect_has_its_own_words_for_a_finish(tmp_path: Path, strea
     async with playing(tmp_path, *documents) as stage:
         words = {
             dialect: [
-                (await stage.ask(dialect, said=(it["id"],), stream=stream)).turn.finish_raw
-                for it in documents
+                (await stage.ask(dialect, said=(document["id"],), stream=stream)).turn.finish_raw
+                for document in documents
             ]
             for dialect in DIALECTS
         }
@@ -275,7 +279,7 @@ def test_usage_is_as_scripted_and_has_defaults(fields: dict[str, Any], usage: Us
 async def test_usage_stands_in_each_dialects_own_fields(tmp_path: Path, stream: bool) -> None:
     document = answering("text", assistantText="Hi.", usage={"input": 10, "output": 5})
     async with playing(tmp_path, document) as stage:
-        heard = {it: await stage.ask(it, stream=stream) for it in DIALECTS}
+        heard = {dialect: await stage.ask(dialect, stream=stream) for dialect in DIALECTS}
         unasked = await stage.ask("openai-chat", more={"stream_options": None})
 
     last = {it: _last(one, stream=stream) for it, one in heard.items()}
@@ -295,11 +299,13 @@ def _last(heard: Heard, *, stream: bool) -> Any:
     """The document that has the usage."""
     if not stream:
         return heard.json
-    return [it for it in heard.events if it != "[DONE]" and "message_stop" not in str(it)][-1]
+    return [
+        event for event in heard.events if event != "[DONE]" and "message_stop" not in str(event)
+    ][-1]
 
 
 def _of(counts: Any, *names: str) -> bool:
-    return [counts[it] for it in names] == [10, 5, 15][: len(names)]
+    return [counts[name] for name in names] == [10, 5, 15][: len(names)]
 
 
 @pytest.mark.shows("000-79")

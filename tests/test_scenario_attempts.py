@@ -11,10 +11,10 @@ from typing import Any, Final
 import pytest
 
 from command import run
-from llm_proxy.pacing import Instant
+from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
-from llm_proxy.scenario.engine.failure_counter import Attempts
-from llm_proxy.scenario.scripted_response import SIMULATED, Fail
+from llm_proxy.scenario.engine.failure_counter import FailureCounter
+from llm_proxy.scenario.scripted_response import SIMULATED, FailResponse
 from playing import (
     DIALECTS,
     cue,
@@ -35,10 +35,10 @@ def failing(times: int = 1, **fields: Any) -> dict[str, Any]:
     return script(says("At last.", failuresBeforeSuccess=times, **fields))
 
 
-def failure(**fields: Any) -> Fail:
+def failure(**fields: Any) -> FailResponse:
     """The failure that these fields script."""
-    what = directed(failing(**fields), cue("refund")).what
-    assert isinstance(what, Fail)
+    what = directed(failing(**fields), cue("refund")).action
+    assert isinstance(what, FailResponse)
     return what
 
 
@@ -63,19 +63,19 @@ async def test_without_a_number_nothing_fails(tmp_path: Path) -> None:
 @pytest.mark.shows("000-55")
 async def test_requests_at_once_never_share_an_attempt(tmp_path: Path) -> None:
     async with playing(tmp_path, failing(7)) as stage:
-        heard = await asyncio.gather(*(stage.ask(stream=bool(it % 2)) for it in range(20)))
+        heard = await asyncio.gather(*(stage.ask(stream=bool(number % 2)) for number in range(20)))
 
-    assert sorted(it.raw.status for it in heard) == [200] * 13 + [500] * 7
-    notes = [note for it in stage.entries if it.simulated for note in it.simulated.notes]
+    assert sorted(item.raw.status for item in heard) == [200] * 13 + [500] * 7
+    notes = [note for entry in stage.entries if entry.simulated for note in entry.simulated.notes]
     assert sorted(notes) == [
-        f"failure {it} of 7: model_error, Simulated failure" for it in range(1, 8)
+        f"failure {number} of 7: model_error, Simulated failure" for number in range(1, 8)
     ]
 
 
 @pytest.mark.shows("000-56")
 async def test_a_file_that_changes_leaves_the_count_as_it_is(tmp_path: Path) -> None:
     async with playing(tmp_path, failing(2)) as stage:
-        before = [await stage.ask(session=it) for it in ("a", "a", "a", "b")]
+        before = [await stage.ask(session=item) for item in ("a", "a", "a", "b")]
         write(tmp_path, script(says("Changed, and longer.", failuresBeforeSuccess=2)))
         seen: list[str] = []
 
@@ -88,9 +88,9 @@ async def test_a_file_that_changes_leaves_the_count_as_it_is(tmp_path: Path) -> 
             await changed()
         after = [await stage.ask(session="b") for _ in range(2)]
 
-    assert [it.raw.status for it in before] == [500, 500, 200, 500]
+    assert [item.raw.status for item in before] == [500, 500, 200, 500]
     assert set(seen) <= {"At last.", "Changed, and longer."}
-    assert [it.raw.status for it in after] == [500, 200]
+    assert [item.raw.status for item in after] == [500, 200]
 
 
 @pytest.mark.shows("000-56")
@@ -100,7 +100,7 @@ async def test_a_session_that_is_reset_fails_anew_and_no_other(tmp_path: Path) -
             for _ in range(2):
                 await stage.ask(session=session)
         await stage.page("sessions/a/reset", method="POST")
-        heard = [(await stage.ask(session=it)).raw.status for it in ("a", "a", "b")]
+        heard = [(await stage.ask(session=item)).raw.status for item in ("a", "a", "b")]
 
     assert heard == [500, 200, 200]
 
@@ -133,8 +133,8 @@ async def test_each_scenario_turn_provider_and_session_has_a_count_of_its_own(
         {"session": "s"},
     ]
     async with playing(tmp_path, script(*turns), script(*turns, name="other")) as stage:
-        first = [(await stage.ask(**it)).raw.status for it in asked]
-        then = [(await stage.ask(**it)).raw.status for it in asked]
+        first = [(await stage.ask(**item)).raw.status for item in asked]
+        then = [(await stage.ask(**item)).raw.status for item in asked]
 
     assert (first, then) == ([500] * len(asked), [200] * len(asked))
 
@@ -148,12 +148,12 @@ async def test_dialects_of_one_provider_share_a_count_and_models_too(tmp_path: P
             await stage.ask("openai-chat", more={"model": "another"}),
         ]
 
-    assert [it.raw.status for it in heard] == [500, 500, 200]
+    assert [item.raw.status for item in heard] == [500, 500, 200]
 
 
 @pytest.mark.shows("000-52")
 def test_the_key_is_session_scenario_turn_and_provider() -> None:
-    attempts = Attempts()
+    attempts = FailureCounter()
     fails = [
         attempts.take_failure(*key, 1)
         for key in (
@@ -188,7 +188,9 @@ async def test_failures_with_a_status_carry_the_message_in_every_dialect(
     ]
     async with playing(tmp_path, *documents) as stage:
         heard = {
-            name: [await stage.ask(dialect, said=(name,), stream=it) for it in (True, False, True)]
+            name: [
+                await stage.ask(dialect, said=(name,), stream=item) for item in (True, False, True)
+            ]
             for name in STATUSES
         }
 
@@ -230,7 +232,7 @@ async def test_a_network_error_is_a_reset(tmp_path: Path, stream: bool, again: b
     async with playing(tmp_path, failing(failureMessage="gone", **fields)) as stage:
         heard = [await stage.ask(dialect, stream=stream) for dialect in DIALECTS]
 
-    for it in (each.raw for each in heard[:1] + heard[2:]):  # the second shares the first's count
+    for it in (item.raw for item in heard[:1] + heard[2:]):  # the second shares the first's count
         if again:
             assert (it.status, it.how, it.body) == (0, "rst", b"")
         elif stream:
@@ -243,7 +245,7 @@ async def test_a_network_error_is_a_reset(tmp_path: Path, stream: bool, again: b
 @pytest.mark.shows("000-59")
 async def test_a_timeout_is_silence_up_to_a_limit_at_any_pace(tmp_path: Path) -> None:
     document = failing(failureStatus="timeout")
-    async with playing(tmp_path, document, silence=0.08, pace=Instant()) as stage:
+    async with playing(tmp_path, document, silence=0.08, pace=InstantPace()) as stage:
         begun = asyncio.get_running_loop().time()
         heard = await stage.ask()
         took = asyncio.get_running_loop().time() - begun
@@ -285,13 +287,13 @@ async def test_a_message_that_no_body_carries_stands_in_log_and_journal(
 @pytest.mark.shows("000-16", "000-58")
 @pytest.mark.parametrize("status", ["", "timeout", "rate_limit", "nonsense"])
 def test_what_is_thrown_is_thrown_whatever_its_status(status: str) -> None:
-    assert failure(failureThrows=True, failureStatus=status) == Fail("thrown", SIMULATED)
-    assert failure(failureThrows=True, failureMessage="mine") == Fail("thrown", "mine")
+    assert failure(failureThrows=True, failureStatus=status) == FailResponse("thrown", SIMULATED)
+    assert failure(failureThrows=True, failureMessage="mine") == FailResponse("thrown", "mine")
 
 
 @pytest.mark.shows("000-63", "000-65", "000-18")
 def test_a_failure_is_a_model_error_unless_it_says_what() -> None:
-    assert failure() == Fail("model_error", "Simulated failure")
+    assert failure() == FailResponse("model_error", "Simulated failure")
 
 
 @pytest.mark.shows("000-19")
@@ -317,16 +319,18 @@ def test_an_error_of_the_authors_goes_along() -> None:
 
 @pytest.mark.shows("000-64")
 def test_a_status_that_there_is_not_is_played_as_a_model_error() -> None:
-    assert failure(failureStatus="rate_limited", failureMessage="x") == Fail("model_error", "x")
+    assert failure(failureStatus="rate_limited", failureMessage="x") == FailResponse(
+        "model_error", "x"
+    )
 
 
 @pytest.mark.shows("000-64")
 async def test_loading_warns_of_such_a_status_and_lint_calls_it_an_error(tmp_path: Path) -> None:
     path = write(tmp_path, failing(failureStatus="rate_limted"))
-    loaded = loading.load(path.name, path.read_bytes())
+    loaded = loading.load_file(path.name, path.read_bytes())
     linted = await run("scenario", "lint", str(path), folder=tmp_path)
 
-    assert [it.value.id for it in loaded.scenarios] == ["refund"]
+    assert [scenario.value.id for scenario in loaded.scenarios] == ["refund"]
     assert loaded.mistakes == ()
     [warning] = loaded.warnings
     assert "it is played as model_error" in str(warning)

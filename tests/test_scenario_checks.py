@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.conversation import Conversation, Tool
+from llm_proxy.conversation import Conversation, ToolDefinition
 from llm_proxy.scenario.engine import checks
 from playing import (
     cue,
@@ -31,11 +31,11 @@ UNSENT: Final = " (the request does not send it; some SDKs and models never do)"
 def checked(about: dict[str, Any], **conversation: Any) -> str | None:
     """What the checks of a turn say of a conversation."""
     [step] = read(script(says(**about))).turns
-    return checks.request(step, Conversation((), **conversation))
+    return checks.check_request(step, Conversation((), **conversation))
 
 
 def offering(*names: str) -> dict[str, Any]:
-    return {"tools": tuple(map(Tool, names))}
+    return {"tools": tuple(map(ToolDefinition, names))}
 
 
 # System prompt
@@ -67,7 +67,7 @@ def test_a_fragment_must_occur_to_the_letter(prompt: str, fragment: str) -> None
     )
 
     def missing(system: str) -> str | None:
-        return checks.context(scenario, Conversation((), system))
+        return checks.check_system_prompt(scenario, Conversation((), system))
 
     assert missing(prompt + fragment + prompt) is None
     assert (missing(prompt) is None) == (fragment in prompt)
@@ -147,7 +147,7 @@ def test_an_agents_own_tools_are_exempt() -> None:
 def test_names_are_compared_without_markers_blanks_and_odd_characters(
     name: str, compared: str
 ) -> None:
-    assert checks.sanitised(name) == compared
+    assert checks.sanitize_tool_name(name) == compared
     assert checked({"expectedTools": [name]}, **offering(compared)) is None
     assert checked({"expectedTools": [compared or "x"]}, **offering(name)) == (
         None if compared else "Expected tools not available: x"
@@ -173,7 +173,7 @@ async def test_another_temperature_and_another_top_p_are_told(tmp_path: Path, di
         ]
         fine = await stage.ask(dialect, temperature=1, top_p=0.9)
 
-    assert [reported(it.turn) for it in heard] == [
+    assert [reported(item.turn) for item in heard] == [
         error_turn("Expected temperature 1 but received 0.7"),
         error_turn(f"Expected temperature 1 but received undefined{UNSENT}"),
         error_turn("Expected topP 0.9 but received 0.95"),
@@ -242,7 +242,7 @@ def test_an_expected_number_that_is_none_is_never_met() -> None:
         [step] = read(script(says())).turns
         odd = type(step)(turn=1, response=step.response, expected_temperature=number)
 
-        assert checks.request(odd, Conversation((), temperature=1)) is not None
+        assert checks.check_request(odd, Conversation((), temperature=1)) is not None
 
 
 # Reasoning
@@ -273,4 +273,4 @@ async def test_reasoning_is_on_where_its_switch_is_there_and_not_off(
 @pytest.mark.shows("000-48")
 @pytest.mark.parametrize("reasons", [True, False])
 def test_reasoning_that_nothing_is_expected_of_may_be_either(reasons: bool) -> None:
-    assert checked({}, reasons=reasons) is None
+    assert checked({}, reasoning_enabled=reasons) is None

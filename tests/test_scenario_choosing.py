@@ -12,10 +12,15 @@ import pytest
 from msgspec.structs import replace as msgspec_replace
 
 from command import run
-from llm_proxy.conversation import Message
-from llm_proxy.scenario.documents.document import Match
-from llm_proxy.scenario.engine.choosing import Chosen, Unknown, choose, complaint
-from llm_proxy.scenario.engine.scenario_set import Script
+from llm_proxy.conversation import RequestMessage
+from llm_proxy.scenario.documents.document import ScenarioMatch
+from llm_proxy.scenario.engine.choosing import (
+    ChosenScenario,
+    NoScenario,
+    choose_scenario,
+    no_scenario_message,
+)
+from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Media, Text
 from playing import (
     cue,
@@ -45,23 +50,25 @@ async def test_the_first_message_of_the_user_names_the_scenario(
 
 @pytest.mark.shows("000-24")
 def test_texts_of_one_message_are_joined_and_its_other_parts_ignored() -> None:
-    message = Message("user", (Text("re"), Media("image/png", base64="aGk="), Text("fund")))
-    chosen = choose(
-        Script((scripted(script(says(), name="re\nfund")),)), cue(messages=(message,)), thread_time
+    message = RequestMessage("user", (Text("re"), Media("image/png", base64="aGk="), Text("fund")))
+    chosen = choose_scenario(
+        ScenarioSet((scripted(script(says(), name="re\nfund")),)),
+        cue(messages=(message,)),
+        thread_time,
     )
 
-    assert isinstance(chosen, Chosen)
-    assert chosen.why == "the first user message is its id"
+    assert isinstance(chosen, ChosenScenario)
+    assert chosen.reason == "the first user message is its id"
 
 
-BOTH: Final = Script((scripted(script(says(), name="a")), scripted(script(says(), name="b"))))
+BOTH: Final = ScenarioSet((scripted(script(says(), name="a")), scripted(script(says(), name="b"))))
 
 
 @pytest.mark.shows("000-24")
 def test_a_header_or_the_session_wins_over_the_message() -> None:
-    chosen = choose(BOTH, cue("a", scenario="b"), thread_time)
+    chosen = choose_scenario(BOTH, cue("a", scenario="b"), thread_time)
 
-    assert chosen == Chosen(BOTH.scenarios[1], "a header or the session names it")
+    assert chosen == ChosenScenario(BOTH.scenarios[1], "a header or the session names it")
 
 
 @pytest.mark.shows("000-24")
@@ -82,7 +89,7 @@ async def test_a_session_is_answered_by_the_scenario_that_was_chosen_for_it(
         body = b'{"scenario": "b"}'
         told = await stage.page("sessions/s1/scenario", body, method="PUT")
         chosen, other = [
-            (await stage.ask(said=("a",), session=it)).turn.text for it in ("s1", "s2")
+            (await stage.ask(said=("a",), session=item)).turn.text for item in ("s1", "s2")
         ]
         await stage.page("sessions/s1/reset", method="POST")
         again = (await stage.ask(said=("a",), session="s1")).turn.text
@@ -94,12 +101,12 @@ async def test_a_session_is_answered_by_the_scenario_that_was_chosen_for_it(
 @pytest.mark.shows("000-24")
 def test_a_matcher_finds_requests_that_begin_with_an_agents_own_text() -> None:
     matched = scripted(script(says(), name="b", match={"user": "money back", "turn": 1}))
-    chosen = choose(
-        Script((*BOTH.scenarios, matched)), cue("I am an agent. Give money back."), thread_time
+    chosen = choose_scenario(
+        ScenarioSet((*BOTH.scenarios, matched)), cue("I am an agent. Give money back."), thread_time
     )
 
-    assert chosen == Chosen(matched, "its match holds")
-    assert matched.scenario.match == Match(user="money back", turn=1)
+    assert chosen == ChosenScenario(matched, "its match holds")
+    assert matched.scenario.match == ScenarioMatch(user="money back", turn=1)
 
 
 @pytest.mark.shows("000-26")
@@ -128,11 +135,12 @@ async def test_an_unknown_id_is_told_with_the_nearest_ones(tmp_path: Path, diale
 
 @pytest.mark.shows("000-27")
 def test_an_id_in_a_header_that_no_scenario_has_is_unknown_whatever_the_message_says() -> None:
-    chosen = choose(BOTH, cue("a", scenario="zzz"), thread_time)
+    chosen = choose_scenario(BOTH, cue("a", scenario="zzz"), thread_time)
 
-    assert chosen == Unknown("zzz", is_meant=True)
+    assert chosen == NoScenario("zzz", was_named=True)
     assert (
-        complaint(BOTH, chosen) == "Scenario not found: zzz. `llm-proxy scenario ls` lists all ids."
+        no_scenario_message(BOTH, chosen)
+        == "Scenario not found: zzz. `llm-proxy scenario ls` lists all ids."
     )
 
 
@@ -152,17 +160,23 @@ async def test_synthesis_answers_unknown_ids_where_the_operator_asks_for_it(
 
 @pytest.mark.shows("000-28")
 async def test_every_id_is_listed(tmp_path: Path) -> None:
-    path = write(tmp_path, *(script(says(), name=it) for it in ("one", "two words", "three")))
+    path = write(tmp_path, *(script(says(), name=item) for item in ("one", "two words", "three")))
 
     listed = await run("scenario", "ls", "--json", str(path), folder=tmp_path)
 
     assert listed.code == 0, listed.err
-    assert [it["id"] for it in json.loads(listed.out)["scenarios"]] == ["one", "two words", "three"]
+    assert [scenario["id"] for scenario in json.loads(listed.out)["scenarios"]] == [
+        "one",
+        "two words",
+        "three",
+    ]
 
 
 def test_among_very_many_ids_the_nearest_are_those_that_begin_alike() -> None:
     one = scripted(script(says()))
     ids = [f"{prefix}-{number}" for prefix in ("alpha", "refund") for number in range(2000)]
-    many = Script(tuple(replace(one, scenario=msgspec_replace(one.scenario, id=it)) for it in ids))
+    many = ScenarioSet(
+        tuple(replace(one, scenario=msgspec_replace(one.scenario, id=item)) for item in ids)
+    )
 
-    assert many.nearest("refund-17x")[0] == "refund-17"
+    assert many.nearest_ids("refund-17x")[0] == "refund-17"

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.chance import roll
-from llm_proxy.scenario.documents.document import Chunks
-from llm_proxy.scenario.render.durations import drawn, gap
-from llm_proxy.scenario.render.text_splitting import cutter
-from llm_proxy.scenario.scripted_response import whole
+from llm_proxy.chance import seeded_uniform
+from llm_proxy.scenario.documents.document import ChunkSpec
+from llm_proxy.scenario.render.durations import draw_ms, gap_drawer
+from llm_proxy.scenario.render.text_splitting import text_splitter
+from llm_proxy.scenario.scripted_response import uncut
 
 TEXT = "Refunds take  3 business days.\n"
 
 _CHUNKS = st.builds(
-    Chunks,
+    ChunkSpec,
     by=st.sampled_from(["whole", "tokens", "words", "characters"]),
     size=st.integers(1, 7) | st.just(10**12),
 )
@@ -26,8 +26,8 @@ _TEXTS = st.text(st.characters(exclude_categories=()), max_size=60) | st.sampled
 
 @settings(max_examples=200)
 @given(chunks=st.none() | _CHUNKS, text=_TEXTS)
-def test_the_pieces_are_the_text_and_none_is_empty(chunks: Chunks | None, text: str) -> None:
-    pieces = list(cutter(chunks)(text))
+def test_the_pieces_are_the_text_and_none_is_empty(chunks: ChunkSpec | None, text: str) -> None:
+    pieces = list(text_splitter(chunks)(text))
 
     assert "".join(pieces) == text
     assert all(pieces)
@@ -37,28 +37,32 @@ def test_the_pieces_are_the_text_and_none_is_empty(chunks: Chunks | None, text: 
     ("chunks", "pieces"),
     [
         (None, (TEXT,)),
-        (Chunks(by="whole", size=3), (TEXT,)),
-        (Chunks(), ("Refunds", " take", "  3", " business", " days.", "\n")),
-        (Chunks(size=4), ("Refunds take  3 business", " days.\n")),
-        (Chunks(by="words"), ("Refunds", " take", "  3", " business", " days.\n")),
-        (Chunks(by="words", size=2), ("Refunds take", "  3 business", " days.\n")),
-        (Chunks(by="words", size=5), (TEXT,)),
-        (Chunks(by="characters", size=11), ("Refunds tak", "e  3 busine", "ss days.\n")),
+        (ChunkSpec(by="whole", size=3), (TEXT,)),
+        (ChunkSpec(), ("Refunds", " take", "  3", " business", " days.", "\n")),
+        (ChunkSpec(size=4), ("Refunds take  3 business", " days.\n")),
+        (ChunkSpec(by="words"), ("Refunds", " take", "  3", " business", " days.\n")),
+        (ChunkSpec(by="words", size=2), ("Refunds take", "  3 business", " days.\n")),
+        (ChunkSpec(by="words", size=5), (TEXT,)),
+        (ChunkSpec(by="characters", size=11), ("Refunds tak", "e  3 busine", "ss days.\n")),
     ],
 )
-def test_a_text_is_cut_as_its_scenario_says(chunks: Chunks | None, pieces: tuple[str, ...]) -> None:
-    assert tuple(cutter(chunks)(TEXT)) == pieces
+def test_a_text_is_cut_as_its_scenario_says(
+    chunks: ChunkSpec | None, pieces: tuple[str, ...]
+) -> None:
+    assert tuple(text_splitter(chunks)(TEXT)) == pieces
 
 
 @pytest.mark.shows("000-92")
 def test_without_a_word_on_it_a_text_stays_whole() -> None:
-    assert cutter(None) is whole
-    assert list(cutter(None)("")) == []
+    assert text_splitter(None) is uncut
+    assert list(text_splitter(None)("")) == []
 
 
 def test_a_long_run_of_white_space_is_cut_at_once() -> None:
     blank = " " * 200_000
-    assert list(cutter(Chunks(by="words", size=2))(f"a{blank}b{blank}")) == [f"a{blank}b{blank}"]
+    assert list(text_splitter(ChunkSpec(by="words", size=2))(f"a{blank}b{blank}")) == [
+        f"a{blank}b{blank}"
+    ]
 
 
 _WHAT = st.tuples(st.integers(), st.text(st.characters(exclude_categories=()), max_size=5))
@@ -66,13 +70,13 @@ _WHAT = st.tuples(st.integers(), st.text(st.characters(exclude_categories=()), m
 
 @given(what=_WHAT)
 def test_a_roll_lies_from_0_up_to_1_and_is_always_the_same(what: tuple[int, str]) -> None:
-    assert 0 <= roll(*what) < 1
-    assert roll(*what) == roll(*what)
+    assert 0 <= seeded_uniform(*what) < 1
+    assert seeded_uniform(*what) == seeded_uniform(*what)
 
 
 def test_rolls_are_the_same_on_every_machine() -> None:
-    assert roll("seed", 1) == 0.5681740836766597
-    assert roll("seed", 1) != roll("seed", "1") != roll("see", "d1")
+    assert seeded_uniform("seed", 1) == 0.5681740836766597
+    assert seeded_uniform("seed", 1) != seeded_uniform("seed", "1") != seeded_uniform("see", "d1")
 
 
 @given(bounds=st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)).map(sorted), what=_WHAT)
@@ -80,21 +84,21 @@ def test_a_span_is_drawn_between_its_least_and_most(
     bounds: list[float], what: tuple[int, str]
 ) -> None:
     least, most = bounds
-    assert least <= drawn((least, most), *what) <= most
-    assert drawn(most, *what) == most
+    assert least <= draw_ms((least, most), *what) <= most
+    assert draw_ms(most, *what) == most
 
 
 @pytest.mark.shows("004-11", "004-13")
 def test_a_span_is_drawn_evenly() -> None:
-    draws = [drawn((100, 200), "seed", ordinal) for ordinal in range(2000)]
-    tenths = [sum(it // 10 == 10 + tenth for it in draws) for tenth in range(10)]
+    draws = [draw_ms((100, 200), "seed", ordinal) for ordinal in range(2000)]
+    tenths = [sum(draw // 10 == 10 + tenth for draw in draws) for tenth in range(10)]
 
-    assert all(150 < it < 250 for it in tenths)
+    assert all(150 < tenth < 250 for tenth in tenths)
 
 
 @pytest.mark.shows("004-13")
 def test_each_gap_is_drawn_anew_and_again_the_same() -> None:
-    first, again, other = (gap((30, 80), "seed", "", "key", it) for it in (1, 1, 2))
+    first, again, other = (gap_drawer((30, 80), "seed", "", "key", item) for item in (1, 1, 2))
     assert first is not None
     assert again is not None
     assert other is not None
@@ -106,7 +110,7 @@ def test_each_gap_is_drawn_anew_and_again_the_same() -> None:
 
 
 def test_a_fixed_gap_is_always_that_long_and_none_is_none() -> None:
-    fixed = gap(30, "seed")
+    fixed = gap_drawer(30, "seed")
     assert fixed is not None
     assert {fixed(k) for k in range(1, 9)} == {30.0}
-    assert gap(0, "seed") is gap((0, 0), "seed") is None
+    assert gap_drawer(0, "seed") is gap_drawer((0, 0), "seed") is None

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from llm_proxy.conversation import Conversation, Tool
-from llm_proxy.scenario.engine.failure_counter import Attempts
-from llm_proxy.scenario.scripted_response import Fail
+from llm_proxy.conversation import Conversation, ToolDefinition
+from llm_proxy.scenario.engine.failure_counter import FailureCounter
+from llm_proxy.scenario.scripted_response import FailResponse
 from playing import (
     DIALECTS,
     PROVIDERS,
@@ -40,9 +40,9 @@ async def test_the_source_of_an_answer_is_called_test_llm(tmp_path: Path) -> Non
         await stage.ask(said=("nobody",))
         models = json.loads((await ask(stage.url, post("/v1/models", b"", method="GET"))).body)
 
-    known, unknown = [it.origin for it in stage.entries[:2]]
+    known, unknown = [entry.origin for entry in stage.entries[:2]]
     assert (known, unknown) == ("test-llm: refund, turn 1", "test-llm")
-    assert [it["owned_by"] for it in models["data"]] == ["test-llm"]
+    assert [item["owned_by"] for item in models["data"]] == ["test-llm"]
 
 
 @pytest.mark.shows("000-02", "001-01", "001-02")
@@ -52,7 +52,7 @@ async def test_any_key_is_right_and_no_provider_is_asked(tmp_path: Path, key: st
         async with playing(tmp_path, script(says("Here.")), upstream=live.url) as stage:
             heard = [await stage.ask(dialect, header=key) for dialect in DIALECTS]
 
-    assert [(it.raw.status, it.turn.text) for it in heard] == [(200, "Here.")] * len(DIALECTS)
+    assert [(item.raw.status, item.turn.text) for item in heard] == [(200, "Here.")] * len(DIALECTS)
     assert live.requests == []
 
 
@@ -152,11 +152,11 @@ async def test_a_check_that_fails_uses_up_no_failure(tmp_path: Path) -> None:
 async def test_the_number_of_the_turn_is_the_models_messages_and_one(
     tmp_path: Path, dialect: str
 ) -> None:
-    backwards = [says(f"Turn {it}.") | {"turn": it} for it in (3, 2, 1)]
+    backwards = [says(f"Turn {item}.") | {"turn": item} for item in (3, 2, 1)]
     async with playing(tmp_path, script(*backwards)) as stage:
         heard = [
-            (await stage.ask(dialect, said=("refund", *("x", "y") * it))).turn.text
-            for it in range(3)
+            (await stage.ask(dialect, said=("refund", *("x", "y") * number))).turn.text
+            for number in range(3)
         ]
 
     assert heard == ["Turn 1.", "Turn 2.", "Turn 3."]
@@ -189,7 +189,7 @@ async def test_a_response_that_continues_another_is_its_next_turn(
         branch = await stage.ask("openai-responses", said=("Else?",), more=more)
         elsewhere = await stage.ask("openai-responses", session="other", more=more)
 
-    assert [it.turn.text for it in heard] == ["One.", "Two.", "Three."]
+    assert [item.turn.text for item in heard] == ["One.", "Two.", "Three."]
     assert branch.turn.text == "Two."
     assert (
         "which was not given in this session and run" in reported(elsewhere.turn)["report_content"]
@@ -207,7 +207,7 @@ async def test_a_conversation_that_the_provider_keeps_goes_on_by_its_id(tmp_path
             )
         ]  # fmt: skip
 
-    assert [it.turn.text for it in heard] == ["One.", "Two.", "One.", "Three."]
+    assert [item.turn.text for item in heard] == ["One.", "Two.", "One.", "Three."]
 
 
 # The fallback step
@@ -239,13 +239,13 @@ def test_a_scenario_without_turns_says_so() -> None:
 
 @pytest.mark.shows("000-35")
 def test_the_fallback_step_expects_nothing_and_fails_not() -> None:
-    attempts = Attempts()
+    attempts = FailureCounter()
     document = script(says(expectedTools=["x"], failuresBeforeSuccess=5))
     first, second = (
-        directed(document, it, attempts) for it in (cue("refund", "Hi"), cue("refund"))
+        directed(document, item, attempts) for item in (cue("refund", "Hi"), cue("refund"))
     )
 
-    assert not isinstance(first.what, Fail)
+    assert not isinstance(first.action, FailResponse)
     assert first.unsuccessful == "Scenario refund has no turn 2; its turns: 1."
     assert second.unsuccessful == "Expected tools not available: x"
 
@@ -254,22 +254,22 @@ def test_a_step_for_any_turn_answers_those_that_no_other_is_for() -> None:
     document = script(says("Any.", turn="any"), says("Two.", turn=2))
     said = ("refund", "x", "y", "x", "y")
 
-    heard = [directed(document, cue(*said[: 2 * it + 1])) for it in range(3)]
+    heard = [directed(document, cue(*said[: 2 * number + 1])) for number in range(3)]
 
-    assert [turn_of(it).text for it in heard] == ["Any.", "Two.", "Any."]
-    assert [it.unsuccessful for it in heard] == ["", "", ""]
+    assert [turn_of(item).text for item in heard] == ["Any.", "Two.", "Any."]
+    assert [item.unsuccessful for item in heard] == ["", "", ""]
 
 
 def test_a_step_for_any_turn_fails_first_in_each_of_them() -> None:
     document = script(says(turn="any", failuresBeforeSuccess=1))
-    attempts = Attempts()
+    attempts = FailureCounter()
 
     heard = [
         directed(document, cue(*said), attempts)
         for said in (["refund"], ["refund"], ["refund", "x", "y"], ["refund", "x", "y"])
     ]
 
-    assert [isinstance(it.what, Fail) for it in heard] == [True, False, True, False]
+    assert [isinstance(item.action, FailResponse) for item in heard] == [True, False, True, False]
 
 
 # Everything in one conversation
@@ -280,7 +280,7 @@ def test_a_step_for_any_turn_fails_first_in_each_of_them() -> None:
 async def test_a_conversation_of_many_turns_is_played_to_its_end(
     tmp_path: Path, dialect: str
 ) -> None:
-    turns = [says(f"Turn {it}.", failuresBeforeSuccess=it % 2) for it in range(1, 13)]
+    turns = [says(f"Turn {number}.", failuresBeforeSuccess=number % 2) for number in range(1, 13)]
     said, heard = ["refund"], list[str]()
     async with playing(tmp_path, script(*turns)) as stage:
         for _ in turns:
@@ -290,15 +290,16 @@ async def test_a_conversation_of_many_turns_is_played_to_its_end(
             heard.append(answer.turn.text)
             said += [heard[-1], "Go on."]
 
-    assert heard == [f"Turn {it}." for it in range(1, 13)]
-    assert [it.status for it in stage.entries] == [500, 200, 200] * 6
+    assert heard == [f"Turn {number}." for number in range(1, 13)]
+    assert [entry.status for entry in stage.entries] == [500, 200, 200] * 6
 
 
 @pytest.mark.shows("000-30")
 def test_expectations_are_those_of_the_turn_that_is_asked_for() -> None:
     document = script(says("One.", expectedTools=["first"]), says("Two."))
     asked = cue(
-        messages=cue("refund", "One.", "Go on").conversation.messages, tools=(Tool("other"),)
+        messages=cue("refund", "One.", "Go on").conversation.messages,
+        tools=(ToolDefinition("other"),),
     )
 
     assert turn_of(directed(document, asked)).text == "Two."

@@ -12,21 +12,21 @@ import pytest
 from directing import Directed, directed
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
-from llm_proxy.dialects import Response, lenient_json
-from llm_proxy.dialects.decoded_request import Asked
-from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import Head, header
+from llm_proxy.dialects import DialectResponse, lenient_json
+from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import ResponseHead, header_value
 from llm_proxy.framing import eventstream, sse
-from llm_proxy.pacing import Instant, Recorded
-from llm_proxy.scenario.render.actions import actions
-from llm_proxy.scenario.render.failures import Limits
-from llm_proxy.scenario.scripted_response import Fail
+from llm_proxy.pacing import InstantPace, RecordedPace
+from llm_proxy.scenario.render.actions import response_actions
+from llm_proxy.scenario.render.failures import FailureLimits
+from llm_proxy.scenario.scripted_response import FailResponse
 from raw import ask, line
 from shelf import chat
 from speaking import MANNERS, Manner, asking
 from waiting import until
 
-MANNER: Final = {it.name: it for it in MANNERS}
+MANNER: Final = {item.name: item for item in MANNERS}
 NAMES: Final = (
     "openai-chat", "openai-responses", "anthropic", "gemini", "ollama chat", "cohere /v2/chat",
     "bedrock",
@@ -36,12 +36,14 @@ EACH: Final = pytest.mark.parametrize("name", NAMES)
 each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))
 
 
-def failed(fail: Fail, manner: Manner = MANNER["openai-chat stream"]) -> Burst:
-    asked = Asked(manner.dialect, manner.request, manner.delivery)
-    return actions(fail, asked, lambda _codec, _message: True, Recorded(4.0), Limits(9000.0))
+def failed(fail: FailResponse, manner: Manner = MANNER["openai-chat stream"]) -> Burst:
+    asked = DecodedRequest(manner.dialect, manner.request, manner.delivery)
+    return response_actions(
+        fail, asked, lambda _codec, _message: True, RecordedPace(4.0), FailureLimits(9000.0)
+    )
 
 
-def refused(fail: Fail, name: str) -> tuple[Head, Any]:
+def refused(fail: FailResponse, name: str) -> tuple[ResponseHead, Any]:
     """The head and the document of an error; it is the same for a stream and a whole answer."""
     begin, send = failed(fail, MANNER[f"{name} stream"])
     assert failed(fail, MANNER[f"{name} whole"]) == (begin, send)
@@ -51,26 +53,28 @@ def refused(fail: Fail, name: str) -> tuple[Head, Any]:
     return begin.head, json.loads(send.data)
 
 
-def again(head: Head) -> str | None:
-    return header(head.headers, "x-should-retry")
+def again(head: ResponseHead) -> str | None:
+    return header_value(head.headers, "x-should-retry")
 
 
 def message(name: str, document: Any) -> str:
     """The text of an error as its dialect has it."""
-    response = Response(Head(500, "", (), "length"), "whole", (json.dumps(document).encode(),))
-    [turn] = MANNER[f"{name} whole"].dialect.turns(response)
+    response = DialectResponse(
+        ResponseHead(500, "", (), "length"), "whole", (json.dumps(document).encode(),)
+    )
+    [turn] = MANNER[f"{name} whole"].dialect.decode(response)
     assert turn.failure is not None
     return turn.failure.message
 
 
-TYPES: Final[dict[str, Callable[[Head, Any], tuple[Any, ...]]]] = {
+TYPES: Final[dict[str, Callable[[ResponseHead, Any], tuple[Any, ...]]]] = {
     "openai-chat": lambda _, it: (it["error"]["type"],),
     "openai-responses": lambda _, it: (it["error"]["type"],),
     "anthropic": lambda _, it: (it["type"], it["error"]["type"]),
     "gemini": lambda _, it: (it["error"]["code"], it["error"]["status"]),
     "ollama chat": lambda _, it: tuple(it),
     "cohere /v2/chat": lambda _, it: tuple(it),
-    "bedrock": lambda head, _: (header(head.headers, "x-amzn-ErrorType"),),
+    "bedrock": lambda head, _: (header_value(head.headers, "x-amzn-ErrorType"),),
 }
 """What tells a dialect's kinds of errors apart."""
 
@@ -93,7 +97,7 @@ class TestErrors:
     def test_what_may_be_asked_again_is_a_fault_of_the_server(
         self, status: Any, name: str, kind: tuple[Any, ...]
     ) -> None:
-        head, document = refused(Fail(status, "no luck"), name)
+        head, document = refused(FailResponse(status, "no luck"), name)
 
         assert (head.status, again(head)) == (500, None)
         assert TYPES[name](head, document) == kind
@@ -115,7 +119,7 @@ class TestErrors:
     def test_a_model_error_that_may_not_be_asked_again_is_one_of_the_request(
         self, name: str, kind: tuple[Any, ...]
     ) -> None:
-        head, document = refused(Fail("model_error", "no luck", retryable=False), name)
+        head, document = refused(FailResponse("model_error", "no luck", retryable=False), name)
 
         assert (head.status, again(head)) == (400, "false")
         assert TYPES[name](head, document) == kind
@@ -124,7 +128,7 @@ class TestErrors:
     @pytest.mark.shows("000-58", "000-65")
     @EACH
     def test_what_is_thrown_and_may_not_be_asked_again_says_so(self, name: str) -> None:
-        head, document = refused(Fail("thrown", retryable=False), name)
+        head, document = refused(FailResponse("thrown", retryable=False), name)
 
         assert (head.status, again(head)) == (500, "false")
         assert message(name, document) == "Simulated failure"
@@ -146,7 +150,7 @@ class TestErrorsOfTheAuthors:
     def test_fields_go_into_the_error_object(self, name: str, error: dict[str, Any]) -> None:
         given: dict[str, Any] = {"message": "mine", "type": "busy", "code": 7, "x": []}
 
-        _, document = refused(Fail("thrown", "not this", error=given), name)
+        _, document = refused(FailResponse("thrown", "not this", error=given), name)
 
         assert document["error"] == error
 
@@ -156,13 +160,13 @@ class TestErrorsOfTheAuthors:
     ) -> None:
         given: dict[str, Any] = {"message": "mine", "reason": "cold"}
 
-        _, document = refused(Fail("rate_limit", error=given), name)
+        _, document = refused(FailResponse("rate_limit", error=given), name)
 
         assert document == {word: "mine", "reason": "cold"}
 
     def test_a_member_of_the_family_without_such_an_object_has_them_there_too(self) -> None:
         begin, send = failed(
-            Fail("thrown", error={"reason": "cold"}), MANNER["openai-chat stream, mistral"]
+            FailResponse("thrown", error={"reason": "cold"}), MANNER["openai-chat stream, mistral"]
         )
 
         assert isinstance(begin, Begin)
@@ -172,31 +176,34 @@ class TestErrorsOfTheAuthors:
         assert said["reason"] == "cold"
 
     def test_a_type_is_told_where_the_dialect_tells_it(self) -> None:
-        head, _ = refused(Fail("thrown", error={"type": "ThrottlingException"}), "bedrock")
+        head, _ = refused(FailResponse("thrown", error={"type": "ThrottlingException"}), "bedrock")
 
-        assert header(head.headers, "x-amzn-ErrorType") == "ThrottlingException"
+        assert header_value(head.headers, "x-amzn-ErrorType") == "ThrottlingException"
 
     @EACH
     @pytest.mark.parametrize("status", ["thrown", "model_error", "rate_limit"])
     @pytest.mark.parametrize("field", ["status", "statusCode"])
     def test_a_number_is_the_http_status(self, field: str, status: Any, name: str) -> None:
-        head, document = refused(Fail(status, error={field: 504}), name)
+        head, document = refused(FailResponse(status, error={field: 504}), name)
 
-        assert (head.status, header(head.headers, "content-type")) == (504, "application/json")
+        assert (head.status, header_value(head.headers, "content-type")) == (
+            504,
+            "application/json",
+        )
         about = document.get("error")
         assert field not in document
-        assert lenient_json.fields(about).get(field) in (None, "DEADLINE_EXCEEDED")
+        assert lenient_json.object_fields(about).get(field) in (None, "DEADLINE_EXCEEDED")
 
     @pytest.mark.parametrize("value", ["UNAVAILABLE", 200, 700, True, 503.5, None])
     def test_what_is_no_status_of_an_error_is_a_field_as_any_other(self, value: Any) -> None:
-        head, document = refused(Fail("thrown", error={"status": value}), "openai-chat")
+        head, document = refused(FailResponse("thrown", error={"status": value}), "openai-chat")
 
         assert (head.status, document["error"]["status"]) == (500, value)
 
     def test_a_status_in_words_stays_beside_one_in_numbers(self) -> None:
         error: dict[str, Any] = {"status": "UNAVAILABLE", "statusCode": 503.0}
 
-        head, document = refused(Fail("thrown", error=error), "gemini")
+        head, document = refused(FailResponse("thrown", error=error), "gemini")
 
         assert head.status == 503
         assert document["error"] == {
@@ -222,7 +229,7 @@ class TestRateLimits:
     def test_the_wait_is_told_as_it_was_written(
         self, name: str, ms: float | None, told: dict[str, str], retryable: bool
     ) -> None:
-        fail = Fail("rate_limit", "slow down", retryable=retryable, retry_after_ms=ms)
+        fail = FailResponse("rate_limit", "slow down", retryable=retryable, retry_after_ms=ms)
 
         head, document = refused(fail, name)
 
@@ -235,10 +242,10 @@ class TestRateLimits:
         ("ms", "delays"), [(None, []), (1500, ["1.5s"]), (30_000, ["30s"]), (0, ["0s"])]
     )
     def test_gemini_tells_it_in_the_body_too(self, ms: float | None, delays: list[str]) -> None:
-        _, document = refused(Fail("rate_limit", retry_after_ms=ms), "gemini")
+        _, document = refused(FailResponse("rate_limit", retry_after_ms=ms), "gemini")
 
         details = document["error"]["details"]
-        assert [it["retryDelay"] for it in details if "retryDelay" in it] == delays
+        assert [detail["retryDelay"] for detail in details if "retryDelay" in detail] == delays
 
 
 class TestBrokenAnswers:
@@ -247,23 +254,23 @@ class TestBrokenAnswers:
     def test_an_invalid_response_is_one_broken_message_that_ends_cleanly(
         self, manner: Manner
     ) -> None:
-        begin, send = failed(Fail("invalid_response"), manner)
+        begin, send = failed(FailResponse("invalid_response"), manner)
 
         assert isinstance(begin, Begin)
         assert isinstance(send, Send)
         codec = manner.dialect.codec(manner.request, begin.head)
         assert begin.head.status == 200
         assert begin.head.length in (None, len(send.data))
-        assert framing.messages(codec, send.data) == [send.data]
+        assert framing.split_messages(codec, send.data) == [send.data]
         with pytest.raises(ValueError, match=r"JSON|char"):
-            lenient_json.parse(content(codec, send.data))
+            lenient_json.parse_json(content(codec, send.data))
 
     @pytest.mark.shows("000-61")
     @each_manner
     def test_a_network_error_that_is_not_asked_again_comes_amid_a_stream(
         self, manner: Manner
     ) -> None:
-        begin, send, *rest = failed(Fail("network_error", "gone", retryable=False), manner)
+        begin, send, *rest = failed(FailResponse("network_error", "gone", retryable=False), manner)
 
         assert isinstance(begin, Begin)
         assert isinstance(send, Send)
@@ -273,23 +280,23 @@ class TestBrokenAnswers:
             assert b"gone" in send.data
         else:
             assert (begin.head.status, rest) == (200, [Abort("rst")])
-            lenient_json.parse(content(codec, send.data))
+            lenient_json.parse_json(content(codec, send.data))
             assert b"gone" not in send.data
 
     def test_where_no_answer_could_begin_none_is_broken(self) -> None:
         unknown = Manner("unknown", asking("/model/my.own-model/invoke"))
 
-        with pytest.raises(CannotSay):
-            failed(Fail("invalid_response"), unknown)
+        with pytest.raises(NotRepresentable):
+            failed(FailResponse("invalid_response"), unknown)
 
 
 def content(codec: str, message: bytes) -> bytes:
     """What a client of this codec takes for JSON."""
     match codec:
         case "sse":
-            return sse.read_event(message).data or b""
+            return sse.parse_event(message).data or b""
         case "eventstream":
-            frame = eventstream.read_frame(message)
+            frame = eventstream.parse_frame(message)
             assert frame is not None
             return frame.payload
         case "json-array":
@@ -303,21 +310,21 @@ def content(codec: str, message: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("fail", "burst"),
     [
-        (Fail("timeout"), (Wait(9000.0), Abort("fin"))),
-        (Fail("timeout", retryable=False), (Wait(9000.0), Abort("fin"))),
-        (Fail("network_error"), (Abort("rst"),)),
+        (FailResponse("timeout"), (Wait(9000.0), Abort("fin"))),
+        (FailResponse("timeout", retryable=False), (Wait(9000.0), Abort("fin"))),
+        (FailResponse("network_error"), (Abort("rst"),)),
     ],
     ids=["timeout", "timeout, not again", "network error"],
 )
 def test_what_sends_nothing_is_the_same_in_every_dialect_at_every_pace(
-    manner: Manner, fail: Fail, burst: tuple[Action, ...]
+    manner: Manner, fail: FailResponse, burst: tuple[Action, ...]
 ) -> None:
     assert failed(fail, manner) == burst
 
 
 class TestOnTheWire:
     async def test_a_network_error_is_a_reset_before_any_byte(self) -> None:
-        async with directed(Directed(lambda _: Fail("network_error"))) as stage:
+        async with directed(Directed(lambda _: FailResponse("network_error"))) as stage:
             raw = await ask(stage.url, chat())
             [entry] = stage.entries()
 
@@ -325,7 +332,7 @@ class TestOnTheWire:
         assert (entry.status, entry.bytes, entry.ending) == (0, 0, "cut")
 
     async def test_a_network_error_after_the_head_is_a_reset_behind_one_frame(self) -> None:
-        fail = Fail("network_error", retryable=False)
+        fail = FailResponse("network_error", retryable=False)
         async with directed(Directed(lambda _: fail)) as stage:
             raw = await ask(stage.url, chat())
 
@@ -333,7 +340,7 @@ class TestOnTheWire:
         assert raw.header("content-type") == "text/event-stream; charset=utf-8"
 
     async def test_a_broken_stream_ends_as_a_whole_one(self) -> None:
-        async with directed(Directed(lambda _: Fail("invalid_response"))) as stage:
+        async with directed(Directed(lambda _: FailResponse("invalid_response"))) as stage:
             raw = await ask(stage.url, chat())
 
         assert (raw.status, raw.how, len(raw.chunks)) == (200, "clean", 1)
@@ -342,18 +349,18 @@ class TestOnTheWire:
 
     async def test_a_broken_document_is_as_long_as_it_says(self) -> None:
         request = chat().replace(b"true", b"null")
-        async with directed(Directed(lambda _: Fail("invalid_response"))) as stage:
+        async with directed(Directed(lambda _: FailResponse("invalid_response"))) as stage:
             raw = await ask(stage.url, request)
 
         assert (raw.status, raw.how) == (200, "clean")
         assert raw.header("content-length") == str(len(raw.body))
         assert raw.body.startswith(b'{"id":')
 
-    @pytest.mark.parametrize("pace", [Instant(), Recorded(100.0)])
+    @pytest.mark.parametrize("pace", [InstantPace(), RecordedPace(100.0)])
     async def test_a_timeout_is_silent_up_to_its_limit_at_any_pace(
-        self, pace: Instant | Recorded
+        self, pace: InstantPace | RecordedPace
     ) -> None:
-        mode = Directed(lambda _: Fail("timeout"), Limits(150.0), pace)
+        mode = Directed(lambda _: FailResponse("timeout"), FailureLimits(150.0), pace)
         async with directed(mode) as stage:
             begun = asyncio.get_running_loop().time()
             raw = await ask(stage.url, chat())
@@ -365,11 +372,11 @@ class TestOnTheWire:
         assert (entry.status, entry.bytes, entry.ending) == (0, 0, "cut")
 
     async def test_a_client_that_gives_up_on_a_timeout_is_gone_at_once(self) -> None:
-        async with directed(Directed(lambda _: Fail("timeout"))) as stage:
+        async with directed(Directed(lambda _: FailResponse("timeout"))) as stage:
             async with line(stage.url) as client:
                 await client.send(chat().replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
-                await until(lambda: stage.server.active == 1)
-            await until(lambda: stage.server.active == 0)
+                await until(lambda: stage.server.active_count == 1)
+            await until(lambda: stage.server.active_count == 0)
             [entry] = stage.entries()
 
         assert (entry.status, entry.bytes, entry.ending) == (0, 0, "client_gone")
@@ -377,7 +384,9 @@ class TestOnTheWire:
         assert stage.journal.counts.left == 1
 
     async def test_the_next_request_on_the_connection_is_answered_after_an_error(self) -> None:
-        async with directed(Directed(lambda _: Fail("rate_limit", retry_after_ms=20))) as stage:
+        async with directed(
+            Directed(lambda _: FailResponse("rate_limit", retry_after_ms=20))
+        ) as stage:
             async with line(stage.url) as client:
                 for _ in range(2):
                     await client.send(chat().replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))

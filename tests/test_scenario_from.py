@@ -19,17 +19,21 @@ from corpus import rows
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import End, Meta, StoredRequest, sha256
-from llm_proxy.cassette_views import asked, turns_of
-from llm_proxy.dialects import Response
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import Ending, Head, Read, Request
+from llm_proxy.cassette_views import cassette_turns, stored_http_request
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import Ending, Read, Request, ResponseHead
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import Scenario
 from llm_proxy.scenario.engine import turns
-from llm_proxy.scenario.engine.match_context import Cue
-from llm_proxy.scenario.recorded.from_cassettes import Told, Wishes, scenario
-from llm_proxy.scenario.recorded.yaml_writing import block
+from llm_proxy.scenario.engine.match_context import MatchContext
+from llm_proxy.scenario.recorded.from_cassettes import (
+    GeneratedScenario,
+    ScenarioOptions,
+    generate_scenario,
+)
+from llm_proxy.scenario.recorded.yaml_writing import yaml_block
 from llm_proxy.turns import (
     Failure,
     Finish,
@@ -46,17 +50,17 @@ from llm_proxy.turns import (
 from shelf import chat, put, says
 from speaking import asking
 
-DELIVERY: Final = Delivery("recorded", 1_700_000_000)
+DELIVERY: Final = EncodeContext("recorded", 1_700_000_000)
 USER: Final[Json] = {"role": "user", "content": "Where is order 42? (a|b)"}
 CALLED: Final[Json] = {"role": "assistant", "tool_calls": []}
 TOOL: Final[Json] = {"type": "function", "function": {"name": "lookup", "parameters": {}}}
 
 
 def exchange(
-    request: Request, response: Response, file: str = "one.jsonl", at: int = 0
+    request: Request, response: DialectResponse, file: str = "one.jsonl", at: int = 0
 ) -> Cassette:
     """A cassette of an answer; `at` is the second in which it was recorded."""
-    dialect = dialects.find(request)
+    dialect = dialects.find_dialect(request)
     body = b"".join(response.messages)
     return Cassette(
         file,
@@ -84,7 +88,9 @@ def exchange(
 
 def spoken(request: Request, *turns: Turn, file: str = "one.jsonl", at: int = 0) -> Cassette:
     """A cassette in which this was said."""
-    response = dialects.speakers()[dialects.find(request).name].speak(request, turns, DELIVERY)
+    response = dialects.chat_dialects()[dialects.find_dialect(request).name].encode(
+        request, turns, DELIVERY
+    )
     return exchange(request, response, file, at)
 
 
@@ -92,8 +98,8 @@ def refused(
     request: Request, status: int, *headers: tuple[str, str], file: str = "no.jsonl", at: int = 0
 ) -> Cassette:
     """A cassette of an HTTP error."""
-    dialect = dialects.speakers()[dialects.find(request).name]
-    response = dialect.refuse(status, Failure("Slow down"), DELIVERY)
+    dialect = dialects.chat_dialects()[dialects.find_dialect(request).name]
+    response = dialect.error_response(status, Failure("Slow down"), DELIVERY)
     head = replace(response.head, headers=(*response.head.headers, *headers))
     return exchange(request, replace(response, head=head), file, at)
 
@@ -104,21 +110,25 @@ def talk(*messages: Json, **more: Any) -> Request:
     return asking("/v1/chat/completions", model="gpt-5", stream=True, messages=said, **more)
 
 
-def loaded(told: Told) -> Scenario:
+def loaded(told: GeneratedScenario) -> Scenario:
     """The scenario as its document is read."""
-    found = loading.load("made.yaml", told.text.encode())
-    missing = [it for it in found.warnings if "is missing" not in it.message]
+    found = loading.load_file("made.yaml", told.text.encode())
+    missing = [warning for warning in found.warnings if "is missing" not in warning.message]
     assert (found.mistakes, missing) == ((), [])
     [placed] = found.scenarios
     return placed.value
 
 
-def played(told: Told, cassette: Cassette) -> Turn:
+def played(told: GeneratedScenario, cassette: Cassette) -> Turn:
     """What the scenario's first step answers to the request of this cassette."""
-    conversation = dialects.named(cassette.meta.dialect).conversation(asked(cassette))
+    conversation = dialects.dialect_named(cassette.meta.dialect).decode_request(
+        stored_http_request(cassette)
+    )
     assert conversation is not None
-    cue = Cue(conversation, None, "m", "/", "openai", cassette.meta.dialect, "default", "seed")
-    return turns.turn(loaded(told).turns[0].response, cue)
+    cue = MatchContext(
+        conversation, None, "m", "/", "openai", cassette.meta.dialect, "default", "seed"
+    )
+    return turns.scripted_turn(loaded(told).turns[0].response, cue)
 
 
 def said(turn: Turn) -> list[tuple[object, ...]]:
@@ -145,16 +155,16 @@ TURN: Final = Turn(
     ),
     usage=Usage(10, 5, 15, cache_read=2),
 )
-TELLING: Final = sorted(set(dialects.speakers()) - {"openai-completions"})
+TELLING: Final = sorted(set(dialects.chat_dialects()) - {"openai-completions"})
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 @pytest.mark.parametrize("name", TELLING)
 def test_every_dialect_says_the_same_again(name: str, stream: bool) -> None:
-    cassette = spoken(dialects.speakers()[name].typical("m", stream=stream), TURN)
-    [recorded] = turns_of(cassette)
+    cassette = spoken(dialects.chat_dialects()[name].sample_request("m", stream=stream), TURN)
+    [recorded] = cassette_turns(cassette)
 
-    told = scenario([cassette])
+    told = generate_scenario([cassette])
 
     again = played(told, cassette)
     assert said(again) == said(recorded)
@@ -176,7 +186,7 @@ def test_a_conversation_becomes_a_document_that_people_edit() -> None:
         at=2,
     )
 
-    told = scenario([last, first], Wishes(exact=True))
+    told = generate_scenario([last, first], ScenarioOptions(matches_exactly=True))
 
     assert (
         told.text
@@ -229,7 +239,7 @@ turns:
 
 
 def test_only_the_tools_are_expected_unless_it_is_to_be_exact() -> None:
-    told = scenario([spoken(talk(tools=[TOOL, TOOL], temperature=0.2, top_p=1), TURN)])
+    told = generate_scenario([spoken(talk(tools=[TOOL, TOOL], temperature=0.2, top_p=1), TURN)])
 
     [step] = loaded(told).turns
     assert step.expected_tools == ("lookup",)
@@ -261,14 +271,14 @@ CALL: Final = ToolCall("call-1", "lookup", "{}")
     ids=["text", "nothing", "finish", "call", "refusal"],
 )
 def test_an_answer_takes_the_plainest_form_that_says_it(turn: Turn, response: Json) -> None:
-    told = scenario([spoken(talk(), turn)])
+    told = generate_scenario([spoken(talk(), turn)])
 
-    steps: Any = told.scenario["turns"]
+    steps: Any = told.generate_scenario["turns"]
     assert steps[0]["response"] == response
 
 
 def test_parts_in_any_order_stay_in_it() -> None:
-    request = dialects.speakers()["anthropic"].typical("m", stream=True)
+    request = dialects.chat_dialects()["anthropic"].sample_request("m", stream=True)
     parts = (
         Reasoning("Hm.", signature="s1"),
         Text("First."),
@@ -277,9 +287,9 @@ def test_parts_in_any_order_stay_in_it() -> None:
         ToolCall("toolu_1", "lookup", '{"a":1}'),
         Text("Done."),
     )
-    told = scenario([spoken(request, Turn(parts))])
+    told = generate_scenario([spoken(request, Turn(parts))])
 
-    steps: Any = told.scenario["turns"]
+    steps: Any = told.generate_scenario["turns"]
     assert steps[0]["response"] == {
         "kind": "parts",
         "parts": [
@@ -304,10 +314,10 @@ def test_parts_in_any_order_stay_in_it() -> None:
 
 
 def test_texts_between_calls_stand_with_the_call_that_they_come_before() -> None:
-    request = dialects.speakers()["anthropic"].typical("m", stream=True)
+    request = dialects.chat_dialects()["anthropic"].sample_request("m", stream=True)
     parts = (CALL, Text("And now."), ToolCall("toolu_2", "other", "{}"))
 
-    steps: Any = scenario([spoken(request, Turn(parts))]).scenario["turns"]
+    steps: Any = generate_scenario([spoken(request, Turn(parts))]).generate_scenario["turns"]
 
     assert steps[0]["response"]["tool_calls"] == [
         {"tool_name": "lookup", "arguments": {}},
@@ -339,24 +349,24 @@ def test_texts_between_calls_stand_with_the_call_that_they_come_before() -> None
     ids=["media", "arguments", "no number"],
 )
 def test_what_a_scenario_cannot_say_is_noted(parts: Any, note: str) -> None:
-    assert scenario([spoken(talk(), Turn(parts))]).notes == (note,)
+    assert generate_scenario([spoken(talk(), Turn(parts))]).notes == (note,)
 
 
 def test_what_the_provider_did_itself_is_left_out_and_noted() -> None:
-    request = dialects.speakers()["anthropic"].typical("m", stream=True)
+    request = dialects.chat_dialects()["anthropic"].sample_request("m", stream=True)
     search = ToolCall("srvtoolu_1", "web_search", "{}", (("type", "server_tool_use"),))
     found = ToolResult("srvtoolu_1", "[]", metadata=(("type", "web_search_tool_result"),))
 
-    told = scenario([spoken(request, Turn((search, found, Text("Found."))))])
+    told = generate_scenario([spoken(request, Turn((search, found, Text("Found."))))])
 
     own = "the provider's own tool web_search; what the provider's own tools gave"
     assert told.notes[0] == f"turn 1 does not say: {own}"
 
 
 def test_of_several_choices_the_first_is_played() -> None:
-    told = scenario([spoken(talk(n=2), Turn((Text("a"),)), Turn((Text("b"),)))])
+    told = generate_scenario([spoken(talk(n=2), Turn((Text("a"),)), Turn((Text("b"),)))])
 
-    steps: Any = told.scenario["turns"]
+    steps: Any = told.generate_scenario["turns"]
     assert steps[0]["response"] == {"kind": "text", "assistant_text": "a"}
     assert told.notes == ("turn 1 does not say: 1 of 2 choices",)
 
@@ -404,9 +414,9 @@ def test_of_several_choices_the_first_is_played() -> None:
 def test_failures_before_an_answer_come_before_it_again(
     failures: Sequence[Cassette], fails: dict[str, Json]
 ) -> None:
-    told = scenario([*failures, spoken(talk(), TURN, at=9)])
+    told = generate_scenario([*failures, spoken(talk(), TURN, at=9)])
 
-    steps: Any = told.scenario["turns"]
+    steps: Any = told.generate_scenario["turns"]
     counted = {"failures_before_success": len(failures), "failure_message": "Slow down"}
     failed = {name: it for name, it in steps[0].items() if name.startswith("failure")}
     assert failed == counted | fails
@@ -415,7 +425,9 @@ def test_failures_before_an_answer_come_before_it_again(
 
 
 def test_failures_of_several_kinds_are_played_as_the_last() -> None:
-    told = scenario([refused(talk(), 500), refused(talk(), 429, at=1), spoken(talk(), TURN, at=2)])
+    told = generate_scenario(
+        [refused(talk(), 500), refused(talk(), 429, at=1), spoken(talk(), TURN, at=2)]
+    )
 
     [step] = loaded(told).turns
     assert (step.failures_before_success, step.failure_status) == (2, "rate_limit")
@@ -427,7 +439,7 @@ def test_of_two_answers_for_a_turn_the_first_is_played() -> None:
     second = spoken(talk(), Turn((Text("second"),)), file="b.jsonl", at=2)
     later = refused(talk(), 500, file="c.jsonl", at=3)
 
-    told = scenario([later, second, first])
+    told = generate_scenario([later, second, first])
 
     assert said(played(told, first)) == [(Text, "first")]
     assert told.notes == (
@@ -440,7 +452,7 @@ def test_turns_that_are_not_there_are_noted() -> None:
     failed = refused(talk(USER, CALLED), 500, file="b.jsonl", at=1)
     last = spoken(talk(USER, CALLED, USER, CALLED, USER, CALLED), TURN)
 
-    told = scenario([failed, last])
+    told = generate_scenario([failed, last])
 
     assert [step.turn for step in loaded(told).turns] == [4]
     assert told.notes == (
@@ -456,14 +468,16 @@ def test_an_answer_that_is_continued_by_its_id_is_the_turn_before() -> None:
         told = Turn((Text(f"answer {number}"),), id=f"resp_{number}")
         return spoken(request, told, file=f"{number}.jsonl", at=number)
 
-    told = scenario([turn(1), turn(2, "resp_1"), turn(3, "resp_2")])
+    told = generate_scenario([turn(1), turn(2, "resp_1"), turn(3, "resp_2")])
 
     made = loaded(told)
     assert [step.turn for step in made.turns] == [1, 2, 3]
     assert made.match is not None
     assert made.match.user == "^(?:text 1$|text 2$|text 3$)"
-    with pytest.raises(CannotSay, match=r"3\.jsonl continues the answer resp_2, which none of"):
-        scenario([turn(1), turn(3, "resp_2")])
+    with pytest.raises(
+        NotRepresentable, match=r"3\.jsonl continues the answer resp_2, which none of"
+    ):
+        generate_scenario([turn(1), turn(3, "resp_2")])
 
 
 @pytest.mark.parametrize(
@@ -476,7 +490,7 @@ def test_an_answer_that_is_continued_by_its_id_is_the_turn_before() -> None:
     ],
 )
 def test_the_same_user_text_finds_it(text: str, pattern: str) -> None:
-    told = scenario([spoken(talk({"role": "user", "content": text}), TURN)])
+    told = generate_scenario([spoken(talk({"role": "user", "content": text}), TURN)])
 
     match = loaded(told).match
     assert match is not None
@@ -486,7 +500,9 @@ def test_the_same_user_text_finds_it(text: str, pattern: str) -> None:
 
 
 def test_without_a_user_text_it_must_be_named() -> None:
-    told = scenario([spoken(talk({"role": "system", "content": "Go."}), TURN)], Wishes("agent"))
+    told = generate_scenario(
+        [spoken(talk({"role": "system", "content": "Go."}), TURN)], ScenarioOptions("agent")
+    )
 
     made = loaded(told)
     assert (made.id, made.match) == ("agent", None)
@@ -502,8 +518,8 @@ TWO: Final = (
 PARTIAL: Final = (
     "one.jsonl is partial: no [DONE], choice 0 unfinished; played again it would seem whole"
 )
-CUT: Final = Response(
-    Head(200, "OK", (("content-type", "text/event-stream"),), "chunked"),
+CUT: Final = DialectResponse(
+    ResponseHead(200, "OK", (("content-type", "text/event-stream"),), "chunked"),
     "sse",
     (b'data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}\n\n',),
 )
@@ -533,8 +549,8 @@ CUT: Final = Response(
     ids=["nothing", "no turn", "partial", "failure", "two conversations"],
 )
 def test_what_makes_no_scenario_is_refused(cassettes: list[Cassette], why: str) -> None:
-    with pytest.raises(CannotSay) as refusal:
-        scenario(cassettes)
+    with pytest.raises(NotRepresentable) as refusal:
+        generate_scenario(cassettes)
 
     assert str(refusal.value) == why
 
@@ -564,7 +580,7 @@ ODD: Final = st.sampled_from(
 )
 def test_whatever_was_said_is_read_as_it_was(arguments: dict[str, Json], text: str) -> None:
     text = text.encode("utf-8", "replace").decode()
-    document = block(
+    document = yaml_block(
         {
             "id": "x",
             "description": text,
@@ -581,7 +597,7 @@ def test_whatever_was_said_is_read_as_it_was(arguments: dict[str, Json], text: s
         }
     )
 
-    found = loading.load("x.yaml", document.encode())
+    found = loading.load_file("x.yaml", document.encode())
 
     assert found.mistakes == ()
     response: Any = found.scenarios[0].value.turns[0].response
@@ -611,7 +627,7 @@ async def test_the_command_writes_a_scenario_that_answers_the_recorded_request(
 
 async def test_the_command_prints_the_scenario_and_notes_beside_it(tmp_path: Path) -> None:
     put(tmp_path, chat("hi"), says("one"), says("two"))
-    names = [str(it.relative_to(tmp_path)) for it in sorted(tmp_path.rglob("*.jsonl"))]
+    names = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*.jsonl"))]
 
     ran = await run("scenario", "from", *names, folder=tmp_path)
 
@@ -632,17 +648,17 @@ async def test_the_command_refuses_an_id_that_nobody_could_ask_for(tmp_path: Pat
 def test_real_answers_are_said_again_in_full() -> None:
     compared = 0
     for row in rows()[::19]:
-        dialect = dialects.find(row.request)
+        dialect = dialects.find_dialect(row.request)
         codec = dialect.codec(row.request, row.head)
-        messages = tuple(framing.messages(codec, row.body))
-        cassette = exchange(row.request, Response(row.head, codec, messages), row.id)
+        messages = tuple(framing.split_messages(codec, row.body))
+        cassette = exchange(row.request, DialectResponse(row.head, codec, messages), row.id)
         try:
-            told = scenario([cassette])
-        except CannotSay:
+            told = generate_scenario([cassette])
+        except NotRepresentable:
             continue
         if "provider's own tool" in "".join(told.notes):
             continue
-        assert said(played(told, cassette)) == said(turns_of(cassette)[0]), row.id
+        assert said(played(told, cassette)) == said(cassette_turns(cassette)[0]), row.id
         compared += 1
 
     assert compared > 30

@@ -21,17 +21,17 @@ from command import serving
 from hard_cases import CALLS, HARD, MEGABYTE, TURNS, WORDS, questions, same_head, sent, turns
 from llm_proxy.actions import Send, Wait
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects import find
-from llm_proxy.dialects.decoded_request import Asked
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.pacing import Instant, Recorded, parse_pace
-from llm_proxy.scenario.engine.response_store import Given, Memory
-from llm_proxy.scenario.render.actions import actions
-from llm_proxy.scenario.render.failures import Limits
+from llm_proxy.dialects import find_dialect
+from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.pacing import InstantPace, RecordedPace, parse_pace
+from llm_proxy.scenario.engine.response_store import ResponseStore, StoredResponse
+from llm_proxy.scenario.render.actions import response_actions
+from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.shell.running.proxy import RunningProxy
-from llm_proxy.shell.running.settings import Simulating
+from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.synthesis import lorem
-from llm_proxy.synthesis.response import synthesise
+from llm_proxy.synthesis.response import synthesize_response
 from llm_proxy.turns import ToolCall, Turn
 from proxying import proxy
 from raw import Raw, ask, line, post
@@ -54,8 +54,8 @@ async def simulating(folder: Path, scenario: str = "", **more: Any) -> AsyncIter
     path = folder / "scenarios.yaml"
     if scenario:
         path.write_text(scenario, "utf-8")
-    how = Simulating(scenarios=path if scenario else None, **more.pop("how", {}))
-    async with proxy("simulate", folder, simulating=how, **{"pace": Instant(), **more}) as it:
+    how = SimulationOptions(scenarios=path if scenario else None, **more.pop("how", {}))
+    async with proxy("simulate", folder, simulating=how, **{"pace": InstantPace(), **more}) as it:
         yield it
 
 
@@ -67,7 +67,9 @@ def chat(say: str, *, stream: bool = True, **more: Any) -> bytes:
 def events(raw: Raw) -> list[Any]:
     """The JSON of each event of a chat, and the terminator."""
     data = raw.body.decode().removesuffix("\n\n").split("\n\n")
-    return [it if it == "data: [DONE]" else json.loads(it.removeprefix("data: ")) for it in data]
+    return [
+        item if item == "data: [DONE]" else json.loads(item.removeprefix("data: ")) for item in data
+    ]
 
 
 # An instruction of one's own.
@@ -90,7 +92,7 @@ INSTRUCTED: Final = "Do this: <|instruction_start|>{}<|instruction_end|> and no 
 
 def marked(count: int) -> str:
     """So many words, between the marks that are not counted."""
-    return f"no. 7 {lorem.words(count)} no. 7"
+    return f"no. 7 {lorem.lorem_words(count)} no. 7"
 
 
 @pytest.mark.shows("001-27 to 001-34")
@@ -102,10 +104,10 @@ async def test_an_instruction_streams_its_messages_in_order_with_one_finish(
         raw = await ask(server.url, chat(INSTRUCTED))
 
     *chunks, done = events(raw)
-    told = [it["choices"][0] for it in chunks]
+    told = [chunk["choices"][0] for chunk in chunks]
     assert done == "data: [DONE]"
-    assert [it["index"] for it in told] == [*sorted(it["index"] for it in told[:-1]), 0]
-    assert [it["index"] for it in told if it["finish_reason"]] == [0]
+    assert [item["index"] for item in told] == [*sorted(item["index"] for item in told[:-1]), 0]
+    assert [item["index"] for item in told if item["finish_reason"]] == [0]
     assert told[-1] | {"logprobs": None} == {
         "index": 0, "delta": {}, "logprobs": None, "finish_reason": "stop",
     }  # fmt: skip
@@ -120,7 +122,7 @@ def _told_of(told: list[Any], index: int) -> dict[str, str]:
     """The texts of a choice in the order in which they began, and its calls by name."""
     texts: dict[str, str] = {}
     names: list[str] = []
-    for delta in (it["delta"] for it in told if it["index"] == index):
+    for delta in (item["delta"] for item in told if item["index"] == index):
         for name in ("reasoning", "content"):
             if piece := delta.get(name):
                 texts[name] = texts.get(name, "") + piece
@@ -139,17 +141,19 @@ async def test_the_sdk_hears_a_choice_for_each_message_of_an_instruction(tmp_pat
     async with simulating(tmp_path) as server, openai_client(server.url) as client:
         whole = await client.chat.completions.create(model="m", messages=messages)
         stream = await client.chat.completions.create(model="m", messages=messages, stream=True)
-        pieces = [it.choices[0] async for it in stream]
+        pieces = [item.choices[0] async for item in stream]
 
-    assert [it.message.content for it in whole.choices] == [marked(12), None, marked(3)]
-    calls = [it.function for it in whole.choices[1].message.tool_calls or ()]  # type: ignore[union-attr] # calls of functions
-    assert [(it.name, it.arguments) for it in calls] == [
+    assert [item.message.content for item in whole.choices] == [marked(12), None, marked(3)]
+    calls = [item.function for item in whole.choices[1].message.tool_calls or ()]  # type: ignore[union-attr] # calls of functions
+    assert [(item.name, item.arguments) for item in calls] == [
         ("look", '{"at":"Bonn","deep":[1,2.5,null]}'), ("note", "{}"),
     ]  # fmt: skip
     for choice in (whole.choices[0], whole.choices[2]):
-        heard = "".join(it.delta.content or "" for it in pieces if it.index == choice.index)
+        heard = "".join(
+            piece.delta.content or "" for piece in pieces if piece.index == choice.index
+        )
         assert heard == choice.message.content
-    assert [it.index for it in pieces if it.finish_reason] == [0]
+    assert [piece.index for piece in pieces if piece.finish_reason] == [0]
 
 
 # Time.
@@ -164,24 +168,30 @@ def _instruction(length: int) -> str:
 def test_every_slot_of_a_synthesis_is_planned_100_ms_after_the_one_before() -> None:
     """By absolute deadlines."""
     request = questions([_instruction(5 * SLOTS)])["openai-chat", "stream", _instruction(5 * SLOTS)]
-    dialect, delivery = find(request), Delivery("seed", 0, provider="test-llm")
-    conversation = dialect.conversation(request)
+    dialect, delivery = find_dialect(request), EncodeContext("seed", 0, provider="test-llm")
+    conversation = dialect.decode_request(request)
     assert conversation is not None
-    say = synthesise(conversation, delivery, "choices").say
+    say = synthesize_response(conversation, delivery, "choices").say
 
-    burst = actions(say, Asked(dialect, request, delivery), dialect.says, Recorded(), Limits())
+    burst = response_actions(
+        say,
+        DecodedRequest(dialect, request, delivery),
+        dialect.output_chars,
+        RecordedPace(),
+        FailureLimits(),
+    )
 
-    assert [it.due for it in burst if isinstance(it, Wait)] == [
+    assert [item.due for item in burst if isinstance(item, Wait)] == [
         SLOT * slot for slot in range(1, SLOTS + 1)
     ]
-    assert [isinstance(it, Send) for it in burst][-2:] == [True, True]
+    assert [isinstance(item, Send) for item in burst][-2:] == [True, True]
 
 
 @pytest.mark.shows("001-18")
 async def test_a_synthesis_keeps_its_slots_of_100_ms_within_2_percent(tmp_path: Path) -> None:
     """At real pace; a machine that is busy may need a second try, or a third."""
     off: list[float] = []
-    async with simulating(tmp_path, pace=Recorded()) as server:
+    async with simulating(tmp_path, pace=RecordedPace()) as server:
         while not off or (off[-1] > 0.02 and len(off) < 3):
             raw = await ask(server.url, chat(_instruction(5 * SLOTS)))
             each = zip(raw.times, raw.chunks, strict=True)
@@ -221,11 +231,11 @@ async def test_a_scripted_wait_leaves_as_it_was_written_at_any_pace(
 
 @pytest.mark.shows("001-42")
 async def test_nothing_more_is_written_to_a_client_that_left(tmp_path: Path) -> None:
-    async with simulating(tmp_path, pace=Recorded()) as server:
+    async with simulating(tmp_path, pace=RecordedPace()) as server:
         async with line(server.url) as client:
             await client.send(chat(_instruction(50_000)).replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
             await client.reader.readuntil(b'"content":')
-        await until(lambda: server.server.active == 0)
+        await until(lambda: server.server.active_count == 0)
 
     [entry] = server.journal.entries
     assert (entry.status, entry.ending) == (200, "client_gone")
@@ -246,7 +256,7 @@ async def _answers(folder: Path, seed: int, asked: Mapping[Any, Any]) -> dict[An
 
 
 def _bytes(answers: Mapping[Any, list[Raw]]) -> dict[Any, Any]:
-    return {name: [(same_head(it), it.body) for it in raws] for name, raws in answers.items()}
+    return {name: [(same_head(raw), raw.body) for raw in raws] for name, raws in answers.items()}
 
 
 @pytest.mark.shows("000-80")
@@ -264,7 +274,9 @@ async def test_another_process_gives_the_same_bytes_and_another_seed_the_same_tu
 
     assert _bytes(again) == _bytes(first)
     for name, request in asked.items():
-        ours, theirs = ([turns(request, it) for it in answers[name]] for answers in (first, other))
+        ours, theirs = (
+            [turns(request, answer) for answer in answers[name]] for answers in (first, other)
+        )
         assert list(map(_without_ids, ours)) == list(map(_without_ids, theirs))
         ids = {said[0].id for said in (*ours, *theirs)}
         assert len(ids) == (1 if name[0] == "ollama" else 4)  # whose answers have none
@@ -272,8 +284,8 @@ async def test_another_process_gives_the_same_bytes_and_another_seed_the_same_tu
 
 def _without_ids(said: tuple[Turn, ...]) -> list[Any]:
     return [
-        ([replace(part, metadata=()) for part in it.parts], it.finish, it.usage, it.model)
-        for it in said
+        ([replace(part, metadata=()) for part in item.parts], item.finish, item.usage, item.model)
+        for item in said
     ]
 
 
@@ -313,7 +325,8 @@ async def test_what_is_long_large_many_or_deep_is_heard_exactly(
     wrong = [
         name
         for name, turns in heard.items()
-        if turns != [it.heard(dialect, stream=name[1] == "stream") for it in HARD[name[0]].turns]
+        if turns
+        != [turn.heard(dialect, stream=name[1] == "stream") for turn in HARD[name[0]].turns]
     ]
     assert wrong == []
     assert server.journal.unsuccessful == []
@@ -363,24 +376,26 @@ async def test_an_answer_is_there_by_its_id_and_can_be_continued(tmp_path: Path)
     """
     async with simulating(tmp_path, scenario) as server, openai_client(server.url) as client:
         first = await client.responses.create(model="m", input="two")
-        [call] = [it for it in first.output if it.type == "function_call"]
+        [call] = [item for item in first.output if item.type == "function_call"]
         result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "12:00"}
         stream = await client.responses.create(
             model="m", input=[result], previous_response_id=first.id, stream=True
         )
-        completed: Any = [it async for it in stream][-1]
+        completed: Any = [item async for item in stream][-1]
         second = completed.response
         third = await client.responses.create(
             model="m", input="What?", previous_response_id=second.id
         )
-        fetched = [await client.responses.retrieve(it.id) for it in (first, second, third)]
+        fetched = [await client.responses.retrieve(item.id) for item in (first, second, third)]
         with pytest.raises(openai.APIStatusError) as raised:
             await client.responses.retrieve("resp_of_nobody")
 
     assert (call.name, second.output_text, third.output_text) == (
         "now", "It is noon.", "As I said.",
     )  # fmt: skip
-    assert [it.to_dict() for it in fetched] == [it.to_dict() for it in (first, second, third)]
+    assert [item.to_dict() for item in fetched] == [
+        item.to_dict() for item in (first, second, third)
+    ]
     assert second.previous_response_id == first.id
     assert raised.value.status_code == 404
 
@@ -397,12 +412,12 @@ async def test_an_answer_is_streamed_again_by_its_id_as_it_was(
     """
     asked: Any = {"model": "m", "input": "hi", "background": background, "temperature": 0.5}
     async with simulating(tmp_path, scenario) as server, openai_client(server.url) as client:
-        first = [it async for it in await client.responses.create(**asked, stream=True)]
+        first = [item async for item in await client.responses.create(**asked, stream=True)]
         answer = first[0].response.id
-        again = [it async for it in await client.responses.retrieve(answer, stream=True)]
+        again = [item async for item in await client.responses.retrieve(answer, stream=True)]
 
-    assert [it.to_dict() for it in again] == [it.to_dict() for it in first]
-    assert len([it for it in first if it.type == "response.output_text.delta"]) == 4
+    assert [item.to_dict() for item in again] == [item.to_dict() for item in first]
+    assert len([item for item in first if item.type == "response.output_text.delta"]) == 4
 
 
 @pytest.mark.shows("000-29")
@@ -421,12 +436,12 @@ async def test_fifty_turns_that_each_name_the_one_before_are_remembered(tmp_path
             previous, told = answer.id, Heard()
             if answer.output_text:
                 told.parts.append(("text", answer.output_text))
-            calls = [it for it in answer.output if it.type == "function_call"]
-            told.parts += [("call", it.name, json.loads(it.arguments)) for it in calls]
+            calls = [item for item in answer.output if item.type == "function_call"]
+            told.parts += [("call", item.name, json.loads(item.arguments)) for item in calls]
             asked = "Go on"
             heard.append(told.parts)
 
-    assert heard == [list(it.parts) for it in HARD["long"].turns]
+    assert heard == [list(turn.parts) for turn in HARD["long"].turns]
 
 
 @pytest.mark.shows("000-29", "000-35")
@@ -435,10 +450,13 @@ async def test_fifty_turns_that_each_name_the_one_before_are_remembered(tmp_path
 async def test_a_history_of_any_length_is_counted(dialect: str, mode: str, tmp_path: Path) -> None:
     """As raw requests."""
     numbers = (1, 2, TURNS - 1, TURNS)
-    asked = [hard_cases.question(dialect, ["long", *["Go on"] * (it - 1)], mode) for it in numbers]
+    asked = [
+        hard_cases.question(dialect, ["long", *["Go on"] * (number - 1)], mode)
+        for number in numbers
+    ]
     beyond = hard_cases.question(dialect, ["long", *["Go on"] * TURNS], mode)
     async with simulating(tmp_path, hard_cases.document()) as server:
-        answers = [turns(it, await ask(server.url, sent(it))) for it in asked]
+        answers = [turns(item, await ask(server.url, sent(item))) for item in asked]
         [last] = turns(beyond, await ask(server.url, sent(beyond)))
 
     assert [_said(turn) for [turn] in answers] == [
@@ -449,10 +467,12 @@ async def test_a_history_of_any_length_is_counted(dialect: str, mode: str, tmp_p
 
 def test_answers_to_large_requests_are_forgotten_sooner() -> None:
     """Agents send all that was said with each request, and a run may last for days."""
-    memory = Memory()
-    given = Given(Conversation(()), (), Delivery("", 0), b" " * 1024 * 1024, "openai-responses")
+    memory = ResponseStore()
+    given = StoredResponse(
+        Conversation(()), (), EncodeContext("", 0), b" " * 1024 * 1024, "openai-responses"
+    )
     for number in range(65):
-        memory.keep("s", replace(given, turns=(Turn((), id=str(number)),)))
+        memory.store("s", replace(given, turns=(Turn((), id=str(number)),)))
 
     kept = [number for number in range(65) if memory.find("s", str(number))]
     assert kept == list(range(1, 65))
@@ -461,8 +481,8 @@ def test_answers_to_large_requests_are_forgotten_sooner() -> None:
 def _said(turn: Turn) -> list[Said]:
     """The texts and calls of a turn."""
     texts = [text(turn.text)] if turn.text else []
-    calls = [it for it in turn.parts if isinstance(it, ToolCall)]
-    return [*texts, *(call(it.name, **json.loads(it.arguments)) for it in calls)]
+    calls = [part for part in turn.parts if isinstance(part, ToolCall)]
+    return [*texts, *(call(item.name, **json.loads(item.arguments)) for item in calls)]
 
 
 # Other clients.
@@ -483,10 +503,12 @@ async def test_clients_of_node_hear_the_same(judge: str, tmp_path: Path) -> None
         judges_at_hand.Ask(name, dialect, "m", say, mode == "stream", tools=True)
         for name, (say, dialect, mode, _) in told.items()
     ]
-    async with proxy("simulate", tmp_path, simulating=Simulating(scenarios=FOLDER)) as server:
+    async with proxy(
+        "simulate", tmp_path, simulating=SimulationOptions(scenarios=FOLDER)
+    ) as server:
         heard = await judges_at_hand.ask(judge, server.url, asks)
 
-    assert {it.id: _kept(asdict(it), told[it.id][3]) for it in heard} == {
+    assert {item.id: _kept(asdict(item), told[item.id][3]) for item in heard} == {
         name: _kept(_of(say), fields) for name, (say, _, _, fields) in told.items()
     }
 
@@ -494,14 +516,15 @@ async def test_clients_of_node_hear_the_same(judge: str, tmp_path: Path) -> None
 def _kept(said: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
     """What a client can tell of texts, reasoning and calls, but for ids."""
     told = {name: said[name] for name in ("text", "reasoning", "calls") if name in fields}
-    return told | {"calls": [(it["name"], it["arguments"]) for it in said["calls"]]}
+    return told | {"calls": [(item["name"], item["arguments"]) for item in said["calls"]]}
 
 
 def _of(say: str) -> dict[str, Any]:
     """What a client hears of a shipped scenario that keeps texts, reasoning and calls apart."""
     [turn] = PLAYED[say].turns
     said = {
-        kind: "".join(it[1] for it in turn.parts if it[0] == kind) for kind in ("text", "reasoning")
+        kind: "".join(part[1] for part in turn.parts if part[0] == kind)
+        for kind in ("text", "reasoning")
     }
-    calls = [{"name": it[1], "arguments": it[2]} for it in turn.parts if it[0] == "call"]
+    calls = [{"name": part[1], "arguments": part[2]} for part in turn.parts if part[0] == "call"]
     return {**said, "calls": calls}

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from llm_proxy.errors import CannotMake
-from llm_proxy.scenario.generation.generated_values import value
-from llm_proxy.scenario.generation.json_schema.budget import Budget, TooMuch
-from llm_proxy.scenario.generation.json_schema.expressions import read
+from llm_proxy.errors import SchemaNotSatisfiable
+from llm_proxy.scenario.generation.generated_values import make_value
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget, SchemaTooExpensive
+from llm_proxy.scenario.generation.json_schema.expressions import parse_expression
 from llm_proxy.scenario.generation.json_schema.patterns import found, matching
 from llm_proxy.turns import Json
 
@@ -60,7 +60,7 @@ TOO_MUCH: Final[dict[str, Json]] = {
     "ways that part": {"not": {"$ref": "#/$defs/n0"}, "$defs": tower("anyOf", 18)},
     "a tree": {"$ref": "#/$defs/n0", "$defs": TREE | {"n20": {"type": "string"}}},
     "names of both": {
-        "allOf": [{"required": LISTED}, {"required": [f"{it}!" for it in LISTED]}],
+        "allOf": [{"required": LISTED}, {"required": [f"{item}!" for item in LISTED]}],
     },
     "unique items": {
         "minItems": 3_000,
@@ -85,8 +85,10 @@ TOO_MUCH: Final[dict[str, Json]] = {
 def test_what_asks_for_no_end_of_work_is_refused_soon(schema: Json) -> None:
     start = process_time()
 
-    with pytest.raises(CannotMake, match=r"too much work|of that length|within its bounds"):
-        value(schema, "seed")
+    with pytest.raises(
+        SchemaNotSatisfiable, match=r"too much work|of that length|within its bounds"
+    ):
+        make_value(schema, "seed")
     assert process_time() - start < SOON
 
 
@@ -128,8 +130,8 @@ def test_what_asks_for_no_end_of_work_is_refused_soon(schema: Json) -> None:
     ],
 )  # fmt: skip
 def test_what_no_value_keeps_is_refused_with_the_reason(schema: Json, why: str) -> None:
-    with pytest.raises(CannotMake) as refused:
-        value(schema, "seed")
+    with pytest.raises(SchemaNotSatisfiable) as refused:
+        make_value(schema, "seed")
 
     assert str(refused.value).startswith(f"no value can be made up at {why}; write it")
 
@@ -153,11 +155,11 @@ def test_what_no_value_keeps_is_refused_with_the_reason(schema: Json, why: str) 
     ids=["names", "counts", "listed", "numbers", "digits", "types"],
 )  # fmt: skip
 def test_what_cannot_be_is_left_out_and_the_rest_is_made(schema: Json, made: Json) -> None:
-    assert value(schema, "seed") == made
+    assert make_value(schema, "seed") == made
 
 
 def test_a_list_of_thousands_may_be_chosen_from_again_and_again() -> None:
-    made = value({"type": "array", "minItems": 500, "items": {"enum": LISTED}}, "seed")
+    made = make_value({"type": "array", "minItems": 500, "items": {"enum": LISTED}}, "seed")
 
     assert isinstance(made, list)
     assert len(made) == 500
@@ -170,7 +172,7 @@ def test_objects_deep_within_each_other_are_made_once_each() -> None:
         schema = {"type": "object", "required": ["a"], "properties": {"a": schema}}
         made = {"a": made}
 
-    assert value(schema, "seed") == made
+    assert make_value(schema, "seed") == made
 
 
 EXPRESSIONS: Final = st.recursive(
@@ -195,17 +197,19 @@ def test_an_expression_is_found_where_pythons_own_finds_it(
 ) -> None:
     pattern = start + inner + end
 
-    assert found(read(pattern, Budget()), text, Budget()) == bool(re.search(pattern, text))
-    assert re.search(pattern, matching(pattern, 0, None, "seed", Budget()))
+    assert found(parse_expression(pattern, SchemaBudget()), text, SchemaBudget()) == bool(
+        re.search(pattern, text)
+    )
+    assert re.search(pattern, matching(pattern, 0, None, "seed", SchemaBudget()))
 
 
 @given(st.integers(0, 50))
 def test_a_budget_ends_where_it_is_spent(steps: int) -> None:
-    budget = Budget(steps)
+    budget = SchemaBudget(steps)
     for _ in range(steps):
         budget.spend()
 
-    with pytest.raises(TooMuch, match="it asks for too much work"):
+    with pytest.raises(SchemaTooExpensive, match="it asks for too much work"):
         budget.spend()
 
 
@@ -237,9 +241,9 @@ def test_any_json_as_a_schema_gives_a_valid_value_or_a_refusal_within_bounds(
 ) -> None:
     start = process_time()
     try:
-        made = value(schema, "seed", {"a": 1} if is_given else None)
+        made = make_value(schema, "seed", {"a": 1} if is_given else None)
         Draft202012Validator.check_schema(schema if isinstance(schema, dict) else {})
-    except (CannotMake, SchemaError):
+    except (SchemaNotSatisfiable, SchemaError):
         assert process_time() - start < SOON
         return
 

@@ -8,28 +8,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario.documents.loading import load
+from llm_proxy.scenario.documents.loading import load_file
 from llm_proxy.scenario.documents.parsing import json_text
-from llm_proxy.scenario.documents.parsing.composing import Composer
+from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import (
-    Entry,
-    Fields,
-    Items,
-    Mark,
-    Scalar,
-    Unreadable,
-    plain,
+    ListNode,
+    ObjectEntry,
+    ObjectNode,
+    ScalarNode,
+    SourceMark,
+    UnreadableDocument,
+    plain_value,
 )
 
 
-def read(text: str) -> Composer:
-    composer = Composer("s.json")
-    json_text.read(text, composer)
+def read(text: str) -> DocumentComposer:
+    composer = DocumentComposer("s.json")
+    json_text.read_json(text, composer)
     return composer
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(Unreadable) as told:
+    with pytest.raises(UnreadableDocument) as told:
         read(text)
     mark = told.value.mark
     return f"{mark.line}:{mark.column}: {told.value.message}"
@@ -48,18 +48,22 @@ def refusal(text: str) -> str:
 def test_a_json_text_has_its_value(text: str, value: Any) -> None:
     composer = read(text)
 
-    assert [plain(it) for it in composer.documents] == [value]
+    assert [plain_value(document) for document in composer.documents] == [value]
     assert composer.mistakes == []
 
 
 def test_every_name_and_value_knows_its_place() -> None:
     assert read('{\n  "a": 1,\n  "b": [2]\n}').documents == [
-        Fields(
+        ObjectNode(
             (
-                Entry("a", Mark(2, 3), Scalar(1, Mark(2, 8), "1")),
-                Entry("b", Mark(3, 3), Items((Scalar(2, Mark(3, 9), "2"),), Mark(3, 8))),
+                ObjectEntry("a", SourceMark(2, 3), ScalarNode(1, SourceMark(2, 8), "1")),
+                ObjectEntry(
+                    "b",
+                    SourceMark(3, 3),
+                    ListNode((ScalarNode(2, SourceMark(3, 9), "2"),), SourceMark(3, 8)),
+                ),
             ),
-            Mark(1, 1),
+            SourceMark(1, 1),
         )
     ]
 
@@ -99,7 +103,9 @@ def test_what_is_no_json_is_told_in_plain_words(text: str, message: str) -> None
 def test_what_can_be_read_and_is_wrong_is_told() -> None:
     text = '{"a": 1, "a": 2, "b": "\\ud83d", "c": 1e999, "d": 99999999999999999999}'
 
-    assert [f"{it.column}: {it.path}: {it.message}" for it in read(text).mistakes] == [
+    assert [
+        f"{mistake.column}: {mistake.path}: {mistake.message}" for mistake in read(text).mistakes
+    ] == [
         '10: $: "a" stands here twice: the first is in line 1',
         "23: $.b: this escape is half of a character: write the character itself, or both halves",
         "38: $.c: the number 1e999 is too large: put it in quotes, or write fewer digits",
@@ -113,8 +119,8 @@ def test_what_can_be_read_and_is_wrong_is_told() -> None:
 def test_a_file_named_json_must_be_json() -> None:
     yaml_alone = b"id: a\ndescription: b\nturns: []\n"
 
-    assert load("s.yaml", yaml_alone).mistakes == ()
-    [mistake] = load("s.JSON", yaml_alone).mistakes
+    assert load_file("s.yaml", yaml_alone).mistakes == ()
+    [mistake] = load_file("s.JSON", yaml_alone).mistakes
     assert str(mistake) == "s.JSON:1:1: $: id must be in double quotes"
 
 
@@ -123,5 +129,5 @@ def test_a_file_named_json_must_be_json() -> None:
 def test_no_text_brings_the_reader_down(text: str) -> None:
     try:
         read(text)
-    except Unreadable as error:
+    except UnreadableDocument as error:
         assert error.message  # noqa: PT017 # that it is raised is not what is tested

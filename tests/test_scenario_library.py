@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.documents.loading import Loaded, load
+from llm_proxy.scenario.documents.loading import LoadedScenarios, load_file
 from llm_proxy.shell.scenarios import files
 from llm_proxy.shell.scenarios import library as library_module
-from llm_proxy.shell.scenarios.files import loaded
+from llm_proxy.shell.scenarios.files import load_all
 from llm_proxy.shell.scenarios.library import CHECK_EVERY, ScenarioLibrary
 from waiting import until
 
@@ -33,12 +33,12 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def ids(it: Loaded) -> list[str]:
-    return [each.value.id for each in it.scenarios]
+def ids(it: LoadedScenarios) -> list[str]:
+    return [item.value.id for item in it.scenarios]
 
 
-def mistakes(folder: Path, it: Loaded) -> list[str]:
-    return [str(each).removeprefix(f"{folder}/") for each in it.mistakes]
+def mistakes(folder: Path, it: LoadedScenarios) -> list[str]:
+    return [str(mistake).removeprefix(f"{folder}/") for mistake in it.mistakes]
 
 
 class Clock:
@@ -75,22 +75,22 @@ def test_a_folder_is_read_in_the_order_of_its_paths(tmp_path: Path) -> None:
     write(tmp_path / ".h.yaml", "no: [scenario")
     write(tmp_path / "scenario.schema.json", "{}")
 
-    it = loaded([tmp_path])
+    it = load_all([tmp_path])
 
     assert ids(it) == ["y", "z", "b", "c"]
-    assert [Path(each.file).relative_to(tmp_path).as_posix() for each in it.scenarios] == [
+    assert [Path(item.file).relative_to(tmp_path).as_posix() for item in it.scenarios] == [
         "a/c/y.YAML", "a/z.yaml", "b.yml", "c.json",
     ]  # fmt: skip
 
 
 def test_a_file_may_have_any_name_where_it_is_given(tmp_path: Path) -> None:
-    assert ids(loaded([write(tmp_path / "refund.txt", scenario("a"))])) == ["a"]
+    assert ids(load_all([write(tmp_path / "refund.txt", scenario("a"))])) == ["a"]
 
 
 def test_a_path_that_is_given_twice_is_read_once(tmp_path: Path) -> None:
     path = write(tmp_path / "a.yaml", scenario("a"))
 
-    assert loaded([tmp_path, path, tmp_path]).mistakes == ()
+    assert load_all([tmp_path, path, tmp_path]).mistakes == ()
 
 
 def test_links_are_followed(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_links_are_followed(tmp_path: Path) -> None:
     write(tmp_path / "b", scenario("b"))
     (tmp_path / "here" / "b.yaml").symlink_to(tmp_path / "b")
 
-    assert ids(loaded([tmp_path / "here"])) == ["b", "a"]
+    assert ids(load_all([tmp_path / "here"])) == ["b", "a"]
 
 
 def test_what_is_no_readable_file_is_told_with_its_neighbours(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_is_no_readable_file_is_told_with_its_neighbours(tmp_path: Path) ->
     (tmp_path / "self.yaml").symlink_to(tmp_path / "self.yaml")
     os.mkfifo(tmp_path / "pipe.yaml")
 
-    it = loaded([tmp_path])
+    it = load_all([tmp_path])
 
     assert mistakes(tmp_path, it) == [
         "loop: this link leads back to a folder that it lies in: remove it",
@@ -126,7 +126,7 @@ def test_what_may_not_be_read_is_told(tmp_path: Path) -> None:
     write(tmp_path / "a.yaml", scenario("a")).chmod(0)
     (tmp_path / "closed").mkdir(mode=0)
 
-    assert mistakes(tmp_path, loaded([tmp_path])) == [
+    assert mistakes(tmp_path, load_all([tmp_path])) == [
         "a.yaml: the file cannot be read: Permission denied",
         "closed: the folder cannot be read: Permission denied",
     ]
@@ -138,7 +138,7 @@ def test_a_path_to_nothing_is_a_mistake_of_usage(tmp_path: Path) -> None:
     reasons = []
     for name in ("nowhere", "pipe", "empty"):
         with pytest.raises(UsageError) as told:
-            loaded([tmp_path / name])
+            load_all([tmp_path / name])
         reasons.append(str(told.value).replace(f"{tmp_path}/", ""))
 
     assert reasons == [
@@ -166,7 +166,7 @@ def test_at_the_start_warnings_are_logged(
 ) -> None:
     library(write(tmp_path / "s.yaml", "id: a\ndescription: b\nturns: []\n"), clock)
 
-    assert [it.getMessage().rpartition("/")[2] for it in caplog.records] == [
+    assert [record.getMessage().rpartition("/")[2] for record in caplog.records] == [
         "s.yaml:3:1: $.turns: there are no turns, so every request fails"
     ]
 
@@ -194,11 +194,11 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were read, each time."""
     names: list[str] = []
 
-    def counted(file: str, content: bytes) -> Loaded:
+    def counted(file: str, content: bytes) -> LoadedScenarios:
         names.append(Path(file).name)
-        return load(file, content)
+        return load_file(file, content)
 
-    monkeypatch.setattr(files, "load", counted)
+    monkeypatch.setattr(files, "load_file", counted)
     return names
 
 
@@ -234,7 +234,7 @@ async def test_a_broken_edit_is_told_once_and_what_was_good_stays(
     clock.later()
 
     assert ids(await it.current()) == ["mended"]
-    assert [each.getMessage().replace(f"{tmp_path}/", "") for each in caplog.records] == [
+    assert [record.getMessage().replace(f"{tmp_path}/", "") for record in caplog.records] == [
         (
             "what was good before stays: the scenarios in a.yaml have 3 mistakes:\n"
             "  a.yaml:1:1: $: description is missing: what it is for, for people\n"
@@ -260,7 +260,9 @@ async def test_a_file_that_is_gone_for_a_while_is_missed_by_nobody(
 
     assert ids(await it.current()) == ["a"]
     lost = f"there is no file or folder {path}: give --scenarios one that there is"
-    assert [each.getMessage() for each in caplog.records] == [f"what was good before stays: {lost}"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"what was good before stays: {lost}"
+    ]
 
 
 async def test_an_edit_of_the_same_size_is_seen(tmp_path: Path, clock: Clock) -> None:
@@ -281,17 +283,17 @@ async def test_many_who_ask_at_once_look_once(
     it = library(path, clock)
     looks: list[Sequence[Path]] = []
 
-    def counted(paths: Sequence[Path]) -> tuple[files.Seen, ...]:
+    def counted(paths: Sequence[Path]) -> tuple[files.ScannedFile, ...]:
         looks.append(paths)
-        return files.survey(paths)
+        return files.scan_files(paths)
 
-    monkeypatch.setattr(library_module, "survey", counted)
+    monkeypatch.setattr(library_module, "scan_files", counted)
     write(path, scenario("b"))
     clock.later()
 
     asked = await asyncio.gather(*(it.current() for _ in range(20)))
 
-    assert [ids(each) for each in asked] == [["b"]] * 20
+    assert [ids(item) for item in asked] == [["b"]] * 20
     assert len(looks) == 1
 
 
@@ -302,10 +304,10 @@ class Held:
         self.begun = threading.Event()
         self.go = threading.Event()
 
-    def load(self, file: str, content: bytes) -> Loaded:
+    def load(self, file: str, content: bytes) -> LoadedScenarios:
         self.begun.set()
         assert self.go.wait(10)
-        return load(file, content)
+        return load_file(file, content)
 
     async def reads(self) -> None:
         """Until it has begun to."""
@@ -319,7 +321,7 @@ async def test_nobody_waits_for_files_that_take_long_to_read(
     it = ScenarioLibrary(path, clock, patience=0.01)
     it.load()
     held = Held()
-    monkeypatch.setattr(files, "load", held.load)
+    monkeypatch.setattr(files, "load_file", held.load)
     write(path, scenario("b"))
     clock.later()
 
@@ -328,7 +330,7 @@ async def test_nobody_waits_for_files_that_take_long_to_read(
     assert [ids(await it.current()) for _ in range(3)] == [["a"]] * 3
 
     held.go.set()
-    await until(lambda: it._renewal is None)
+    await until(lambda: it._renewal_task is None)
     assert ids(await it.current()) == ["b"]
 
 
@@ -338,7 +340,7 @@ async def test_who_comes_while_files_are_read_does_not_wait_at_all(
     path = write(tmp_path / "a.yaml", scenario("a"))
     it = library(path, clock)
     held = Held()
-    monkeypatch.setattr(files, "load", held.load)
+    monkeypatch.setattr(files, "load_file", held.load)
     write(path, scenario("b"))
     clock.later()
 
@@ -357,7 +359,7 @@ async def test_who_leaves_does_not_stop_what_others_wait_for(
     path = write(tmp_path / "a.yaml", scenario("a"))
     it = library(path, clock)
     held = Held()
-    monkeypatch.setattr(files, "load", held.load)
+    monkeypatch.setattr(files, "load_file", held.load)
     write(path, scenario("b"))
     clock.later()
 
@@ -375,7 +377,7 @@ async def test_a_fault_while_files_are_read_is_not_passed_over(
     path = write(tmp_path / "a.yaml", scenario("a"))
     it = library(path, clock)
     with monkeypatch.context() as broken:
-        broken.setattr(library_module, "survey", lambda _: 1 / 0)
+        broken.setattr(library_module, "scan_files", lambda _: 1 / 0)
         clock.later()
         with pytest.raises(ZeroDivisionError):
             await it.current()
@@ -403,7 +405,7 @@ async def test_a_file_that_is_half_saved_is_a_mistake_until_it_is_whole(
     clock.later()
 
     assert ids(await it.current()) == ["whole", "b"]
-    assert [each.getMessage().replace(f"{tmp_path}", ".") for each in caplog.records] == [
+    assert [record.getMessage().replace(f"{tmp_path}", ".") for record in caplog.records] == [
         (
             "what was good before stays: the scenarios in . have 1 mistake:\n"
             "  ./a.yaml: the file holds nothing any more: save it whole, or delete it"
@@ -458,7 +460,7 @@ async def test_a_folder_that_loses_its_last_file_keeps_what_was_good(
         clock.later()
         assert ids(await it.current()) == ["a"]
 
-    assert [each.getMessage() for each in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         (
             f"what was good before stays: {tmp_path} holds no scenarios: there is no *.yaml *.yml "
             "*.json below it"

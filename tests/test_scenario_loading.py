@@ -13,36 +13,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.scenario.documents import names
-from llm_proxy.scenario.documents.checking import Placed
+from llm_proxy.scenario.documents.checking import Located
 from llm_proxy.scenario.documents.document import (
-    Call,
-    Document,
-    FinalReport,
-    Mock,
+    FinalReportResponse,
     MockCall,
-    Reply,
+    MockReply,
+    MockSpec,
     Scenario,
-    Step,
-    TextAnswer,
-    ToolCalls,
-    Usage,
+    ScenarioDocument,
+    ScenarioTurn,
+    TextResponse,
+    ToolCallSpec,
+    ToolCallsResponse,
+    UsageSpec,
 )
-from llm_proxy.scenario.documents.loading import MAX_FILE, Loaded, load, together
+from llm_proxy.scenario.documents.loading import MAX_FILE, LoadedScenarios, load_file, merge_loaded
 from whole_scenario import DOCUMENT, MOCK, SCENARIO
 
 LAST: Final = "{id: c, description: d, turns: []}\r\n"
 EMPTY: Final = {"id": "a", "description": "b", "turns": []}
 
 
-def loaded(value: Any, file: str = "s.json") -> Loaded:
+def loaded(value: Any, file: str = "s.json") -> LoadedScenarios:
     """What a file with this value holds; it has no mistakes."""
-    it = load(file, orjson.dumps(value))
-    assert [str(each) for each in it.mistakes] == []
+    it = load_file(file, orjson.dumps(value))
+    assert [str(mistake) for mistake in it.mistakes] == []
     return it
 
 
 def yaml_scenario(text: str) -> Scenario:
-    it = load("s.yaml", text.encode())
+    it = load_file("s.yaml", text.encode())
     assert (it.mistakes, it.warnings) == ((), ())
     [placed] = it.scenarios
     return placed.value
@@ -50,9 +50,9 @@ def yaml_scenario(text: str) -> Scenario:
 
 def test_everything_that_can_be_said_is_read_as_msgspec_reads_it() -> None:
     it = loaded(DOCUMENT)
-    expected = msgspec.convert(DOCUMENT, Document)
+    expected = msgspec.convert(DOCUMENT, ScenarioDocument)
 
-    assert tuple(each.value for each in it.scenarios) == expected.scenarios
+    assert tuple(scenario.value for scenario in it.scenarios) == expected.scenarios
     assert it.mock == expected.mock
     assert it.warnings == ()
 
@@ -71,13 +71,13 @@ def camelised(value: Any, *, by_path: bool = False) -> Any:
     match value:
         case dict():
             return {
-                name if by_path else names.camel(name): inner
+                name if by_path else names.to_camel_case(name): inner
                 if name in FREE
                 else camelised(inner, by_path=name == "json")
                 for name, inner in value.items()
             }
         case list():
-            return [camelised(it) for it in value]
+            return [camelised(item) for item in value]
         case _:
             return value
 
@@ -86,8 +86,8 @@ def test_camel_case_loads_as_the_same() -> None:
     document = camelised(DOCUMENT)
 
     assert "systemPromptMustInclude" in document["scenarios"][0]
-    assert [it.value for it in loaded(document).scenarios] == [
-        it.value for it in loaded(DOCUMENT).scenarios
+    assert [scenario.value for scenario in loaded(document).scenarios] == [
+        scenario.value for scenario in loaded(DOCUMENT).scenarios
     ]
     assert loaded(document).mock == loaded(DOCUMENT).mock
 
@@ -137,16 +137,16 @@ def test_the_documents_of_the_scripted_provider_load_unchanged() -> None:
         description="A tool call, then a report.",
         system_prompt_must_include=("You are",),
         turns=(
-            Step(
+            ScenarioTurn(
                 turn=1,
-                response=ToolCalls(
+                response=ToolCallsResponse(
                     assistant_text="Let me look.",
                     tool_calls=(
-                        Call(tool_name="test__test", arguments={"text": "phase-1"}),
-                        Call(tool_name="test__test", call_id="call-7",
+                        ToolCallSpec(tool_name="test__test", arguments={"text": "phase-1"}),
+                        ToolCallSpec(tool_name="test__test", call_id="call-7",
                              assistant_text="Once more."),
                     ),
-                    usage=Usage(input=10, output=5, total=15),
+                    usage=UsageSpec(input=10, output=5, total=15),
                 ),
                 expected_tools=("test__test",),
                 expected_temperature=0.42,
@@ -160,9 +160,9 @@ def test_the_documents_of_the_scripted_provider_load_unchanged() -> None:
                 failure_retry_after_ms=10,
                 failure_error={"statusCode": 502},
             ),
-            Step(
+            ScenarioTurn(
                 turn=2,
-                response=FinalReport(
+                response=FinalReportResponse(
                     report_content="# Done",
                     report_format="markdown",
                     report_content_json={"toolName": 1},
@@ -174,7 +174,7 @@ def test_the_documents_of_the_scripted_provider_load_unchanged() -> None:
 
 @pytest.mark.shows("004-06")
 def test_the_example_of_the_mock_loads_unchanged() -> None:
-    it = load(
+    it = load_file(
         "s.yaml",
         b"""
         mock:
@@ -189,14 +189,14 @@ def test_the_example_of_the_mock_loads_unchanged() -> None:
     )
 
     assert it.mistakes == ()
-    assert it.mock == Mock(
+    assert it.mock == MockSpec(
         replies=(
-            Reply(tool_calls=(MockCall(id="1", name="lookup", args={"id": 42}),)),
-            Reply(content="Found it: refunds take 3 business days."),
+            MockReply(tool_calls=(MockCall(id="1", name="lookup", args={"id": 42}),)),
+            MockReply(content="Found it: refunds take 3 business days."),
         ),
         thinking_ms=(3000, 8000),
         chunk_delay_ms=(30, 80),
-        usage=Usage(input=1, cache_read=2, cache_write=3),
+        usage=UsageSpec(input=1, cache_read=2, cache_write=3),
         stop_reason="stop",
     )
 
@@ -206,26 +206,28 @@ def test_a_kind_may_be_written_as_names_are(kind: str) -> None:
     answer = {"kind": kind, "toolCalls": [{"toolName": "a"}]}
     it = loaded(EMPTY | {"turns": [{"turn": 1, "response": answer}]})
 
-    assert it.scenarios[0].value.turns[0].response == ToolCalls(tool_calls=(Call(tool_name="a"),))
+    assert it.scenarios[0].value.turns[0].response == ToolCallsResponse(
+        tool_calls=(ToolCallSpec(tool_name="a"),)
+    )
 
 
 @pytest.mark.parametrize(
     ("written", "usage"),
     [
-        ({"inputTokens": 1, "output_tokens": 2}, Usage(input=1, output=2)),
+        ({"inputTokens": 1, "output_tokens": 2}, UsageSpec(input=1, output=2)),
         ({"promptTokens": 1, "completion_tokens": 2, "total": 3},
-         Usage(input=1, output=2, total=3)),
-        ({"cachedInputTokens": 4, "reasoningTokens": 5}, Usage(cache_read=4, reasoning=5)),
+         UsageSpec(input=1, output=2, total=3)),
+        ({"cachedInputTokens": 4, "reasoningTokens": 5}, UsageSpec(cache_read=4, reasoning=5)),
         ({"cache_read_input_tokens": 6, "cacheCreationInputTokens": 7},
-         Usage(cache_read=6, cache_write=7)),
-        ({"input": None}, Usage()),
+         UsageSpec(cache_read=6, cache_write=7)),
+        ({"input": None}, UsageSpec()),
     ],
 )  # fmt: skip
-def test_tokens_may_be_named_as_providers_name_them(written: Any, usage: Usage) -> None:
+def test_tokens_may_be_named_as_providers_name_them(written: Any, usage: UsageSpec) -> None:
     answer = {"kind": "text", "assistant_text": "", "tokenUsage": written}
     it = loaded(EMPTY | {"turns": [{"turn": 1, "response": answer}]})
 
-    assert it.scenarios[0].value.turns[0].response == TextAnswer(assistant_text="", usage=usage)
+    assert it.scenarios[0].value.turns[0].response == TextResponse(assistant_text="", usage=usage)
 
 
 def test_a_whole_number_may_have_a_point() -> None:
@@ -245,17 +247,19 @@ def test_a_whole_number_may_have_a_point() -> None:
     ids=["list", "documents", "both", "byte order mark and CRLF"],
 )
 def test_a_file_may_hold_several_scenarios(text: str) -> None:
-    it = load("s.yaml", text.encode())
+    it = load_file("s.yaml", text.encode())
 
-    assert [each.value.id for each in it.scenarios] == ["a", "c"]
+    assert [scenario.value.id for scenario in it.scenarios] == ["a", "c"]
     assert it.mistakes == ()
 
 
 def test_each_scenario_knows_its_place() -> None:
-    it = load("d/s.yaml", b"# first\nscenarios:\n  - id: a\n    description: b\n    turns: []\n")
+    it = load_file(
+        "d/s.yaml", b"# first\nscenarios:\n  - id: a\n    description: b\n    turns: []\n"
+    )
 
     assert it.scenarios == (
-        Placed(Scenario(id="a", description="b", turns=()), "d/s.yaml", 3, 5, "$.scenarios[0]"),
+        Located(Scenario(id="a", description="b", turns=()), "d/s.yaml", 3, 5, "$.scenarios[0]"),
     )
 
 
@@ -266,9 +270,9 @@ def test_an_editor_may_be_told_of_the_schema() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"# nothing yet\n", b"---\n---\n", b"\xef\xbb\xbf", b"~"])
 def test_a_file_of_nothing_is_doubtful(content: bytes) -> None:
-    it = load("s.yaml", content)
+    it = load_file("s.yaml", content)
 
-    assert [str(each) for each in it.warnings] == ["s.yaml: the file holds no scenario"]
+    assert [str(warning) for warning in it.warnings] == ["s.yaml: the file holds no scenario"]
     assert it.mistakes == ()
 
 
@@ -282,24 +286,24 @@ def test_a_file_of_nothing_is_doubtful(content: bytes) -> None:
     ids=["Latin-1", "UTF-16", "too large"],
 )  # fmt: skip
 def test_what_cannot_be_read_at_all_is_told(content: bytes, message: str) -> None:
-    assert [str(it) for it in load("s.yaml", content).mistakes] == [message]
+    assert [str(mistake) for mistake in load_file("s.yaml", content).mistakes] == [message]
 
 
 def test_ids_that_two_files_share_are_told_with_both_places() -> None:
-    first = load("a.yaml", b"\nid: x\ndescription: b\nturns: []\n")
-    second = load("b.yaml", b"mock: {}\n---\nid: x\ndescription: c\nturns: []\n")
-    third = load("c.yaml", b"mock: {}\n")
+    first = load_file("a.yaml", b"\nid: x\ndescription: b\nturns: []\n")
+    second = load_file("b.yaml", b"mock: {}\n---\nid: x\ndescription: c\nturns: []\n")
+    third = load_file("c.yaml", b"mock: {}\n")
 
-    it = together([first, second, third])
+    it = merge_loaded([first, second, third])
 
-    assert [str(each) for each in it.mistakes] == [
+    assert [str(mistake) for mistake in it.mistakes] == [
         'b.yaml:3:1: $: there are two scenarios "x": the first is in a.yaml:2',
         (
             "c.yaml:1:7: $.mock: there are two mocks, and only one can answer: the first is in "
             "b.yaml:1"
         ),
     ]
-    assert [each.value.description for each in it.scenarios] == ["b", "c"]
+    assert [scenario.value.description for scenario in it.scenarios] == ["b", "c"]
 
 
 def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -324,15 +328,15 @@ def test_what_is_loaded_is_just_what_msgspec_takes(path: tuple[Any, ...], odd: A
         holder = holder[step]
     holder[path[-1]] = odd
 
-    it = load("s.json", orjson.dumps(document))
+    it = load_file("s.json", orjson.dumps(document))
 
     try:
-        expected = msgspec.convert(document, Document)
+        expected = msgspec.convert(document, ScenarioDocument)
     except msgspec.ValidationError:
         assert it.mistakes
     else:
         assert it.mistakes or (
-            tuple(each.value for each in it.scenarios) == expected.scenarios
+            tuple(scenario.value for scenario in it.scenarios) == expected.scenarios
             and it.mock == expected.mock
         )
 
@@ -343,7 +347,7 @@ def test_what_is_loaded_is_just_what_msgspec_takes(path: tuple[Any, ...], odd: A
     st.sampled_from([".yaml", ".json"]),
 )
 def test_no_file_brings_loading_down(content: bytes, suffix: str) -> None:
-    for it in load("s" + suffix, content).mistakes:
+    for it in load_file("s" + suffix, content).mistakes:
         assert str(it).startswith(f"s{suffix}:")
         assert str(it).isprintable()
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from llm_proxy.errors import CannotMake
-from llm_proxy.scenario.generation.generated_values import value
-from llm_proxy.scenario.generation.json_schema.budget import Budget
+from llm_proxy.errors import SchemaNotSatisfiable
+from llm_proxy.scenario.generation.generated_values import make_value
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 from llm_proxy.scenario.generation.json_schema.patterns import matching
 from llm_proxy.turns import Json
 
@@ -85,7 +85,7 @@ def is_valid(made: Json, schema: Schema) -> bool:
     ],
 )
 def test_what_leaves_no_choice_is_made_just_so(schema: Json, made: Json) -> None:
-    assert value(schema, "seed") == made
+    assert make_value(schema, "seed") == made
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_what_leaves_no_choice_is_made_just_so(schema: Json, made: Json) -> None
     ids=["nullable", "no type", "counts as texts", "order", "draft 4", "draft 7", "nulls"],
 )
 def test_other_spellings_of_schemas_are_read(schema: Json, made: Json) -> None:
-    assert value(schema, "seed") == made
+    assert make_value(schema, "seed") == made
 
 
 CHOSEN: Final[list[Schema]] = [
@@ -148,10 +148,10 @@ CHOSEN: Final[list[Schema]] = [
 @pytest.mark.parametrize("schema", CHOSEN, ids=",".join)
 def test_what_is_made_is_valid(schema: Schema) -> None:
     for seed in "abcde":
-        made = value(schema, seed)
+        made = make_value(schema, seed)
 
         assert is_valid(made, schema), made
-        assert value(schema, seed) == made
+        assert make_value(schema, seed) == made
 
 
 FORMATS: Final = {
@@ -171,7 +171,7 @@ FORMATS: Final = {
 def test_a_format_is_kept(name: str) -> None:
     schema: Schema = {"type": "string", "format": name}
     for seed in "abcde":
-        made = value(schema, seed)
+        made = make_value(schema, seed)
 
         assert isinstance(made, str)
         assert re.fullmatch(FORMATS[name], made)
@@ -179,7 +179,7 @@ def test_a_format_is_kept(name: str) -> None:
 
 
 def test_a_length_wins_over_a_format_that_has_another() -> None:
-    made = value({"type": "string", "format": "email", "minLength": 3, "maxLength": 3}, "seed")
+    made = make_value({"type": "string", "format": "email", "minLength": 3, "maxLength": 3}, "seed")
 
     assert isinstance(made, str)
     assert len(made) == 3
@@ -188,13 +188,13 @@ def test_a_length_wins_over_a_format_that_has_another() -> None:
 def test_formats_tell_alternatives_apart() -> None:
     either: Json = {"type": "string", "oneOf": [{"format": "date"}, {"format": "date-time"}]}
 
-    assert re.fullmatch(FORMATS["date"], str(value(either, "seed")))
+    assert re.fullmatch(FORMATS["date"], str(make_value(either, "seed")))
 
 
 def test_another_seed_gives_another_value() -> None:
     schema: Json = {"type": "object", "properties": {"id": {"type": "string", "format": "uuid"}}}
 
-    assert len({json.dumps(value(schema, seed)) for seed in "abcde"}) == 5
+    assert len({json.dumps(make_value(schema, seed)) for seed in "abcde"}) == 5
 
 
 KINDS: Final[Schema] = {
@@ -228,7 +228,7 @@ KINDS: Final[Schema] = {
 def test_what_is_given_is_taken_as_it_is_and_the_rest_goes_with_it(
     given: dict[str, Json], made: Json
 ) -> None:
-    assert value(KINDS, "seed", given) == made
+    assert make_value(KINDS, "seed", given) == made
 
 
 CHAIN: Final[Schema] = {"$ref": "#/$defs/a", "$defs": {"a": {"required": ["a"], "properties": {}}}}
@@ -287,16 +287,18 @@ ODD: Final[Schema] = {"pattern": "(?=x)"}
     ],
 )
 def test_what_cannot_be_made_is_told_with_its_place(schema: Json, why: str) -> None:
-    with pytest.raises(CannotMake) as refused:
-        value(schema, "seed")
+    with pytest.raises(SchemaNotSatisfiable) as refused:
+        make_value(schema, "seed")
 
     hint = "write it in the scenario, or give the schema an example"
     assert str(refused.value) == f"no value can be made up at {why}; {hint}"
 
 
 def test_nothing_can_be_given_for_what_is_no_object() -> None:
-    with pytest.raises(CannotMake, match="asks for no object, so nothing can be given for a, b"):
-        value({"type": "array"}, "seed", {"a": 1, "b": 2})
+    with pytest.raises(
+        SchemaNotSatisfiable, match="asks for no object, so nothing can be given for a, b"
+    ):
+        make_value({"type": "array"}, "seed", {"a": 1, "b": 2})
 
 
 def test_a_schema_without_an_end_is_not_followed_to_it() -> None:
@@ -304,7 +306,7 @@ def test_a_schema_without_an_end_is_not_followed_to_it() -> None:
     every: Json = {"properties": {name: {"$ref": f"#/$defs/{name}"} for name in names}}
     tangle: Json = {"$ref": "#/$defs/n0", "$defs": dict.fromkeys(names, every)}
 
-    assert len(json.dumps(value(tangle, "seed"))) < 10_000
+    assert len(json.dumps(make_value(tangle, "seed"))) < 10_000
 
 
 def test_a_schema_that_is_nested_without_measure_is_refused() -> None:
@@ -312,8 +314,8 @@ def test_a_schema_that_is_nested_without_measure_is_refused() -> None:
     for _ in range(5_000):
         deep = {"allOf": [deep]}
 
-    with pytest.raises(CannotMake, match="nested too deeply"):
-        value(deep, "seed")
+    with pytest.raises(SchemaNotSatisfiable, match="nested too deeply"):
+        make_value(deep, "seed")
 
 
 @pytest.mark.parametrize(
@@ -328,7 +330,7 @@ def test_a_schema_that_is_nested_without_measure_is_refused() -> None:
 )  # fmt: skip
 def test_a_text_for_a_pattern_matches_it(pattern: str) -> None:
     for seed in "abcde":
-        assert re.search(pattern, matching(pattern, 0, None, seed, Budget()))
+        assert re.search(pattern, matching(pattern, 0, None, seed, SchemaBudget()))
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_a_text_for_a_pattern_matches_it(pattern: str) -> None:
 )  # fmt: skip
 def test_a_pattern_that_is_not_understood_is_said_to_be(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"not understood|known to match|range"):
-        matching(pattern, 0, None, "seed", Budget())
+        matching(pattern, 0, None, "seed", SchemaBudget())
 
 
 def spans(least: int, most: int) -> st.SearchStrategy[tuple[int, int]]:
@@ -402,10 +404,10 @@ SATISFIABLE: Final = st.recursive(
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SATISFIABLE, st.text())
 def test_a_schema_that_can_be_met_is_met(schema: Schema, seed: str) -> None:
-    made = value(schema, seed)
+    made = make_value(schema, seed)
 
     assert is_valid(made, schema), made
-    assert value(schema, seed) == made
+    assert make_value(schema, seed) == made
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -420,8 +422,8 @@ def test_what_is_made_of_combined_schemas_is_valid_where_anything_is(
 ) -> None:
     schema: Schema = {how: schemas, "not" if is_not else "then": other}
     try:
-        made = value(schema, "seed")
-    except CannotMake:
+        made = make_value(schema, "seed")
+    except SchemaNotSatisfiable:
         return
 
     assert is_valid(made, schema), made
@@ -448,9 +450,9 @@ JSON: Final = st.recursive(
 @given(JSON)
 def test_any_json_is_made_a_value_for_or_refused_in_a_sentence(schema: Json) -> None:
     try:
-        made = value(schema, "seed")
+        made = make_value(schema, "seed")
         Draft202012Validator.check_schema(schema if isinstance(schema, dict) else {})
-    except (CannotMake, SchemaError):
+    except (SchemaNotSatisfiable, SchemaError):
         return
 
     assert not isinstance(schema, dict) or is_valid(made, schema)

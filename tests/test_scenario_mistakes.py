@@ -6,16 +6,16 @@ import pytest
 import yaml
 
 from broken_scenarios import MISTAKES, SYNTAX, WARNINGS
-from llm_proxy.scenario.documents.loading import load
-from llm_proxy.scenario.documents.mistakes import Mistake, child, one_of
+from llm_proxy.scenario.documents.loading import load_file
+from llm_proxy.scenario.documents.mistakes import DocumentMistake, child_path, join_choices
 from llm_proxy.scenario.documents.parsing import yaml_text
-from llm_proxy.scenario.documents.parsing.composing import Composer
-from llm_proxy.scenario.documents.parsing.nodes import Unreadable
+from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
+from llm_proxy.scenario.documents.parsing.nodes import UnreadableDocument
 
 
-def said(mistakes: tuple[Mistake, ...]) -> tuple[str, ...]:
-    assert all(str(it).startswith("s.yaml:") for it in mistakes)
-    return tuple(str(it).removeprefix("s.yaml:") for it in mistakes)
+def said(mistakes: tuple[DocumentMistake, ...]) -> tuple[str, ...]:
+    assert all(str(mistake).startswith("s.yaml:") for mistake in mistakes)
+    return tuple(str(mistake).removeprefix("s.yaml:") for mistake in mistakes)
 
 
 def test_there_are_many_ways_to_be_wrong() -> None:
@@ -24,29 +24,29 @@ def test_there_are_many_ways_to_be_wrong() -> None:
 
 @pytest.mark.parametrize(("text", "message"), SYNTAX.values(), ids=SYNTAX)
 def test_what_is_no_yaml_is_told_in_plain_words(text: str, message: str) -> None:
-    assert said(load("s.yaml", text.encode()).mistakes) == (message,)
+    assert said(load_file("s.yaml", text.encode()).mistakes) == (message,)
 
 
 @pytest.mark.parametrize("text", [text for text, _ in SYNTAX.values()], ids=SYNTAX)
 def test_the_parser_in_python_is_understood_as_well(text: str) -> None:
     if "ud83d" in text:
         return  # it reads such a pair, and the composer refuses the halves
-    with pytest.raises(Unreadable) as told:
-        yaml_text.read(text, Composer("s.yaml"), yaml.BaseLoader)
+    with pytest.raises(UnreadableDocument) as told:
+        yaml_text.read_yaml(text, DocumentComposer("s.yaml"), yaml.BaseLoader)
     assert "no valid YAML" not in told.value.message
 
 
 @pytest.mark.parametrize(("text", "messages"), MISTAKES.values(), ids=MISTAKES)
 def test_every_mistake_of_a_file_is_told(text: str, messages: tuple[str, ...]) -> None:
-    loaded = load("s.yaml", text.encode())
+    loaded = load_file("s.yaml", text.encode())
 
     assert said(loaded.mistakes) == messages
-    assert all(it.fails_lint for it in loaded.mistakes)
+    assert all(mistake.fails_lint for mistake in loaded.mistakes)
 
 
 @pytest.mark.parametrize(("text", "messages"), WARNINGS.values(), ids=WARNINGS)
 def test_what_is_doubtful_is_told_and_loaded(text: str, messages: tuple[str, ...]) -> None:
-    loaded = load("s.yaml", text.encode())
+    loaded = load_file("s.yaml", text.encode())
 
     assert said(loaded.warnings) == messages
     assert not loaded.mistakes
@@ -55,7 +55,7 @@ def test_what_is_doubtful_is_told_and_loaded(text: str, messages: tuple[str, ...
 
 def test_lint_fails_over_an_unknown_status_alone() -> None:
     fails = {
-        name: [it.fails_lint for it in load("s.yaml", text.encode()).warnings]
+        name: [warning.fails_lint for warning in load_file("s.yaml", text.encode()).warnings]
         for name, (text, _) in WARNINGS.items()
     }
 
@@ -65,30 +65,36 @@ def test_lint_fails_over_an_unknown_status_alone() -> None:
 def test_a_scenario_with_a_mistake_is_not_loaded_and_its_neighbours_are() -> None:
     text = "- {id: a, description: b, turns: []}\n- {id: c, turns: []}\n"
 
-    assert [it.value.id for it in load("s.yaml", text.encode()).scenarios] == ["a"]
+    assert [scenario.value.id for scenario in load_file("s.yaml", text.encode()).scenarios] == ["a"]
 
 
 def test_what_comes_before_the_end_of_what_can_be_read_is_checked_too() -> None:
     text = "id: 1\ndescription: a\nturns: []\n---\nid: @\n"
 
-    assert said(load("s.yaml", text.encode()).mistakes) == (
+    assert said(load_file("s.yaml", text.encode()).mistakes) == (
         '1:5: $.id: 1 is a number: write text in quotes, "1"',
         "5:5: $: text cannot begin with @: put it in quotes",
     )
 
 
 def test_a_message_shows_nothing_that_a_terminal_obeys() -> None:
-    [mistake] = load("s\x1b.yaml", b'{id: "\\e[2J", "\\e": 1, description: a, turns: []}').mistakes
+    [mistake] = load_file(
+        "s\x1b.yaml", b'{id: "\\e[2J", "\\e": 1, description: a, turns: []}'
+    ).mistakes
 
     assert str(mistake).isprintable()
     assert str(mistake).startswith("s\\x1b.yaml:1:15: $['\\x1b']: there is no such field")
 
 
 def test_a_path_is_a_jsonpath() -> None:
-    assert child("$", "turns") == "$.turns"
-    assert child("$.turns", 1) == "$.turns[1]"
-    assert child("$", "it's a\\b") == "$['it\\'s a\\\\b']"
+    assert child_path("$", "turns") == "$.turns"
+    assert child_path("$.turns", 1) == "$.turns[1]"
+    assert child_path("$", "it's a\\b") == "$['it\\'s a\\\\b']"
 
 
 def test_a_choice_is_said_in_words() -> None:
-    assert [one_of("a"), one_of("ab"), one_of("abc")] == ["a", "a or b", "a, b or c"]
+    assert [join_choices("a"), join_choices("ab"), join_choices("abc")] == [
+        "a",
+        "a or b",
+        "a, b or c",
+    ]

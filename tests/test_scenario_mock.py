@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import pytest
 
-from llm_proxy.pacing import Instant
+from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
-from llm_proxy.scenario.documents.document import Mock, Reply
+from llm_proxy.scenario.documents.document import MockReply, MockSpec
 from llm_proxy.scenario.engine import mock
-from llm_proxy.scenario.engine.mock import MockCalled
-from llm_proxy.scenario.scripted_response import Direction, Exhausted
+from llm_proxy.scenario.engine.mock import MockRequest
+from llm_proxy.scenario.scripted_response import ReportExhausted, ScriptedResponse
 from llm_proxy.turns import Finish, Text, ToolCall, Turn, Usage
 from playing import (
     DIALECTS,
@@ -31,13 +31,13 @@ from playing import (
 )
 
 
-def read(options: dict[str, Any]) -> Mock:
-    return loading.one(Mock, "--mock", json.dumps(options))
+def read(options: dict[str, Any]) -> MockSpec:
+    return loading.parse_struct(MockSpec, "--mock", json.dumps(options))
 
 
-def called(number: int = 1, said: str = "Hi", /, **options: Any) -> Direction:
+def called(number: int = 1, said: str = "Hi", /, **options: Any) -> ScriptedResponse:
     """The answer to that call of a mock with these options."""
-    return mock.direct(MockCalled(read(options), number), cue(said))
+    return mock.mock_response(MockRequest(read(options), number), cue(said))
 
 
 def answered(*args: Any, **options: Any) -> Turn:
@@ -54,7 +54,7 @@ async def test_without_options_the_last_message_is_said_at_once_and_to_the_lette
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
     said = ("First.", "Yes?", " Grüße\n\n🌊  ")
-    async with playing(tmp_path, mock="{}", pace=Instant()) as stage:
+    async with playing(tmp_path, mock="{}", pace=InstantPace()) as stage:
         heard = await stage.ask(dialect, said=said, stream=stream)
 
     assert plain(heard) == [("text", " Grüße\n\n🌊  ")]
@@ -65,7 +65,7 @@ async def test_without_options_the_last_message_is_said_at_once_and_to_the_lette
 def test_every_option_is_optional_and_fixed() -> None:
     it = read({})
 
-    assert it == Mock()
+    assert it == MockSpec()
     with pytest.raises(AttributeError):
         it.name = "other"  # type: ignore[misc] # that it cannot be set is what is shown
 
@@ -85,7 +85,7 @@ async def test_a_mock_stands_in_a_file_or_on_the_command_line(tmp_path: Path, wh
 @pytest.mark.shows("004-01")
 async def test_a_mock_answers_what_no_scenario_does(tmp_path: Path) -> None:
     async with playing(tmp_path, script(says("Scripted.")), mock="{reply: Mocked.}") as stage:
-        heard = [(await stage.ask(said=(it,))).turn.text for it in ("refund", "else")]
+        heard = [(await stage.ask(said=(item,))).turn.text for item in ("refund", "else")]
 
     assert heard == ["Scripted.", "Mocked."]
 
@@ -102,12 +102,12 @@ async def test_a_mock_is_called_by_its_name(
     assert stage.entries[0].origin == "mock helper"
     assert "POST /v1/chat/completions: mock helper" in caplog.messages
     assert "The mock 'helper' has 1 reply" in exhausted.json["error"]["message"]
-    assert called().source == "mock mock"
+    assert called().origin == "mock mock"
 
 
 @pytest.mark.shows("004-03")
 def test_a_reply_is_what_every_answer_says() -> None:
-    assert [answered(it, reply="Always.").text for it in (1, 2, 9)] == ["Always."] * 3
+    assert [answered(item, reply="Always.").text for item in (1, 2, 9)] == ["Always."] * 3
     assert answered(reply="").parts == ()
 
 
@@ -123,7 +123,7 @@ EXAMPLE: Final = {
 @in_every_dialect
 @in_every_form
 async def test_the_documented_example_works(tmp_path: Path, dialect: str, stream: bool) -> None:
-    async with playing(tmp_path, mock=json.dumps(EXAMPLE), pace=Instant()) as stage:
+    async with playing(tmp_path, mock=json.dumps(EXAMPLE), pace=InstantPace()) as stage:
         first, second = [await stage.ask(dialect, stream=stream) for _ in range(2)]
 
     assert plain(first) == [("call", "1", "lookup", '{"id":42}')]
@@ -143,7 +143,7 @@ async def test_replies_are_counted_by_calls_for_each_session(tmp_path: Path) -> 
         again = (await stage.ask(session="a")).turn.text
 
     assert heard == ["One.", "One.", "Two.", "Two."]
-    assert sorted(it.turn.text for it in together) == ["One.", "Three.", "Two."]
+    assert sorted(item.turn.text for item in together) == ["One.", "Three.", "Two."]
     assert again == "One."
 
 
@@ -162,9 +162,9 @@ def test_a_reply_is_partial_and_what_is_left_out_is_empty() -> None:
     both = {"content": "Hm.", "tool_calls": [{"name": "a"}, {"name": "b", "args": {"x": 1.0}}]}
     replies = ["A text.", {}, both, {"content": "x", "stopReason": "length", "usage": {"input": 1}}]
 
-    said = [answered(it, replies=replies) for it in (1, 2, 3, 4)]
+    said = [answered(item, replies=replies) for item in (1, 2, 3, 4)]
 
-    assert [it.parts for it in said] == [
+    assert [item.parts for item in said] == [
         (Text("A text."),),
         (),
         (Text("Hm."), ToolCall("call-1", "a", "{}"), ToolCall("call-2", "b", '{"x":1}')),
@@ -179,10 +179,10 @@ def test_a_reply_is_partial_and_what_is_left_out_is_empty() -> None:
 async def test_one_call_too_many_is_an_error_before_any_stream(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
-    async with playing(tmp_path, mock='{replies: ["One.", "Two."]}', pace=Instant()) as stage:
+    async with playing(tmp_path, mock='{replies: ["One.", "Two."]}', pace=InstantPace()) as stage:
         heard = [await stage.ask(dialect, stream=stream) for _ in range(4)]
 
-    assert [it.raw.status for it in heard] == [200, 200, 424, 424]
+    assert [item.raw.status for item in heard] == [200, 200, 424, 424]
     raw = heard[3].raw
     assert (raw.header("x-should-retry"), raw.header("x-llm-proxy-error")) == (
         "false", "script_exhausted",
@@ -194,7 +194,7 @@ async def test_one_call_too_many_is_an_error_before_any_stream(
     failure = heard[3].turn.failure
     assert failure is not None
     assert failure.message == why
-    assert [it.why for it in stage.journal.unsuccessful][1:] == [why]
+    assert [item.why for item in stage.journal.unsuccessful][1:] == [why]
 
 
 @pytest.mark.shows("004-08")
@@ -202,8 +202,8 @@ def test_replies_come_before_a_reply_and_an_empty_list_is_used_up_at_once() -> N
     assert answered(replies=["Mine."], reply="Not this.").text == "Mine."
     empty = called(replies=[], reply="Not this.")
 
-    assert isinstance(empty.what, Exhausted)
-    assert "has 0 replies, and this is call 1" in empty.what.message
+    assert isinstance(empty.action, ReportExhausted)
+    assert "has 0 replies, and this is call 1" in empty.action.message
 
 
 # Stop reason and usage
@@ -231,7 +231,7 @@ def test_an_answer_stops_as_the_mock_says_or_for_its_calls(
 @pytest.mark.shows("004-15")
 async def test_a_stop_reason_is_told_in_the_dialects_word(tmp_path: Path) -> None:
     async with playing(tmp_path, mock="{stop_reason: length}") as stage:
-        words = [(await stage.ask(it, stream=False)).turn.finish_raw for it in DIALECTS]
+        words = [(await stage.ask(dialect, stream=False)).turn.finish_raw for dialect in DIALECTS]
 
     assert words == ["length", "max_output_tokens", "max_tokens", "MAX_TOKENS", "length"]
 
@@ -241,7 +241,7 @@ async def test_usage_stands_in_each_dialects_own_fields(tmp_path: Path) -> None:
     usage = {"input": 100, "output": 7, "cacheRead": 30, "cacheWrite": 20}
     options = {"reply": "Hi.", "usage": usage}
     async with playing(tmp_path, mock=json.dumps(options)) as stage:
-        heard = {it: (await stage.ask(it, stream=False)).json for it in DIALECTS}
+        heard = {dialect: (await stage.ask(dialect, stream=False)).json for dialect in DIALECTS}
 
     anthropic = heard["anthropic"]["usage"]
     assert (anthropic["input_tokens"], anthropic["output_tokens"]) == (100, 7)
@@ -271,11 +271,13 @@ def test_a_count_that_is_not_given_is_a_quarter_of_the_characters(
 ) -> None:
     conversation = cue("12345", "678", "9").conversation
     on = replace(cue(), conversation=replace(conversation, system="0"))
-    it = MockCalled(read({"reply": "Hello.", "usage": given}), 1)
+    it = MockRequest(read({"reply": "Hello.", "usage": given}), 1)
 
-    assert turn_of(mock.direct(it, on)).usage == usage
+    assert turn_of(mock.mock_response(it, on)).usage == usage
 
 
 def test_a_function_that_says_nothing_echoes() -> None:
-    assert turn_of(mock.direct(MockCalled(Mock(), 1, None), cue("Hi"))).text == "Hi"
-    assert turn_of(mock.direct(MockCalled(Mock(), 1, Reply()), cue("Hi"))).parts == ()
+    assert turn_of(mock.mock_response(MockRequest(MockSpec(), 1, None), cue("Hi"))).text == "Hi"
+    assert (
+        turn_of(mock.mock_response(MockRequest(MockSpec(), 1, MockReply()), cue("Hi"))).parts == ()
+    )

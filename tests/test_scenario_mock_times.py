@@ -12,17 +12,17 @@ import pytest
 
 from command import run
 from llm_proxy.errors import UsageError
-from llm_proxy.pacing import Instant, Recorded
+from llm_proxy.pacing import InstantPace, RecordedPace
 from llm_proxy.scenario.documents import loading
-from llm_proxy.scenario.documents.document import Mock
+from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.engine import mock
-from llm_proxy.scenario.engine.mock import MockCalled
-from llm_proxy.scenario.scripted_response import Say
+from llm_proxy.scenario.engine.mock import MockRequest
+from llm_proxy.scenario.scripted_response import SendTurns
 from playing import Heard, cue, in_every_form, playing
 
 
-def read(options: dict[str, Any]) -> Mock:
-    return loading.one(Mock, "--mock", json.dumps(options))
+def read(options: dict[str, Any]) -> MockSpec:
+    return loading.parse_struct(MockSpec, "--mock", json.dumps(options))
 
 
 async def asked(folder: Path, options: dict[str, Any], **about: Any) -> Heard:
@@ -33,10 +33,10 @@ async def asked(folder: Path, options: dict[str, Any], **about: Any) -> Heard:
 
 def timing(**options: Any) -> tuple[float, list[float]]:
     """ms before an answer, and between its first pieces."""
-    what = mock.direct(MockCalled(read({"reply": "x"} | options), 1), cue("Hi")).what
-    assert isinstance(what, Say)
-    assert what.timing.gap is not None
-    return what.timing.thinking, [what.timing.gap(it) for it in (1, 2, 3)]
+    what = mock.mock_response(MockRequest(read({"reply": "x"} | options), 1), cue("Hi")).action
+    assert isinstance(what, SendTurns)
+    assert what.timing.gap_ms is not None
+    return what.timing.thinking_ms, [what.timing.gap_ms(item) for item in (1, 2, 3)]
 
 
 @pytest.mark.shows("004-11", "004-12", "004-13")
@@ -54,13 +54,13 @@ def test_a_range_is_drawn_from_anew_for_each_gap_and_again_the_same() -> None:
 
     assert (thinking, gaps) == timing(thinkingMs=[100, 200], chunkDelayMs=[30, 80])
     assert 100 <= thinking <= 200
-    assert all(30 <= it <= 80 for it in gaps)
+    assert all(30 <= gap <= 80 for gap in gaps)
     assert len(set(gaps)) == 3
-    other = mock.direct(
-        MockCalled(read({"thinkingMs": [100, 200]}), 1), replace(cue("Hi"), seed="other")
-    ).what
-    assert isinstance(other, Say)
-    assert other.timing.thinking != thinking
+    other = mock.mock_response(
+        MockRequest(read({"thinkingMs": [100, 200]}), 1), replace(cue("Hi"), seed="other")
+    ).action
+    assert isinstance(other, SendTurns)
+    assert other.timing.thinking_ms != thinking
 
 
 @pytest.mark.shows("004-12")
@@ -113,7 +113,7 @@ async def test_gaps_lie_between_pieces_of_a_stream_alone(tmp_path: Path) -> None
 @pytest.mark.shows("004-13")
 async def test_the_pace_of_the_run_wins(tmp_path: Path) -> None:
     options = "{reply: One two three., chunk_delay_ms: 10000, thinking_ms: 10000}"
-    for pace in (Instant(), Recorded(1000.0)):
+    for pace in (InstantPace(), RecordedPace(1000.0)):
         async with playing(tmp_path, mock=options, pace=pace) as stage:
             async with asyncio.timeout(5):
                 assert (await stage.ask()).turn.text == "One two three."

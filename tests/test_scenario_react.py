@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario.documents.document import ReAct
+from llm_proxy.scenario.documents.document import ReActResponse
 from llm_proxy.scenario.generation import react
 
 OWNERS: Final = re.compile(
@@ -25,7 +25,9 @@ def parsed(text: str) -> dict[str, object]:
     """What the parser of document 002 gives (002-42)."""
     match = OWNERS.search(text)
     assert match is not None
-    thought, action, action_input, final_answer = (it and it.strip() for it in match.groups())
+    thought, action, action_input, final_answer = (
+        group and group.strip() for group in match.groups()
+    )
     found = {
         "thought": thought,
         "action": action,
@@ -39,24 +41,29 @@ def parsed(text: str) -> dict[str, object]:
     ("said", "text"),
     [
         (
-            ReAct(thought="Look it up.", action="lookup", action_input={"id": 42, "q": "käse"}),
+            ReActResponse(
+                thought="Look it up.", action="lookup", action_input={"id": 42, "q": "käse"}
+            ),
             'Thought: Look it up.\nAction: lookup\nAction Input: {"id":42,"q":"käse"}\n',
         ),
         (
-            ReAct(thought="I know it.", final_answer="Three days.\n\nNot four."),
+            ReActResponse(thought="I know it.", final_answer="Three days.\n\nNot four."),
             "Thought: I know it.\nFinal Answer: Three days.\n\nNot four.",
         ),
-        (ReAct(final_answer="Done."), "Final Answer: Done."),
-        (ReAct(action="now"), "Action: now\nAction Input: {}\n"),
-        (ReAct(thought="a\nb \r\n c", action="x"), "Thought: a b c\nAction: x\nAction Input: {}\n"),
-        (ReAct(thought="Hm."), "Thought: Hm.\n"),
-        (ReAct(), ""),
+        (ReActResponse(final_answer="Done."), "Final Answer: Done."),
+        (ReActResponse(action="now"), "Action: now\nAction Input: {}\n"),
+        (
+            ReActResponse(thought="a\nb \r\n c", action="x"),
+            "Thought: a b c\nAction: x\nAction Input: {}\n",
+        ),
+        (ReActResponse(thought="Hm."), "Thought: Hm.\n"),
+        (ReActResponse(), ""),
     ],
     ids=["action", "answer", "answer alone", "no input", "lines", "thought alone", "nothing"],
 )
-def test_an_answer_is_spelled_as_document_002_has_it(said: ReAct, text: str) -> None:
+def test_an_answer_is_spelled_as_document_002_has_it(said: ReActResponse, text: str) -> None:
     """002-40: Thought, Action, Action Input as JSON, Final Answer."""
-    assert react.text(said) == text
+    assert react.react_text(said) == text
 
 
 LINE: Final = st.text(min_size=1).filter(lambda it: bool(it.strip()))
@@ -81,8 +88,8 @@ def test_the_owners_parser_reads_every_action(
     thought: str, action: str, action_input: dict[str, object]
 ) -> None:
     """002-P18 and 002-P19, with the pattern of the document itself."""
-    said = ReAct(thought=thought, action=action, action_input=action_input)
-    read = parsed(react.text(said))
+    said = ReActResponse(thought=thought, action=action, action_input=action_input)
+    read = parsed(react.react_text(said))
 
     assert read["action"] == action
     assert read["action_input"] == action_input
@@ -92,6 +99,6 @@ def test_the_owners_parser_reads_every_action(
 @given(answer=LINE)
 def test_the_owners_parser_reads_every_final_answer(answer: str) -> None:
     """002-P21."""
-    read = parsed(react.text(ReAct(thought="Done", final_answer=answer)))
+    read = parsed(react.react_text(ReActResponse(thought="Done", final_answer=answer)))
 
     assert read == {"thought": "Done", "final_answer": answer.strip()}

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from llm_proxy.conversation import Conversation, Message
-from llm_proxy.dialects import find
+from llm_proxy.conversation import Conversation, RequestMessage
+from llm_proxy.dialects import find_dialect
 from llm_proxy.exchange import Request
 from llm_proxy.scenario.engine import history
-from llm_proxy.scenario.engine.choosing import Chosen, choose
-from llm_proxy.scenario.engine.scenario_set import Script
+from llm_proxy.scenario.engine.choosing import ChosenScenario, choose_scenario
+from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall
 from playing import (
     DIALECTS,
@@ -100,7 +100,7 @@ async def test_each_dialect_has_its_own_place_for_thoughts_before_everything_els
     tmp_path: Path,
 ) -> None:
     async with playing(tmp_path, answering("text", assistantText="Hi.", **THOUGHTS)) as stage:
-        heard = {it: (await stage.ask(it, stream=False)).json for it in DIALECTS}
+        heard = {dialect: (await stage.ask(dialect, stream=False)).json for dialect in DIALECTS}
 
     chat = heard["openai-chat"]["choices"][0]["message"]
     assert (chat["reasoning_content"], chat["content"]) == ("One.Two.", "Hi.")
@@ -149,7 +149,7 @@ async def test_metadata_of_the_answer_is_told_by_its_provider_and_reported_with_
         openais.turn.metadata
     ).items()
     assert "fp_1" not in ollamas.raw.body.decode()
-    assert [it["simulated"]["metadata"] for it in entries] == [metadata] * 2
+    assert [entry["simulated"]["metadata"] for entry in entries] == [metadata] * 2
 
 
 # In the history
@@ -163,18 +163,23 @@ CALL: Final = ToolCall("call-1", "a", "{}")
 
 def said(*messages: tuple[Part, ...], **about: Any) -> Conversation:
     """A conversation in which the model said these, and reasoning is on."""
-    turns = [it for parts in messages for it in (_asks("Go on."), Message("assistant", parts))]
-    return Conversation((*turns, _asks("And?")), **{"reasons": True, "signs": True} | about)
+    turns = [
+        item for parts in messages for item in (_asks("Go on."), RequestMessage("assistant", parts))
+    ]
+    return Conversation(
+        (*turns, _asks("And?")),
+        **{"reasoning_enabled": True, "wants_signed_reasoning": True} | about,
+    )
 
 
-def _asks(text: str) -> Message:
-    return Message("user", (Text(text),))
+def _asks(text: str) -> RequestMessage:
+    return RequestMessage("user", (Text(text),))
 
 
 def seen(conversation: Conversation, **scenario: Any) -> tuple[Conversation, tuple[str, ...]]:
     """What a scenario sees of a conversation, and what it notes."""
     on = replace(cue("refund"), conversation=conversation)
-    view, notes = history.view(read(script(says(), **scenario)), on)
+    view, notes = history.visible_request(read(script(says(), **scenario)), on)
     return view.conversation, notes
 
 
@@ -185,7 +190,7 @@ def test_reasoning_that_bears_no_signature_is_stripped_and_counts_as_off() -> No
     after, notes = seen(before)
 
     assert notes == ("reasoning without a signature stripped from message 2",)
-    assert after == said((Text("One moment."), CALL), reasons=False)
+    assert after == said((Text("One moment."), CALL), reasoning_enabled=False)
     assert before.messages[1].parts[0] == THOUGHT
 
 
@@ -193,8 +198,8 @@ def test_reasoning_that_bears_no_signature_is_stripped_and_counts_as_off() -> No
 @pytest.mark.parametrize(
     "conversation",
     [
-        Conversation((_asks("refund"),), reasons=True, signs=True),
-        said((THOUGHT, CALL), signs=False),
+        Conversation((_asks("refund"),), reasoning_enabled=True, wants_signed_reasoning=True),
+        said((THOUGHT, CALL), wants_signed_reasoning=False),
     ],
     ids=["first turn", "no signature is expected"],
 )
@@ -207,7 +212,12 @@ def test_a_scenario_may_say_whether_signatures_are_expected() -> None:
     unsigned = (THOUGHT, CALL)
 
     assert seen(said(unsigned), expectSignature=False) == (said(unsigned), ())
-    assert seen(said(unsigned, signs=False), expectSignature=True)[0].reasons is False
+    assert (
+        seen(said(unsigned, wants_signed_reasoning=False), expectSignature=True)[
+            0
+        ].reasoning_enabled
+        is False
+    )
 
 
 @pytest.mark.shows("000-87")
@@ -235,7 +245,7 @@ def test_one_signature_keeps_a_message_whole_and_none_takes_all_its_reasoning(
     after, notes = seen(said(parts))
 
     assert after.messages[1].parts == (parts if kept else (CALL,))
-    assert (after.reasons, bool(notes)) == (kept, not kept)
+    assert (after.reasoning_enabled, bool(notes)) == (kept, not kept)
 
 
 @pytest.mark.shows("000-88", "000-90")
@@ -243,7 +253,7 @@ def test_each_message_that_lost_its_reasoning_is_named() -> None:
     _, notes = seen(said((THOUGHT, CALL), (SIGNED, CALL), (THOUGHT, CALL)))
 
     assert notes == tuple(
-        f"reasoning without a signature stripped from message {it}" for it in (2, 6)
+        f"reasoning without a signature stripped from message {item}" for item in (2, 6)
     )
 
 
@@ -296,7 +306,7 @@ async def test_the_answer_is_not_changed_and_the_journal_names_the_message(
         heard = await stage.ask("anthropic", more=asked(UNSIGNED), stream=False)
         [entry] = (await stage.page("journal"))["entries"]
 
-    assert [it["type"] for it in heard.json["content"]] == ["thinking", "thinking", "text"]
+    assert [item["type"] for item in heard.json["content"]] == ["thinking", "thinking", "text"]
     assert entry["simulated"]["notes"] == ["reasoning without a signature stripped from message 2"]
     assert stage.journal.unsuccessful == []
 
@@ -317,12 +327,15 @@ async def test_templates_and_matchers_see_what_is_left_of_it(
     assert heard.turn.text == f"Blocks: {kept}."
     matched = scripted(script(says(), name="matched", match=there))
     on = await _cue(body)
-    assert isinstance(choose(Script((matched,)), on, thread_time), Chosen) == sealed
+    assert (
+        isinstance(choose_scenario(ScenarioSet((matched,)), on, thread_time), ChosenScenario)
+        == sealed
+    )
 
 
 async def _cue(body: dict[str, Any]) -> Any:
     request = spelled("anthropic", Question(more=body))
-    conversation = find(request).conversation(request)
+    conversation = find_dialect(request).decode_request(request)
     assert conversation is not None
     return replace(cue(), conversation=conversation, body=json.loads(request.body))
 
@@ -339,10 +352,12 @@ def test_bodies_of_converse_are_seen_so_too() -> None:
     }
     path = "/model/us.anthropic.claude-sonnet-5/converse"
     request = Request("POST", path, "", (), json.dumps(body).encode())
-    conversation = find(request).conversation(request)
+    conversation = find_dialect(request).decode_request(request)
     assert conversation is not None
 
-    view, notes = history.view(read(script()), replace(cue(), conversation=conversation, body=body))
+    view, notes = history.visible_request(
+        read(script()), replace(cue(), conversation=conversation, body=body)
+    )
 
     assert notes == ("reasoning without a signature stripped from message 2",)
     assert view.body == {

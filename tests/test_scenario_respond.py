@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 
 from llm_proxy.errors import UsageError
-from llm_proxy.pacing import Instant
+from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
-from llm_proxy.scenario.documents.document import Mock
+from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.turns import Finish
 from playing import in_every_dialect, plain, playing
 
@@ -58,11 +58,11 @@ async def test_a_function_says_a_text_or_a_reply_and_drives_several_turns(
 ) -> None:
     async with playing(tmp_path, respond=f"{responding}:echo") as stage:
         echoed = await stage.ask(dialect, said=("Hi?",))
-    async with playing(tmp_path, respond=f"{responding}:agent", pace=Instant()) as stage:
-        heard = [await stage.ask(dialect, said=it) for it in (("Hi",), ("Hi", "x", "y"))]
+    async with playing(tmp_path, respond=f"{responding}:agent", pace=InstantPace()) as stage:
+        heard = [await stage.ask(dialect, said=item) for item in (("Hi",), ("Hi", "x", "y"))]
 
     assert echoed.turn.text == f"{dialect.partition('-')[0]} m: Hi?"
-    assert [plain(it) for it in heard] == [
+    assert [plain(item) for item in heard] == [
         [("call", "call-1", "lookup", '{"id":42}')],
         [("text", "Found it.")],
     ]
@@ -97,10 +97,10 @@ async def test_what_a_function_raises_is_an_error_of_the_server(
     failure = heard.turn.failure
     assert failure is not None
     assert (heard.raw.status, failure.message) == (500, why)
-    [record] = [it for it in caplog.records if it.message == why]
+    [record] = [item for item in caplog.records if item.message == why]
     assert record.exc_info is not None
     assert record.exc_info[0] is KeyError
-    assert [it.why for it in stage.journal.unsuccessful] == [why]
+    assert [item.why for item in stage.journal.unsuccessful] == [why]
 
 
 @pytest.mark.shows("004-09")
@@ -140,4 +140,4 @@ async def test_a_function_that_is_not_there_is_told_at_the_start(
 @pytest.mark.shows("004-09")
 def test_no_file_can_name_a_function() -> None:
     with pytest.raises(UsageError, match="respond: there is no such field"):
-        loading.one(Mock, "--mock", "{respond: os:system}")
+        loading.parse_struct(MockSpec, "--mock", "{respond: os:system}")

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import fields
 
 from llm_proxy.scenario.documents import document
-from llm_proxy.scenario.documents.loading import load
+from llm_proxy.scenario.documents.loading import load_file
 from llm_proxy.scenario.documents.schema import scenario_schema
 from whole_scenario import DOCUMENT, MOCK, SCENARIO
 
@@ -22,8 +22,8 @@ VALIDATOR: Final = Draft202012Validator(SCHEMA)
 
 
 def passes_lint(value: Any) -> bool:
-    it = load("s.json", orjson.dumps(value))
-    return not it.mistakes and not any(each.fails_lint for each in it.warnings)
+    it = load_file("s.json", orjson.dumps(value))
+    return not it.mistakes and not any(warning.fails_lint for warning in it.warnings)
 
 
 def test_it_is_a_schema_of_the_draft_that_it_names() -> None:
@@ -50,11 +50,12 @@ ODD: Final[st.SearchStrategy[Any]] = st.sampled_from(
     [None, True, 0, 1.0, 2.5, "", "no", "made", [], ["a"], [1, 2], {}, {"a": {}}, {"text": "a"}]
 )
 FIELDS: Final = [
-    (("scenarios", 0), it.name) for it in fields(document.Scenario)
-] + [(("scenarios", 0, "turns", 7), it.name) for it in fields(document.Step)] + [
-    (("scenarios", 0, "turns", 0, "response"), it.name) for it in fields(document.ToolCalls)
-] + [(("scenarios", 0, "match"), it.name) for it in fields(document.Match)] + [
-    (("mock",), it.name) for it in fields(document.Mock)
+    (("scenarios", 0), item.name) for item in fields(document.Scenario)
+] + [(("scenarios", 0, "turns", 7), item.name) for item in fields(document.ScenarioTurn)] + [
+    (("scenarios", 0, "turns", 0, "response"), item.name)
+    for item in fields(document.ToolCallsResponse)
+] + [(("scenarios", 0, "match"), item.name) for item in fields(document.ScenarioMatch)] + [
+    (("mock",), item.name) for item in fields(document.MockSpec)
 ]  # fmt: skip
 
 
@@ -104,4 +105,4 @@ def test_every_field_has_a_description() -> None:
     ]
 
     assert bare == []
-    assert all(it["description"] for it in SCHEMA["$defs"].values())
+    assert all(item["description"] for item in SCHEMA["$defs"].values())

@@ -15,9 +15,9 @@ SCENARIOS = (Path(__file__).parents[1] / "docs" / "scenarios.md").read_text("utf
 
 def test_every_number_is_there_once() -> None:
     assert numbers() == [
-        *(f"000-{it:02}" for it in range(1, 108)),
-        *(f"001-{it:02}" for it in range(1, 46)),
-        *(f"004-{it:02}" for it in range(1, 19)),
+        *(f"000-{number:02}" for number in range(1, 108)),
+        *(f"001-{number:02}" for number in range(1, 46)),
+        *(f"004-{number:02}" for number in range(1, 19)),
     ]
 
 
@@ -28,7 +28,9 @@ def found() -> dict[str, list[str]]:
 
 
 def test_every_statement_is_shown_or_has_no_twin(found: dict[str, list[str]]) -> None:
-    assert [it for it in numbers() if it not in found and it not in without_twin()] == []
+    assert [
+        number for number in numbers() if number not in found and number not in without_twin()
+    ] == []
 
 
 def test_no_test_shows_a_number_that_there_is_not_or_that_has_no_twin(
@@ -64,7 +66,7 @@ class TestC:
 
 
 def test_a_statement_without_a_twin_says_why() -> None:
-    [row] = [it for it in page({}).splitlines() if it.startswith("| 004-18 |")]
+    [row] = [splitline for splitline in page({}).splitlines() if splitline.startswith("| 004-18 |")]
 
     assert row == (
         "| 004-18 | the agent's `maxIterations` | no twin here: a limit of the client's own |"

@@ -21,12 +21,16 @@ async def test_a_stream_opens_tells_each_part_whole_and_finishes(tmp_path: Path)
     async with playing(tmp_path, document) as stage:
         heard = await stage.ask("anthropic")
 
-    events = [it for it in heard.events if it["type"] != "ping"]
-    deltas = [it["delta"] for it in events if it["type"] == "content_block_delta"]
-    said = [it for it in deltas if it["type"] != "signature_delta" and it.get("partial_json") != ""]
-    silent = [it for it in deltas if it not in said]
+    events = [event for event in heard.events if event["type"] != "ping"]
+    deltas = [event["delta"] for event in events if event["type"] == "content_block_delta"]
+    said = [
+        delta
+        for delta in deltas
+        if delta["type"] != "signature_delta" and delta.get("partial_json") != ""
+    ]
+    silent = [delta for delta in deltas if delta not in said]
     whole = ["content_block_start", "content_block_delta", "content_block_stop"]
-    assert [it["type"] for it in events if it.get("delta") not in silent] == [
+    assert [event["type"] for event in events if event.get("delta") not in silent] == [
         "message_start", *whole * 3, "message_delta", "message_stop",
     ]  # fmt: skip
     assert said == [
@@ -46,7 +50,7 @@ async def test_a_stream_of_chat_is_a_role_one_chunk_a_part_a_finish_and_the_usag
         heard = await stage.ask()
 
     *chunks, finish, usage, done = heard.events
-    assert [it["choices"][0]["delta"] for it in chunks] == [
+    assert [chunk["choices"][0]["delta"] for chunk in chunks] == [
         {"role": "assistant", "content": "", "refusal": None},
         {"reasoning_content": "Let me see."},
         {"content": "Some words."},
@@ -73,14 +77,16 @@ async def test_joined_deltas_are_the_text_however_it_is_cut(tmp_path: Path, dial
 SAID: Final = answering(
     "tool-call",
     assistantText="Some words.",
-    toolCalls=[{"toolName": it, "arguments": {"b": 1}} for it in "ab"],
+    toolCalls=[{"toolName": item, "arguments": {"b": 1}} for item in "ab"],
     reasoningContent="Let me see.",
 )
 
 
 async def _played(folder: Path, seed: int, clock: str = "fixed") -> list[Heard]:
     async with playing(folder, SAID, seed=seed, clock=clock) as stage:
-        return [await stage.ask(it, stream=how) for it in DIALECTS for how in (True, False)]
+        return [
+            await stage.ask(dialect, stream=how) for dialect in DIALECTS for how in (True, False)
+        ]
 
 
 @pytest.mark.shows("000-80", "001-01")
@@ -89,8 +95,8 @@ async def test_the_same_scenario_gives_the_same_bytes_and_another_seed_other_ids
 ) -> None:
     first, second, other = [await _played(tmp_path, seed) for seed in (7, 7, 8)]
 
-    assert [it.raw.body for it in first] == [it.raw.body for it in second]
-    assert [plain(it) for it in first] == [plain(it) for it in other]
+    assert [item.raw.body for item in first] == [item.raw.body for item in second]
+    assert [plain(item) for item in first] == [plain(item) for item in other]
     ids = [(one.turn.id, two.turn.id) for one, two in zip(first, other, strict=True)]
     assert all(one != two for one, two in ids if one)
     assert {one for one, _ in ids} & {two for _, two in ids} == {""}  # Ollama's have none

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.scenario.documents.document import Call, Response, ToolCalls
+from llm_proxy.scenario.documents.document import Response, ToolCallSpec, ToolCallsResponse
 from llm_proxy.scenario.generation import templates
-from llm_proxy.scenario.generation.templates import Filled
+from llm_proxy.scenario.generation.templates import FilledTemplates
 from llm_proxy.turns import Json
 
 BODY: Final[dict[str, Json]] = {
@@ -47,32 +47,34 @@ BODY: Final[dict[str, Json]] = {
     ],
 )
 def test_a_template_stands_for_what_the_request_has_there(text: str, said: str) -> None:
-    assert templates.mistakes(text) is None
-    assert templates.filled(text, BODY) == Filled(said, ())
+    assert templates.template_mistake(text) is None
+    assert templates.fill_templates(text, BODY) == FilledTemplates(said, ())
 
 
 def test_what_is_found_is_no_template_again() -> None:
     body: Json = {"content": "{{ $.secret }}", "secret": "s"}
 
-    assert templates.filled("{{ $.content }}", body) == Filled("{{ $.secret }}", ())
+    assert templates.fill_templates("{{ $.content }}", body) == FilledTemplates(
+        "{{ $.secret }}", ()
+    )
 
 
 def test_a_path_that_finds_nothing_leaves_nothing_and_is_named_once() -> None:
-    assert templates.filled("<{{ $.x }}{{ $.x }}>", BODY) == Filled(
+    assert templates.fill_templates("<{{ $.x }}{{ $.x }}>", BODY) == FilledTemplates(
         "<>", ("the template {{ $.x }} finds nothing in the request",)
     )
 
 
 @pytest.mark.parametrize("body", [None, "text", 3, [], {}])
 def test_a_body_that_is_no_object_holds_nothing(body: Json) -> None:
-    assert templates.filled("<{{ $.a }}>", body).value == "<>"
+    assert templates.fill_templates("<{{ $.a }}>", body).fill_value == "<>"
 
 
 def test_a_path_that_finds_too_much_says_so() -> None:
-    filled = templates.filled("{{ $.a[*] }}", {"a": ["x"] * 1001})
+    filled = templates.fill_templates("{{ $.a[*] }}", {"a": ["x"] * 1001})
 
     where = "the template {{ $.a[*] }} finds more than 1000 values in the request"
-    assert filled == Filled("\n".join("x" * 1000), (f"{where}: the first are taken",))
+    assert filled == FilledTemplates("\n".join("x" * 1000), (f"{where}: the first are taken",))
 
 
 def test_a_body_that_is_too_deep_is_searched_as_far_as_can_be() -> None:
@@ -80,16 +82,16 @@ def test_a_body_that_is_too_deep_is_searched_as_far_as_can_be() -> None:
     for _ in range(500):
         body = {"a": body}
 
-    filled = templates.filled("{{ $..b }}", body)
+    filled = templates.fill_templates("{{ $..b }}", body)
 
-    assert filled == Filled("", ("the template {{ $..b }} finds nothing in the request",))
+    assert filled == FilledTemplates("", ("the template {{ $..b }} finds nothing in the request",))
 
 
 def test_within_json_a_template_alone_is_the_value_itself() -> None:
-    answer = ToolCalls(
+    answer = ToolCallsResponse(
         assistant_text="{{ $.temperature }}",
         tool_calls=(
-            Call(
+            ToolCallSpec(
                 tool_name="{{ $.model }}",
                 arguments={
                     "number": "{{ $.messages[-1].content.id }}",
@@ -105,13 +107,13 @@ def test_within_json_a_template_alone_is_the_value_itself() -> None:
         ),
     )
 
-    told = templates.filled(msgspec.to_builtins(answer), BODY)
-    filled: Response = msgspec.convert(told.value, Response)
+    told = templates.fill_templates(msgspec.to_builtins(answer), BODY)
+    filled: Response = msgspec.convert(told.fill_value, Response)
 
-    assert filled == ToolCalls(
+    assert filled == ToolCallsResponse(
         assistant_text="0.5",
         tool_calls=(
-            Call(
+            ToolCallSpec(
                 tool_name="m",
                 arguments={
                     "number": 42,
@@ -153,7 +155,7 @@ UNCLOSED: Final = (
     ],
 )
 def test_a_template_that_is_none_is_explained(text: str, mistake: str | None) -> None:
-    found = templates.mistakes(text)
+    found = templates.template_mistake(text)
 
     assert found
     assert mistake in {found, None}
@@ -167,8 +169,8 @@ def test_a_template_that_is_none_is_explained(text: str, mistake: str | None) ->
 @example("{{ $[?" + "(" * 3000 + " }}")
 @given(st.lists(st.sampled_from(["{{", "}}", "'", '"', "$.a", "[", "\\", " ", "x"])).map("".join))
 def test_any_text_is_either_fine_or_told_what_is_wrong_with_it(text: str) -> None:
-    mistake = templates.mistakes(text)
-    filled = templates.filled(text, {"a": 1})
+    mistake = templates.template_mistake(text)
+    filled = templates.fill_templates(text, {"a": 1})
 
     assert mistake is None or (len(mistake) < 300 and "\n" not in mistake)
-    assert isinstance(filled.value, str)
+    assert isinstance(filled.fill_value, str)

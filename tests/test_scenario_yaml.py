@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.scenario.documents.parsing import json_text, yaml_text
-from llm_proxy.scenario.documents.parsing.composing import MAX_DEPTH, Composer
+from llm_proxy.scenario.documents.parsing.composing import MAX_DEPTH, DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import (
-    Fields,
-    Items,
-    Mark,
+    ListNode,
     Node,
-    Scalar,
-    Unreadable,
-    plain,
+    ObjectNode,
+    ScalarNode,
+    SourceMark,
+    UnreadableDocument,
+    plain_value,
 )
 from llm_proxy.scenario.documents.parsing.yaml_text import Loader
 from llm_proxy.turns import Json
@@ -30,22 +30,22 @@ PARSERS: tuple[Loader, ...] = (yaml.CBaseLoader, yaml.BaseLoader)
 
 def read(text: str, parser: Loader = yaml.CBaseLoader) -> list[Node]:
     """The documents of a text without a mistake."""
-    composer = Composer("s.yaml")
-    yaml_text.read(text, composer, parser)
+    composer = DocumentComposer("s.yaml")
+    yaml_text.read_yaml(text, composer, parser)
     assert composer.mistakes == []
     return composer.documents
 
 
 def values(text: str, parser: Loader = yaml.CBaseLoader) -> list[Json]:
-    return [plain(it) for it in read(text, parser)]
+    return [plain_value(item) for item in read(text, parser)]
 
 
 def from_json(text: str) -> Json:
-    composer = Composer("s.json")
-    json_text.read(text, composer)
+    composer = DocumentComposer("s.json")
+    json_text.read_json(text, composer)
     assert composer.mistakes == []
     [document] = composer.documents
-    return plain(document)
+    return plain_value(document)
 
 
 @pytest.mark.parametrize("parser", PARSERS)
@@ -76,27 +76,39 @@ def test_what_is_no_number_is_none() -> None:
     [document] = values("[.nan, .NaN, .NAN, .nAn]")
 
     assert isinstance(document, list)
-    assert [isinstance(it, float) and math.isnan(it) for it in document] == [True] * 3 + [False]
+    assert [isinstance(item, float) and math.isnan(item) for item in document] == [True] * 3 + [
+        False
+    ]
 
 
 @pytest.mark.parametrize("parser", PARSERS)
 def test_every_name_and_value_knows_its_place(parser: Loader) -> None:
     text = '# first\nid: a\nturns:\n  - turn: 1\n    ünï: "b"\n  - [x, {y: z}]\n'
     [document] = read(text, parser)
-    assert isinstance(document, Fields)
+    assert isinstance(document, ObjectNode)
     turns = document.entries[1]
-    assert isinstance(turns.node, Items)
+    assert isinstance(turns.node, ListNode)
     first, second = turns.node.nodes
-    assert isinstance(first, Fields)
-    assert isinstance(second, Items)
+    assert isinstance(first, ObjectNode)
+    assert isinstance(second, ListNode)
     inner = second.nodes[1]
-    assert isinstance(inner, Fields)
+    assert isinstance(inner, ObjectNode)
 
-    assert (document.entries[0].mark, document.entries[0].node.mark) == (Mark(2, 1), Mark(2, 5))
-    assert (turns.mark, turns.node.mark, first.mark) == (Mark(3, 1), Mark(4, 3), Mark(4, 5))
-    assert (first.entries[1].mark, first.entries[1].node.mark) == (Mark(5, 5), Mark(5, 10))
-    assert (second.mark, second.nodes[0].mark) == (Mark(6, 5), Mark(6, 6))
-    assert (inner.mark, inner.entries[0].node.mark) == (Mark(6, 9), Mark(6, 13))
+    assert (document.entries[0].mark, document.entries[0].node.mark) == (
+        SourceMark(2, 1),
+        SourceMark(2, 5),
+    )
+    assert (turns.mark, turns.node.mark, first.mark) == (
+        SourceMark(3, 1),
+        SourceMark(4, 3),
+        SourceMark(4, 5),
+    )
+    assert (first.entries[1].mark, first.entries[1].node.mark) == (
+        SourceMark(5, 5),
+        SourceMark(5, 10),
+    )
+    assert (second.mark, second.nodes[0].mark) == (SourceMark(6, 5), SourceMark(6, 6))
+    assert (inner.mark, inner.entries[0].node.mark) == (SourceMark(6, 9), SourceMark(6, 13))
 
 
 def test_texts_of_several_lines_keep_them() -> None:
@@ -120,7 +132,7 @@ def test_an_alias_may_be_a_name_where_it_is_text() -> None:
 
 
 def test_nothing_is_repeated_from_one_document_to_the_next() -> None:
-    with pytest.raises(Unreadable, match="repeats nothing"):
+    with pytest.raises(UnreadableDocument, match="repeats nothing"):
         read("a: &x 1\n---\nb: *x\n")
 
 
@@ -128,7 +140,7 @@ def test_repetitions_of_repetitions_are_limited() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 20)]
 
-    with pytest.raises(Unreadable, match="the file holds more than 1,000,000 values"):
+    with pytest.raises(UnreadableDocument, match="the file holds more than 1,000,000 values"):
         read("\n".join(lines))
 
 
@@ -136,18 +148,18 @@ def test_repetitions_do_not_dig_deeper_than_is_allowed() -> None:
     lines = ["a0: &a0 []"]
     lines += [f"a{n}: &a{n} [[[[[[[[[[*a{n - 1}]]]]]]]]]]" for n in range(1, 20)]
 
-    with pytest.raises(Unreadable, match=f"more than {MAX_DEPTH} deep"):
+    with pytest.raises(UnreadableDocument, match=f"more than {MAX_DEPTH} deep"):
         read("\n".join(lines))
 
 
 @pytest.mark.parametrize("depth", [10_000, 1_000_000])
 def test_a_deep_file_is_refused_and_harms_nobody(depth: int) -> None:
-    with pytest.raises(Unreadable, match="deep"):
+    with pytest.raises(UnreadableDocument, match="deep"):
         read("[" * depth)
 
 
 def test_a_directive_without_a_document_is_told() -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableDocument):
         read("%YAML 1.2\na: 1\n")
 
 
@@ -191,15 +203,15 @@ def test_what_a_yaml_writer_writes_is_read_as_it_was(value: Any) -> None:
 @given(st.text("ab:-[]{}&*!|>'\"%@#, \n\t1.e", max_size=40))
 def test_no_text_brings_a_reader_down(text: str) -> None:
     for parser in PARSERS:
-        composer = Composer("s.yaml")
+        composer = DocumentComposer("s.yaml")
         try:
-            yaml_text.read(text, composer, parser)
-        except Unreadable as error:
+            yaml_text.read_yaml(text, composer, parser)
+        except UnreadableDocument as error:
             assert error.message  # noqa: PT017 # that it is raised is not what is tested
 
 
 def test_a_scalar_remembers_how_it_was_written() -> None:
-    assert read("1e3\n") == [Scalar(1000.0, Mark(1, 1), "1e3", is_plain=True)]
+    assert read("1e3\n") == [ScalarNode(1000.0, SourceMark(1, 1), "1e3", is_plain=True)]
 
 
 def test_a_name_in_quotes_is_a_name_whatever_it_is() -> None:

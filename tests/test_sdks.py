@@ -13,7 +13,7 @@ import openai
 import pytest
 
 import sdks
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from proxying import cassettes, proxy
 from sdks import Ask
 from streams import (
@@ -100,7 +100,7 @@ async def test_an_sdk_reads_the_replay_as_it_read_the_live_answer(
 
     assert again == first
     assert not [word for word in case.hears if word not in str(first)]
-    assert [outcome(it).complete for it in cassettes(tmp_path)] == [True]
+    assert [outcome_of(cassette).complete for cassette in cassettes(tmp_path)] == [True]
     assert (len(live.requests), len(replaying.journal.misses)) == (1, 0)
 
 
@@ -166,7 +166,7 @@ async def test_parallel_questions_get_their_own_answers_twice(tmp_path: Path) ->
     questions = [f"question {number}" for number in range(20)]
 
     async def ask(url: str) -> list[list[Json]]:
-        return list(await asyncio.gather(*(sdks.openai_stream(url, it, 0) for it in questions)))
+        return list(await asyncio.gather(*(sdks.openai_stream(url, item, 0) for item in questions)))
 
     async with upstream(_echo) as live, proxy("record", tmp_path, live.url) as recording:
         first = await ask(recording.url)

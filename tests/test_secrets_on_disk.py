@@ -20,8 +20,8 @@ import pytest
 
 from command import run, serving
 from llm_proxy.exchange import Ending
-from llm_proxy.framing.eventstream import frame
-from llm_proxy.pacing import Instant
+from llm_proxy.framing.eventstream import encode_frame
+from llm_proxy.pacing import InstantPace
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import DONE
@@ -62,7 +62,7 @@ class Case:
 PLAIN = post(PATH, said("hi"), JSON, BEARER)
 BASIC = post(PATH, said("hi"), JSON, f"Authorization: Basic {LOGIN}")
 SLASHES = json.dumps(KEY).replace("/", r"\/").encode()
-ESCAPED = "".join(f"\\u{ord(it):04x}" for it in KEY)
+ESCAPED = "".join(f"\\u{ord(item):04x}" for item in KEY)
 CASES = {
     "message in escapes": Case(
         post(PATH, said("KEY").replace(b"KEY", ESCAPED.encode()), JSON, BEARER)
@@ -79,7 +79,7 @@ CASES = {
     "answer as JSON": Case(PLAIN, pieces=(event(f"so {KEY} it is"),)),
     "answer as JSON with slashes escaped": Case(PLAIN, pieces=(b"data: " + SLASHES + b"\n\n",)),
     "answer as a URL": Case(PLAIN, pieces=(event(f"/x?{quote(KEY, safe='')}"),)),
-    "answer in pieces": Case(PLAIN, pieces=tuple(bytes([it]) for it in event(KEY))),
+    "answer in pieces": Case(PLAIN, pieces=tuple(bytes([item]) for item in event(KEY))),
     "password of Basic": Case(BASIC, f"401 {PASSWORD}", pieces=(event(PASSWORD), event(LOGIN))),
 }
 
@@ -112,7 +112,7 @@ def _unpacked(content: bytes, levels: int) -> Iterator[bytes]:
 
 
 def leaks(folder: Path) -> list[bytes]:
-    return [it for it in written(folder) if b"canary" in it]
+    return [item for item in written(folder) if b"canary" in item]
 
 
 def test_a_leak_would_be_found(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ async def test_a_credential_is_nowhere_on_the_disk(tmp_path: Path, name: str) ->
     async with upstream(answering(case, go_on)) as live:
         async with proxy("record", tmp_path, live.url) as recording:
             asking = asyncio.ensure_future(ask(recording.url, case.request))
-            await until(lambda: any(it.stat().st_size for it in spool.glob("*")))
+            await until(lambda: any(path.stat().st_size for path in spool.glob("*")))
             while_it_runs = leaks(tmp_path)
             go_on.set()
             raw = await asking
@@ -154,16 +154,21 @@ async def test_a_credential_is_nowhere_on_the_disk(tmp_path: Path, name: str) ->
 
 def packed(text: bytes) -> bytes:
     """A frame of InvokeModelWithResponseStream."""
-    return frame(FRAMED, b'{"bytes":"%b"}' % b64encode(text))
+    return encode_frame(FRAMED, b'{"bytes":"%b"}' % b64encode(text))
 
 
 FRAMED: Final = ((":event-type", "chunk"), (":message-type", "event"))
 ECHO: Final = json.dumps({"completion": f"so {KEY} it is"}).encode()
 REDACTED: Final = json.dumps({"completion": "so [redacted] it is"}).encode()
 INVOKE: Final = post("/model/m/invoke-with-response-stream", b"{}", JSON, BEARER)
-STREAM: Final = frame(FRAMED, ECHO) + packed(b"{}") + frame((("x", KEY),), b"") + packed(ECHO)
+STREAM: Final = (
+    encode_frame(FRAMED, ECHO) + packed(b"{}") + encode_frame((("x", KEY),), b"") + packed(ECHO)
+)
 STORED: Final = (
-    frame(FRAMED, REDACTED) + packed(b"{}") + frame((("x", "[redacted]"),), b"") + packed(REDACTED)
+    encode_frame(FRAMED, REDACTED)
+    + packed(b"{}")
+    + encode_frame((("x", "[redacted]"),), b"")
+    + packed(REDACTED)
 )
 
 
@@ -195,7 +200,7 @@ async def test_a_credential_goes_out_of_frames_which_stay_whole(
     async with upstream(framing(pieces, go_on, label)) as live:
         async with proxy("record", tmp_path, live.url) as recording:
             asking = asyncio.ensure_future(ask(recording.url, INVOKE))
-            await until(lambda: any(it.stat().st_size for it in (tmp_path / "spool").glob("*")))
+            await until(lambda: any(path.stat().st_size for path in (tmp_path / "spool").glob("*")))
             while_it_runs = leaks(tmp_path)
             go_on.set()
             raw = await asking
@@ -203,7 +208,7 @@ async def test_a_credential_goes_out_of_frames_which_stay_whole(
     assert while_it_runs == leaks(tmp_path) == []
     assert raw.body == STREAM  # the client has it as it came
     [cassette] = cassettes(tmp_path)
-    assert b"".join(it.data for it in cassette.reads) == STORED
+    assert b"".join(read.data for read in cassette.reads) == STORED
     assert cassette.end.redacted == 3
 
 
@@ -216,7 +221,7 @@ async def test_a_credential_in_frames_is_not_brought_back_by_recover(
     async with upstream(framing(pieces, asyncio.Event(), label)) as live:
         async with serving("record", "--upstream", f"default={live.url}", folder=tmp_path) as it:
             asking = asyncio.ensure_future(ask(it.url, INVOKE))
-            await until(lambda: any(b'"read"' in it.read_bytes() for it in spool.glob("*")))
+            await until(lambda: any(b'"read"' in path.read_bytes() for path in spool.glob("*")))
             it.send(signal.SIGKILL)
             await it.ended()
             await asking
@@ -226,7 +231,7 @@ async def test_a_credential_in_frames_is_not_brought_back_by_recover(
     assert recovered.code == 0, recovered.err
     assert leaks(tmp_path) == []
     [cassette] = cassettes(tmp_path)
-    assert b"".join(it.data for it in cassette.reads) == STORED
+    assert b"".join(read.data for read in cassette.reads) == STORED
     assert (cassette.end.ending, cassette.end.redacted) == (Ending.KILLED, 3)
 
 
@@ -249,7 +254,7 @@ async def test_ordinary_cookies_change_neither_what_is_stored_nor_what_is_found(
     assert cassette.body == raw.body
     assert cassette.request.redacted == cassette.end.redacted == 0
 
-    async with proxy("replay", tmp_path, pace=Instant()) as replaying:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         for headers in ((), (ORDINARY,), ("Authorization: Bearer us-east-1",)):
             assert (await ask(replaying.url, post(PATH, body, JSON, *headers))).body == raw.body
 
@@ -264,7 +269,7 @@ async def test_a_request_that_holds_a_credential_is_found_again_whoever_sends_it
         async with proxy("record", tmp_path, live.url) as recording:
             raw = await ask(recording.url, case.request)
     assert leaks(tmp_path) == []
-    async with proxy("replay", tmp_path, pace=Instant()) as replaying:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as replaying:
         for headers in ((), (BEARER,), ("Authorization: Bearer another-0123",)):
             again = post(PATH, said(f"my key is {KEY}"), JSON, *headers)
             assert (await ask(replaying.url, again)).body == raw.body
@@ -283,7 +288,7 @@ async def test_the_journal_shows_no_credential_of_a_path_while_it_is_being_answe
         async with proxy("record", tmp_path, live.url) as recording:
             asking = asyncio.ensure_future(ask(recording.url, case.request))
             await until(lambda: bool(recording.journal.entries))
-            [path] = [it.path for it in recording.journal.entries]
+            [path] = [entry.path for entry in recording.journal.entries]
             go_on.set()
             await asking
     assert path == "/v1/files/[redacted]"

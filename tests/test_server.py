@@ -19,15 +19,15 @@ from aiohttp.http import StreamWriter
 from aiohttp.http_exceptions import BadStatusLine
 from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
-from llm_proxy.exchange import Head
-from llm_proxy.miss_report import Missed
-from llm_proxy.pacing import Instant
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.miss_report import MissReport
+from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running import proxy as run
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server import journal
-from llm_proxy.shell.server.intake import Connection as Intake
-from llm_proxy.shell.server.intake import ServerLimits
+from llm_proxy.shell.server.intake import ClientConnection as Intake
+from llm_proxy.shell.server.intake import RequestLimits
 from proxying import proxy
 from raw import Line, Raw, ask, line, post
 from shelf import Answer, bodies, chat, put, says
@@ -42,7 +42,7 @@ HELLO = b"GET /_proxy/health HTTP/1.1\r\nHost: HOST\r\n\r\n"
 async def replaying(tmp_path: Path) -> AsyncIterator[RunningProxy]:
     """A replaying proxy with one recorded chat."""
     put(tmp_path, chat(), says("hello"))
-    async with proxy("replay", tmp_path, pace=Instant()) as it:
+    async with proxy("replay", tmp_path, pace=InstantPace()) as it:
         yield it
 
 
@@ -321,7 +321,7 @@ class TestBodies:
         async with line(replaying.url) as client:
             if late:
                 await client.send(begin)
-                await until(lambda: replaying.server.active == 1)
+                await until(lambda: replaying.server.active_count == 1)
                 await client.send(chunk)
             else:
                 await client.send(begin + chunk)
@@ -330,7 +330,7 @@ class TestBodies:
         assert (raw.status, rest) == (400, b"")
         if late:
             assert "the request body is malformed" in _error(raw)
-        await until(lambda: replaying.server.active == 0)
+        await until(lambda: replaying.server.active_count == 0)
 
     async def test_the_parser_forgets_the_reader_of_a_malformed_body(self) -> None:
         """The trap that `intake.Connection` is for; where this fails, it can go."""
@@ -348,7 +348,7 @@ class TestBodies:
         assert HttpRequestParser is not HttpRequestParserPy
 
     async def test_a_drain_that_was_cancelled_spoils_the_next_one(self) -> None:
-        """The trap that `Wire._caught_up` has a task for; where this fails, it can go."""
+        """The trap that `ResponseWriter._caught_up` has a task for; where this fails, it can go."""
         protocol = BaseProtocol(asyncio.get_running_loop())
         protocol.transport = Mock()
         protocol.pause_writing()
@@ -391,7 +391,9 @@ class TestBodies:
     async def test_a_silent_body_is_given_up(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(run, "ServerLimits", functools.partial(ServerLimits, body_silence=0.2))
+        monkeypatch.setattr(
+            run, "RequestLimits", functools.partial(RequestLimits, body_silence=0.2)
+        )
         async with proxy("replay", tmp_path) as replaying:
             raw, rest = await _once(replaying.url, _with_body(b"Content-Length: 9", body=b"half"))
         assert (raw.status, rest) == (408, b"")
@@ -400,7 +402,9 @@ class TestBodies:
     async def test_a_body_that_keeps_coming_may_take_longer_than_the_silence(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(run, "ServerLimits", functools.partial(ServerLimits, body_silence=1.0))
+        monkeypatch.setattr(
+            run, "RequestLimits", functools.partial(RequestLimits, body_silence=1.0)
+        )
         async with proxy("replay", tmp_path) as replaying, line(replaying.url) as client:
             await client.send(_with_body(b"Content-Length: 6"))
             for byte in (b"a", b"b", b"c", b"d", b"e", b"f"):
@@ -547,7 +551,7 @@ async def _is_alive(client: Line) -> bool:
 
 
 def _answer(framing: str, body: bytes = b"", status: int = 200) -> Answer:
-    head = Head(status, "OK", (("Content-Type", "text/plain"),), framing)  # type: ignore[arg-type] # a framing's name from a table
+    head = ResponseHead(status, "OK", (("Content-Type", "text/plain"),), framing)  # type: ignore[arg-type] # a framing's name from a table
     return Answer(((1, body),) if body else (), head=head)
 
 
@@ -598,7 +602,7 @@ class TestConnections:
             assert await _is_alive(client)
 
     async def test_a_recorded_head_is_replayed_with_its_length(self, tmp_path: Path) -> None:
-        head = Head(200, "OK", (("Content-Type", "application/json"),), "none", 4711)
+        head = ResponseHead(200, "OK", (("Content-Type", "application/json"),), "none", 4711)
         put(tmp_path, post("/v1/models", b"", method="HEAD"), Answer((), head=head))
         async with proxy("replay", tmp_path) as replaying, line(replaying.url) as client:
             await client.send(b"HEAD /v1/models HTTP/1.1\r\nHost: HOST\r\n\r\n")
@@ -620,7 +624,7 @@ class TestConnections:
         assert it.journal.entries[0].origin == "answer to a probe"
 
     async def test_a_recorded_answer_to_a_probe_comes_before_ours(self, tmp_path: Path) -> None:
-        head = Head(503, "No", (), "none", 0)
+        head = ResponseHead(503, "No", (), "none", 0)
         put(tmp_path, post("/", b"", method="HEAD"), Answer((), head=head))
         async with proxy("replay", tmp_path) as replaying, line(replaying.url) as client:
             await client.send(b"HEAD / HTTP/1.1\r\nHost: HOST\r\n\r\n")
@@ -679,15 +683,17 @@ class TestJournal:
         monkeypatch.setattr(journal, "_MISSES", 1)
         it = journal.Journal()
         for number in range(5):
-            it.open("", "GET", f"/{number}")
-            it.keep(journal.Recorded(f"{number}", "", complete=number != 4))
-            it.lose(f"lost {number}")
-            it.miss(Missed(text=f"missed {number}"))
+            it.open_entry("", "GET", f"/{number}")
+            it.add_recorded(journal.RecordedFile(f"{number}", "", complete=number != 4))
+            it.add_recording_failure(f"lost {number}")
+            it.add_miss(MissReport(text=f"missed {number}"))
         assert [entry.number for entry in it.entries] == [4, 5]
         assert [one.file for one in it.recorded] == ["3", "4"]
         assert it.failures == ["lost 3", "lost 4"]
-        assert it.misses == [Missed(text="missed 4")]
-        assert it.counts == journal.Counts(requests=5, recorded=5, complete=4, lost=5, missed=5)
+        assert it.misses == [MissReport(text="missed 4")]
+        assert it.counts == journal.JournalCounts(
+            requests=5, recorded=5, complete=4, lost=5, missed=5
+        )
 
     async def test_it_tells_what_became_of_each_request(self, replaying: RunningProxy) -> None:
         await ask(replaying.url, chat())
@@ -719,7 +725,7 @@ class TestJournal:
             async with line(replaying.url) as client:
                 await client.send(chat("hi", "Host: HOST"))
                 await client.reader.readuntil(b"\r\n\r\n")
-            await until(lambda: replaying.server.active == 0, within=1)
+            await until(lambda: replaying.server.active_count == 0, within=1)
             [entry] = replaying.journal.entries
         assert entry.ending == "client_gone"
         assert replaying.journal.counts.left == 0  # it had the head
@@ -741,10 +747,10 @@ class TestJournal:
                 await until(lambda: len(live.requests) == 1)
                 if begun:
                     await client.reader.readuntil(b"data: 1")
-            await until(lambda: recording.server.active == 0)
+            await until(lambda: recording.server.active_count == 0)
         assert recording.journal.counts.left == (not begun)
-        said = [it for it in caplog.messages if "left after" in it]
-        assert [bool(re.fullmatch(_LEFT, it)) for it in said] == [True] * (not begun)
+        said = [message for message in caplog.messages if "left after" in message]
+        assert [bool(re.fullmatch(_LEFT, item)) for item in said] == [True] * (not begun)
 
 
 class TestStopping:
@@ -753,7 +759,7 @@ class TestStopping:
         put(tmp_path, chat(), answer)
         async with proxy("replay", tmp_path) as replaying:
             client = asyncio.create_task(ask(replaying.url, chat()))
-            await until(lambda: replaying.server.active == 1)
+            await until(lambda: replaying.server.active_count == 1)
             await replaying.drain(asyncio.Event())
             raw = await client
             with pytest.raises(ConnectionError):
@@ -770,7 +776,7 @@ class TestStopping:
         told = asyncio.Event()
         async with proxy("replay", tmp_path) as replaying:
             client = asyncio.create_task(ask(replaying.url, chat()))
-            await until(lambda: replaying.server.active == 1)
+            await until(lambda: replaying.server.active_count == 1)
             begun = loop.time()
             loop.call_later(0.2, told.set if hurry else lambda: None)
             await replaying.drain(told)
@@ -786,7 +792,7 @@ class TestStopping:
             await client.send(HELLO)
             await client.answer()
             slow = asyncio.create_task(ask(replaying.url, chat()))
-            await until(lambda: replaying.server.active == 1)
+            await until(lambda: replaying.server.active_count == 1)
             draining = asyncio.create_task(replaying.drain(asyncio.Event()))
             await until(lambda: _refuses(replaying.url))
             await client.send(HELLO)

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 import speakers
-from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.settings import Simulating
-from llm_proxy.shell.scenarios.files import loaded
+from llm_proxy.pacing import InstantPace
+from llm_proxy.shell.running.settings import SimulationOptions
+from llm_proxy.shell.scenarios.files import load_all
 from proxying import proxy
 from shipped import FAILING, FOLDER, IN_THE_URL, MOCK, PLAYED, Failing, Turn, call, text
 from speakers import SPEAKERS
@@ -107,14 +107,14 @@ async def _held(dialect: str, folder: Path) -> Held:
         for name, talk in of(dialect, mode).items()
     ]
     mock = json.dumps(yaml.safe_load(MOCK.read_text("utf-8"))["mock"])
-    how = Simulating(scenarios=FOLDER, mock=mock)
-    async with proxy("simulate", folder, simulating=how, pace=Instant()) as server:
+    how = SimulationOptions(scenarios=FOLDER, mock=mock)
+    async with proxy("simulate", folder, simulating=how, pace=InstantPace()) as server:
         heard = await SPEAKERS[dialect](server.url, talks)
-        await until(lambda: server.server.active == 0)
-    statuses: dict[str, list[int]] = {it.id: [] for it in talks}
+        await until(lambda: server.server.active_count == 0)
+    statuses: dict[str, list[int]] = {item.id: [] for item in talks}
     for entry in server.journal.entries:
         statuses[entry.session].append(entry.status)
-    unsuccessful = {it.session: it.why for it in server.journal.unsuccessful}
+    unsuccessful = {item.session: item.why for item in server.journal.unsuccessful}
     sessions = (talk.id for talk in talks)
     return Held(dialect, dict(zip(sessions, heard, strict=True)), statuses, unsuccessful)
 
@@ -132,7 +132,7 @@ each_mode = pytest.mark.parametrize("mode", MODES)
 
 @pytest.mark.parametrize("path", [FOLDER, MOCK], ids=["scenarios", "mock"])
 def test_nothing_is_wrong_or_doubtful_in_what_is_shipped(path: Path) -> None:
-    found = loaded([path])
+    found = load_all([path])
 
     assert (found.mistakes, found.warnings) == ((), ())
     assert bool(found.scenarios) is (path == FOLDER)
@@ -140,7 +140,7 @@ def test_nothing_is_wrong_or_doubtful_in_what_is_shipped(path: Path) -> None:
 
 @pytest.mark.shows("000-105")
 def test_every_shipped_scenario_is_played_here() -> None:
-    shipped = {it.value.id for it in loaded([FOLDER]).scenarios}
+    shipped = {scenario.value.id for scenario in load_all([FOLDER]).scenarios}
 
     assert shipped == PLAYED.keys() | FAILING.keys()
 
@@ -225,8 +225,8 @@ def test_the_shipped_mock_gives_its_replies_in_order_and_then_fails_loudly(
     raises = {"gemini": "ClientError", "ollama": "ResponseError"}
     heard = held.of("mocks", mode)["lookup"]
 
-    assert [replace(it, usage=None) for it in heard] == [
-        *(replace(held.told(Turn((it,)), mode), usage=None) for it in REPLIES),
+    assert [replace(item, usage=None) for item in heard] == [
+        *(replace(held.told(Turn((reply,)), mode), usage=None) for reply in REPLIES),
         Heard(raised=[raises.get(held.dialect, "APIStatusError")]),
     ]
     assert held.attempts("mocks", mode) == {"lookup": [200, 200, 200, 424]}

@@ -9,22 +9,24 @@ from typing import Literal
 import openai
 import pytest
 
-from llm_proxy.dialects import Response, fakes
+from llm_proxy.dialects import DialectResponse, fakes
 from llm_proxy.dialects.base import Dialect
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Request
 from stub import upstream
 from telling import provider
 
-DELIVERY = Delivery("side", 1_700_000_000, models=("small", "org/large"))
+DELIVERY = EncodeContext("side", 1_700_000_000, models=("small", "org/large"))
 
 
-def nothing(dialect: Dialect, request: Request, delivery: Delivery) -> Response:
-    raise AssertionError(f"{request.target} was to be answered beside")
+def nothing(dialect: Dialect, request: Request, delivery: EncodeContext) -> DialectResponse:
+    raise AssertionError(f"{request.request_target} was to be answered beside")
 
 
-def answering(dialect: Dialect, request: Request, _: Delivery) -> Response:
-    return dialect.side_answer(request, replace(DELIVERY)) or nothing(dialect, request, DELIVERY)
+def answering(dialect: Dialect, request: Request, _: EncodeContext) -> DialectResponse:
+    return dialect.auxiliary_response(request, replace(DELIVERY)) or nothing(
+        dialect, request, DELIVERY
+    )
 
 
 async def test_the_sdk_lists_the_models_and_finds_one_of_them() -> None:
@@ -51,10 +53,10 @@ async def test_the_sdk_reads_a_vector_for_each_text(
         )
         await client.close()
 
-    one, two, again = (it.embedding for it in got.data)
+    one, two, again = (item.embedding for item in got.data)
     assert one == again != two
     if encoding != "base64":  # what is asked for by name is not unpacked
-        assert one == pytest.approx(fakes.vector("one", 8), abs=1e-6)
+        assert one == pytest.approx(fakes.fake_embedding("one", 8), abs=1e-6)
         assert sum(value * value for value in one) == pytest.approx(1)
     assert got.usage.prompt_tokens == 3
 
@@ -67,7 +69,7 @@ async def test_the_sdk_embeds_tokens_and_is_refused_without_a_text() -> None:
             await client.embeddings.create(model="small", input=[])
         await client.close()
 
-    assert [len(it.embedding) for it in tokens.data] == [1536, 1536]
+    assert [len(item.embedding) for item in tokens.data] == [1536, 1536]
 
 
 async def test_the_sdk_is_told_that_nothing_is_flagged() -> None:
@@ -78,5 +80,5 @@ async def test_the_sdk_is_told_that_nothing_is_flagged() -> None:
         )
         await client.close()
 
-    assert [it.flagged for it in (*one.results, *two.results)] == [False] * 3
+    assert [item.flagged for item in (*one.results, *two.results)] == [False] * 3
     assert one.results[0].category_scores.hate == 0.0

@@ -20,7 +20,7 @@ from command import run
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
-from llm_proxy.framing.eventstream import frame
+from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.upstream.signing import AwsSigner
 from proxying import cassettes, proxy
@@ -57,7 +57,7 @@ async def asked(folder: Path, request: bytes, answer: Script = ANSWER) -> tuple[
 
 def frames(*events: tuple[str, object]) -> bytes:
     return b"".join(
-        frame(
+        encode_frame(
             ((":event-type", kind), (":content-type", "application/json"),
              (":message-type", "event")),
             json.dumps(said).encode(),
@@ -128,7 +128,7 @@ async def test_a_stream_of_a_real_client_is_recorded_whole_and_replayed(tmp_path
         async with proxy("record", tmp_path, live.url, sign="aws") as recording:
             assert await asyncio.to_thread(converse, recording.url) == kinds
     [cassette] = cassettes(tmp_path)
-    assert b"".join(it.data for it in cassette.reads) == STREAM
+    assert b"".join(read.data for read in cassette.reads) == STREAM
     assert b"canary" not in on_disk(tmp_path).lower()
     async with proxy("replay", tmp_path) as replaying:
         assert await asyncio.to_thread(converse, replaying.url) == kinds
@@ -224,7 +224,7 @@ async def test_what_a_prompt_holds_of_the_operators_credentials_is_nowhere_on_th
     live, raw = await asked(tmp_path, post(target, body, *SIGNED, f"Accept: {KEY_ID}"))
     assert raw.status == 200
     assert live.requests[0][1] == body  # the upstream has it as it came
-    assert not [it for it in (TOKEN, KEY_ID) if it.encode() in on_disk(tmp_path)]
+    assert not [item for item in (TOKEN, KEY_ID) if item.encode() in on_disk(tmp_path)]
     [cassette] = cassettes(tmp_path)
     said = "AWS_SESSION_TOKEN=[redacted-operator] AWS_ACCESS_KEY_ID=[redacted-operator]"
     assert json.loads(cassette.request.body)["messages"][0]["content"][0]["text"] == said
@@ -257,8 +257,8 @@ async def test_what_the_upstream_repeats_of_the_clients_is_nowhere_on_the_disk_e
     body = b'{"messages":[],"system":[{"text":"%b"}]}' % token.encode()
     target = f"{CONVERSE}?key={key}"
     _, raw = await asked(tmp_path, post(target, body, *SIGNED, f"Cookie: a={cookie}"), repeating)
-    assert not [it for it in secrets if it not in json.loads(raw.body)["message"]]
-    assert not [it for it in secrets if it.encode() in on_disk(tmp_path)]
+    assert not [secret for secret in secrets if secret not in json.loads(raw.body)["message"]]
+    assert not [secret for secret in secrets if secret.encode() in on_disk(tmp_path)]
 
 
 COVERED: Final = (
@@ -298,10 +298,10 @@ async def test_requests_keep_their_order_while_one_is_being_signed(
             for number in range(1, 5):
                 request = post(CONVERSE, BODY, *SIGNED, f"User-Agent: {number}")
                 asking.append(asyncio.ensure_future(ask(recording.url, request)))
-                await until(lambda n=number: recording.server.active == n)  # type: ignore[misc] # it is bound at once
+                await until(lambda n=number: recording.server.active_count == n)  # type: ignore[misc] # it is bound at once
             go_on.set()
             await asyncio.gather(*asking)
-    said = [json.loads(b"".join(it.data for it in take.reads)) for take in cassettes(tmp_path)]
+    said = [json.loads(b"".join(read.data for read in take.reads)) for take in cassettes(tmp_path)]
     assert said == [{"name": str(number)} for number in range(1, 5)]
 
 
@@ -352,7 +352,7 @@ async def test_without_an_upstream_the_one_of_the_region_is_asked(
             asked_for.append((path, region))
             return live.url
 
-        monkeypatch.setattr(providers, "of_bedrock", here)
+        monkeypatch.setattr(providers, "bedrock_url", here)
         async with proxy("record", tmp_path, sign="aws") as recording:
             raw = await ask(recording.url, post(CONVERSE, BODY, *SIGNED))
     assert raw.status == 200
@@ -360,7 +360,7 @@ async def test_without_an_upstream_the_one_of_the_region_is_asked(
 
 
 def no_botocore(patch: pytest.MonkeyPatch) -> None:
-    for name in [it for it in sys.modules if it.partition(".")[0] == "botocore"]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == "botocore"]:
         patch.setitem(sys.modules, name, None)
 
 

@@ -148,5 +148,5 @@ async def test_credentials_that_cannot_be_renewed_are_told(
     assert (before.status, after.status) == (200, 502)
     message = json.loads(after.body)["message"]
     assert message.startswith(f"the AWS credentials cannot be renewed ({kind}): log in again")
-    assert not [it for it in (CANARY, TOKEN, SECRET) if it in message]
+    assert not [item for item in (CANARY, TOKEN, SECRET) if item in message]
     assert len(live.requests) == 1

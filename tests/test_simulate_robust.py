@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llm_proxy.shell.running.simulation import aside
+from llm_proxy.shell.running.simulation import run_in_thread
 from playing import REPORT, playing, reported, says, script
 from raw import ask, post
 
@@ -71,9 +71,9 @@ async def test_a_reply_may_hold_any_character(tmp_path: Path, module: str) -> No
 
 
 async def test_aside_passes_on_what_a_function_gives_and_what_it_raises() -> None:
-    assert await aside(threading.current_thread) is not threading.main_thread()
+    assert await run_in_thread(threading.current_thread) is not threading.main_thread()
     with pytest.raises(ZeroDivisionError):
-        await aside(lambda: 1 // 0)
+        await run_in_thread(lambda: 1 // 0)
 
 
 def deep(levels: int) -> Any:
@@ -100,7 +100,7 @@ async def test_true_is_not_1_in_a_match(tmp_path: Path) -> None:
     async with playing(tmp_path, script(says("True."), match=match)) as stage:
         heard = [await stage.ask(said=("x",), more={"n": n}) for n in (1, True)]
 
-    assert [REPORT in it.raw.body.decode() for it in heard] == [True, False]
+    assert [REPORT in item.raw.body.decode() for item in heard] == [True, False]
 
 
 async def test_a_named_scenario_that_is_not_there_is_told_though_there_is_a_mock(
@@ -146,7 +146,7 @@ async def test_a_credential_that_a_message_repeats_is_in_no_log(
     asked = post("/v1/chat/completions", json.dumps(body).encode(), f"Authorization: Bearer {key}")
     async with playing(tmp_path, script(says())) as stage:
         raw = await ask(stage.url, asked)
-        told = [await stage.page(it) for it in ("journal", "unsuccessful")]
+        told = [await stage.page(item) for item in ("journal", "unsuccessful")]
 
     assert raw.status == 200
     assert "Scenario not found" in caplog.text

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from llm_proxy.pacing import Instant
+from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import SCENARIO_HEADER
 from llm_proxy.turns import ToolCall
 from playing import (
@@ -126,7 +126,7 @@ async def test_a_warning_is_logged_for_each_check_that_fails(
         for about in WARNED.values():
             await stage.ask(**RIGHT | about)
 
-    logged = [it.message for it in caplog.records if it.levelno == logging.WARNING]
+    logged = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert len(logged) == len(WARNED)
     for message, warning in zip(logged, WARNED, strict=True):
         assert message.startswith(f"POST /v1/chat/completions: {warning}")
@@ -171,7 +171,7 @@ async def test_each_answer_is_one_line_of_the_log_with_what_it_follows(
         for said in ("Hi", "Hi\nReason: x", block):
             await stage.ask("anthropic", said=(said,), stream=False)
 
-    assert [it for it in caplog.messages if it.startswith("POST")] == [
+    assert [message for message in caplog.messages if message.startswith("POST")] == [
         f"POST /v1/messages: synthesis: {mode}" for mode in ("text", "reasoning", "instruction")
     ]
 
@@ -183,7 +183,7 @@ async def test_an_instruction_that_cannot_be_followed_is_one_warning(
     async with playing(tmp_path) as stage:
         await stage.ask(said=("<|instruction_start|>{<|instruction_end|>",), stream=False)
 
-    [warning] = [it.message for it in caplog.records if it.levelno == logging.WARNING]
+    [warning] = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert "The instruction in the user's message cannot be followed" in warning
     assert stage.journal.unsuccessful == []
 
@@ -222,7 +222,7 @@ async def test_a_scenario_is_chosen_for_a_session_that_there_can_be(
     [("PUT", b'{"scenario": ""}'), ("PUT", b'{"scenario":" "}'), ("DELETE", b"")],
 )
 async def test_a_choice_can_be_taken_back(tmp_path: Path, method: str, body: bytes) -> None:
-    documents = [script(says(f"{it}."), name=it) for it in "ab"]
+    documents = [script(says(f"{item}."), name=item) for item in "ab"]
     async with playing(tmp_path, *documents) as stage:
         chosen = await stage.page("sessions/default/scenario", b'{"scenario":"a"}', method="PUT")
         first = await stage.ask(said=("b",))
@@ -231,7 +231,7 @@ async def test_a_choice_can_be_taken_back(tmp_path: Path, method: str, body: byt
 
     assert chosen == {"session": "default", "scenario": "a"}
     assert back == {"session": "default", "scenario": ""}
-    assert [it.turn.text for it in (first, second)] == ["a.", "b."]
+    assert [item.turn.text for item in (first, second)] == ["a.", "b."]
 
 
 async def test_where_no_scenario_is_played_none_can_be_chosen(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ async def test_a_chosen_scenario_that_there_is_not_is_told_where_it_is_asked_for
 
 
 async def test_a_header_wins_over_what_was_chosen_for_the_session(tmp_path: Path) -> None:
-    documents = [script(says(f"{it}."), name=it) for it in "ab"]
+    documents = [script(says(f"{item}."), name=item) for item in "ab"]
     async with playing(tmp_path, *documents) as stage:
         await stage.page("sessions/default/scenario", b'{"scenario":"a"}', method="PUT")
         heard = await stage.ask(said=("Hi",), header=f"{SCENARIO_HEADER}: b")
@@ -281,7 +281,7 @@ async def test_without_scenarios_every_dialect_answers_with_lorem_and_an_echo(
     tmp_path: Path, dialect: str, stream: bool
 ) -> None:
     said = ("First.", "Yes?", "Tell me more.")
-    async with playing(tmp_path, pace=Instant()) as stage:
+    async with playing(tmp_path, pace=InstantPace()) as stage:
         heard = await stage.ask(dialect, said=said, stream=stream)
 
     assert heard.turn.text.startswith("lorem ipsum dolor sit amet ")
@@ -303,7 +303,7 @@ async def test_a_path_that_nothing_is_simulated_for_is_told_the_known_ones(
     document = json.dumps(json.loads(raw.body))
     assert raw.status == 404
     assert f"nothing is simulated for {method} {path}" in document
-    assert all(it in document for it in ("/v1/chat/completions", "/v1/messages", "/api/chat"))
+    assert all(item in document for item in ("/v1/chat/completions", "/v1/messages", "/api/chat"))
     assert live.requests == []
 
 
@@ -337,7 +337,7 @@ async def test_a_cassette_is_never_played(tmp_path: Path) -> None:
 @pytest.mark.shows("001-42")
 async def test_a_stream_is_written_to_its_end_unless_the_client_leaves(tmp_path: Path) -> None:
     request = chat("Grüße 🌊").replace(b"\r\n", b"\r\nHost: HOST\r\n", 1)
-    async with playing(tmp_path, pace=Instant()) as stage:
+    async with playing(tmp_path, pace=InstantPace()) as stage:
         await ask(stage.url, chat("Grüße 🌊"))
         [whole] = stage.entries
     async with playing(tmp_path) as stage:
@@ -372,7 +372,9 @@ async def test_what_no_cassette_answers_a_scenario_does(tmp_path: Path, mode: An
         async with playing(
             tmp_path, script(says("Scripted.")), mode=mode, on_miss="scenario", upstream=live.url
         ) as stage:
-            recorded, scripted = [await ask(stage.url, chat(it)) for it in ("recorded", "refund")]
+            recorded, scripted = [
+                await ask(stage.url, chat(item)) for item in ("recorded", "refund")
+            ]
             reset = await stage.page("sessions/default/reset", method="POST")
 
     assert b"hello" in recorded.body
@@ -430,7 +432,9 @@ async def test_a_broken_edit_leaves_what_was_good(
 async def test_dialects_share_a_session_and_its_scenario(tmp_path: Path) -> None:
     async with playing(tmp_path, script(says("Chosen."))) as stage:
         await stage.page("sessions/s/scenario", b'{"scenario":"refund"}', method="PUT")
-        heard = [(await stage.ask(it, said=("x",), session="s")).turn.text for it in DIALECTS]
+        heard = [
+            (await stage.ask(dialect, said=("x",), session="s")).turn.text for dialect in DIALECTS
+        ]
 
     assert heard == ["Chosen."] * len(DIALECTS)
 

@@ -13,12 +13,12 @@ import orjson
 import pytest
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.errors import TooSlow, printable
-from llm_proxy.matching import document_of
-from llm_proxy.matching.grammar import rule_of
-from llm_proxy.scenario.documents.loading import load
-from llm_proxy.scenario.engine.choosing import choose
-from llm_proxy.scenario.engine.scenario_set import Script
+from llm_proxy.errors import PatternsTooSlow, printable
+from llm_proxy.matching import key_document
+from llm_proxy.matching.grammar import parse_rule
+from llm_proxy.scenario.documents.loading import load_file
+from llm_proxy.scenario.engine.choosing import choose_scenario
+from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Json
 from playing import cue, playing, reported, says, script, scripted
 
@@ -59,8 +59,8 @@ def test_a_pattern_ends_in_time_or_is_named(
 
     why = ""
     try:
-        choose(Script((document,)), asked, thread_time)
-    except TooSlow as slow:
+        choose_scenario(ScenarioSet((document,)), asked, thread_time)
+    except PatternsTooSlow as slow:
         why = str(slow)
 
     assert process_time() - before < MOST
@@ -73,8 +73,8 @@ def test_a_pattern_ends_in_time_or_is_named(
 def test_many_patterns_share_one_limit() -> None:
     slow = scripted(script(says(), match={"user": r"^(a+)+$"}))
     now = iter(range(100))
-    with pytest.raises(TooSlow, match="took more than 50 ms"):
-        choose(Script((slow, slow)), cue("b"), lambda: float(next(now)))
+    with pytest.raises(PatternsTooSlow, match="took more than 50 ms"):
+        choose_scenario(ScenarioSet((slow, slow)), cue("b"), lambda: float(next(now)))
 
 
 @pytest.mark.parametrize(
@@ -93,8 +93,8 @@ def test_a_path_that_visits_too_much_is_named(path: str) -> None:
     document = scripted(script(says(), match={"json": {path: {"exists": True}}}))
     before = process_time()
 
-    with pytest.raises(TooSlow, match="visit more than 20,000 values of the request"):
-        choose(Script((document,)), replace(cue("x"), body=body), thread_time)
+    with pytest.raises(PatternsTooSlow, match="visit more than 20,000 values of the request"):
+        choose_scenario(ScenarioSet((document,)), replace(cue("x"), body=body), thread_time)
 
     assert process_time() - before < MOST
 
@@ -108,7 +108,7 @@ def test_a_regular_expression_in_a_filter_is_refused_with_its_position(filters: 
     turns = "turns: [{turn: 1, response: {kind: text, assistant_text: c}}]"
     text = f"id: a\ndescription: b\n{turns}\nmatch: {match}\n"
 
-    (mistake,) = load("s.yaml", text.encode()).mistakes
+    (mistake,) = load_file("s.yaml", text.encode()).mistakes
 
     assert str(mistake).startswith(f"s.yaml:4:{match.index('$') + 7}: $.match.json")
     assert "no JSONPath" in str(mistake)
@@ -141,10 +141,10 @@ async def test_a_template_that_visits_too_much_is_an_error_turn(tmp_path: Path) 
 
 @pytest.mark.parametrize("pattern", ["a.*b|a", "(a|aa)+$", "(a?){300}a{300}", r"(\w+\s?){50}z"])
 def test_a_rule_with_a_pattern_reads_a_document_for_a_limited_time(pattern: str) -> None:
-    rule = rule_of(f"regex={pattern}")
+    rule = parse_rule(f"regex={pattern}")
     body = orjson.dumps(["a" * 100_000 + "!"] * 10)
     headers = (("content-type", "application/json"),)
-    document = document_of("openai", StoredRequest("POST", "/v1/x", "", headers, body))
+    document = key_document("openai", StoredRequest("POST", "/v1/x", "", headers, body))
     before = process_time()
 
     rule.apply(document)

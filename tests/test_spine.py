@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from llm_proxy.exchange import Ending
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from proxying import cassettes, proxy
 from raw import ask, post
 from stub import chunked, upstream
@@ -35,7 +35,7 @@ async def test_a_recorded_stream_is_replayed_byte_for_byte_and_read_for_read(
     assert passed_on.chunks == PIECES
     assert [read.data for read in cassette.reads] == PIECES
     assert cassette.end.ending is Ending.CLEAN
-    assert outcome(cassette).complete
+    assert outcome_of(cassette).complete
 
     async with proxy("replay", tmp_path) as replaying:
         replayed = await ask(replaying.url, REQUEST)
@@ -43,7 +43,7 @@ async def test_a_recorded_stream_is_replayed_byte_for_byte_and_read_for_read(
     assert replayed.chunks == PIECES
     assert (replayed.status, replayed.how) == (200, "clean")
     assert replayed.header("content-type") == "text/event-stream"
-    recorded_at = [read.at for read in cassette.reads]
+    recorded_at = [read.at_ms for read in cassette.reads]
     assert all(late >= at - 0.5 for late, at in zip(replayed.times, recorded_at, strict=True))
 
 

@@ -14,11 +14,11 @@ from leftovers import PIECES, aged, body, left, opening
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.shell.recording.spooling import (
     SpoolFile,
-    abandoned,
-    belongs,
-    claimed,
-    opened,
-    spools,
+    abandoned_spools,
+    all_spools,
+    belongs_to,
+    claim_spool,
+    open_spool,
 )
 
 NAME = "7-1-0123456789abcdef.spool"
@@ -36,15 +36,15 @@ def test_a_spool_is_its_owners_alone(tmp_path: Path) -> None:
 
 def test_a_spool_is_abandoned_once_its_recorder_lets_go(tmp_path: Path) -> None:
     file = SpoolFile(tmp_path, NAME)
-    assert abandoned(tmp_path) == []
+    assert abandoned_spools(tmp_path) == []
     file.release()
-    assert abandoned(tmp_path) == [file.path]
+    assert abandoned_spools(tmp_path) == [file.path]
 
 
 def test_a_discarded_spool_is_gone(tmp_path: Path) -> None:
     file = SpoolFile(tmp_path, NAME)
     file.discard()
-    assert spools(tmp_path) == []
+    assert all_spools(tmp_path) == []
 
 
 def test_a_process_id_that_comes_again_overwrites_nothing(tmp_path: Path) -> None:
@@ -86,18 +86,18 @@ def test_what_is_abandoned_comes_oldest_first(tmp_path: Path) -> None:
     paths = [left(tmp_path, b"", f"1-{number}-0123456789abcdef") for number in range(3)]
     aged(paths[1], 20)
     aged(paths[2], 10)
-    assert abandoned(tmp_path / "spool") == [paths[1], paths[2], paths[0]]
+    assert abandoned_spools(tmp_path / "spool") == [paths[1], paths[2], paths[0]]
 
 
 def test_no_folder_holds_no_spools(tmp_path: Path) -> None:
-    assert spools(tmp_path / "nowhere") == []
-    assert abandoned(tmp_path / "nowhere") == []
+    assert all_spools(tmp_path / "nowhere") == []
+    assert abandoned_spools(tmp_path / "nowhere") == []
 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(SpoolError, match="file cannot be read: Not a directory"):
-        abandoned(tmp_path / "file")
+        abandoned_spools(tmp_path / "file")
     with pytest.raises(SpoolError, match=f"{NAME} cannot be made: "):
         SpoolFile(tmp_path / "file", NAME)
 
@@ -113,9 +113,9 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
 
 def test_only_one_claims_a_spool(tmp_path: Path) -> None:
     path = left(tmp_path, b"")
-    with claimed(path) as first, claimed(path) as second:
+    with claim_spool(path) as first, claim_spool(path) as second:
         assert (first, second) == (True, False)
-    with claimed(path) as again:
+    with claim_spool(path) as again:
         assert again
 
 
@@ -124,7 +124,7 @@ def test_a_link_or_a_file_that_is_gone_is_not_claimed(tmp_path: Path) -> None:
     link = tmp_path / "spool" / "link.spool"
     link.symlink_to(path)
     for each in (link, tmp_path / "gone.spool"):
-        with claimed(each) as mine:
+        with claim_spool(each) as mine:
             assert not mine
 
 
@@ -133,7 +133,7 @@ def test_a_recorder_waits_for_whoever_looks_at_its_new_spool(tmp_path: Path) -> 
     maker = threading.Thread(target=lambda: made.append(SpoolFile(tmp_path, NAME)))
     path = tmp_path / NAME
     path.touch()
-    with claimed(path) as mine:
+    with claim_spool(path) as mine:
         assert mine
         path.unlink()
         maker.start()
@@ -148,14 +148,14 @@ def test_a_spool_belongs_to_its_library_however_the_folder_is_spelled(
     (tmp_path / "cassettes").mkdir()
     (tmp_path / "link").symlink_to("cassettes")
     monkeypatch.chdir(tmp_path)
-    with opened(left(tmp_path, opening(tmp_path) + body(*PIECES))) as spooled:
+    with open_spool(left(tmp_path, opening(tmp_path) + body(*PIECES))) as spooled:
         for spelling in ("cassettes", "./x/../cassettes", "link", tmp_path / "cassettes"):
-            assert belongs(spooled, Path(spelling)), spelling
-        assert not belongs(spooled, Path("other"))
+            assert belongs_to(spooled, Path(spelling)), spelling
+        assert not belongs_to(spooled, Path("other"))
 
 
 def test_a_spool_of_a_newer_form_is_refused(tmp_path: Path) -> None:
     path = left(tmp_path, opening(tmp_path).replace(b'"spool":1', b'"spool":2') + body(*PIECES))
     with pytest.raises(CassetteError, match="not a spool's line: "):
-        with opened(path):
+        with open_spool(path):
             pass

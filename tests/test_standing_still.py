@@ -78,13 +78,13 @@ class Silent:
 def arrived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What the pump has read."""
     pieces: list[bytes] = []
-    arrive = pump.Pump._arrived
+    arrive = pump.ResponsePump._handle_data
 
-    def seen(self: pump.Pump, data: bytes) -> None:
+    def seen(self: pump.ResponsePump, data: bytes) -> None:
         pieces.append(data)
         arrive(self, data)
 
-    monkeypatch.setattr(pump.Pump, "_arrived", seen)
+    monkeypatch.setattr(pump.ResponsePump, "_handle_data", seen)
     return pieces
 
 
@@ -127,17 +127,17 @@ async def test_an_upstream_that_goes_on_right_at_the_limit_has_not_stalled(
     how: str,
     ending: Ending,
 ) -> None:
-    silent, look = Silent(*headers), pump.Pump._look
+    silent, look = Silent(*headers), pump.ResponsePump._check_idle
     limits = 0
 
-    def seen(self: pump.Pump) -> None:
+    def seen(self: pump.ResponsePump) -> None:
         nonlocal limits
         look(self)
-        limits += self._doubts == 1
-        if self._doubts == limits == 1:
+        limits += self._surplus_counter == 1
+        if self._surplus_counter == limits == 1:
             silent.go_on(how)
 
-    monkeypatch.setattr(pump.Pump, "_look", seen)
+    monkeypatch.setattr(pump.ResponsePump, "_check_idle", seen)
     async with upstream(silent) as live:
         async with proxy("record", tmp_path, live.url, idle_timeout=IDLE) as it:
             asking = asyncio.ensure_future(ask(it.url, chat(), within=1000))
@@ -209,7 +209,7 @@ async def test_a_client_is_not_called_deaf_for_what_we_stood_still(
     jump: Jump, stuck: Stuck
 ) -> None:
     draining: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    taking = asyncio.ensure_future(response_writer._taking(stuck, draining))
+    taking = asyncio.ensure_future(response_writer._client_reads_on(stuck, draining))
     for _ in range(response_writer._LOOKS - 1):
         await _turns()
         jump(10 * response_writer._DEAF)
@@ -221,7 +221,7 @@ async def test_a_client_is_not_called_deaf_for_what_we_stood_still(
 
 async def test_a_client_that_takes_nothing_while_we_look_is_deaf(jump: Jump, stuck: Stuck) -> None:
     draining: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    taking = asyncio.ensure_future(response_writer._taking(stuck, draining))
+    taking = asyncio.ensure_future(response_writer._client_reads_on(stuck, draining))
     for _ in range(response_writer._LOOKS):
         await _turns()
         jump(response_writer._DEAF / response_writer._LOOKS)
@@ -234,7 +234,7 @@ async def test_a_reset_waits_for_a_client_for_as_long_as_we_can_look(
     jump: Jump, stuck: Stuck
 ) -> None:
     delivered = asyncio.ensure_future(
-        response_writer._delivered(stuck, stuck.get_extra_info("socket"))
+        response_writer._wait_until_delivered(stuck, stuck.get_extra_info("socket"))
     )
     for _ in range(10):
         await _turns()

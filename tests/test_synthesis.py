@@ -14,29 +14,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_proxy.conversation import Conversation, Message
-from llm_proxy.dialects import Response, find
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.errors import CannotSay
+from llm_proxy.conversation import Conversation, RequestMessage
+from llm_proxy.dialects import DialectResponse, find_dialect
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
-from llm_proxy.scenario.scripted_response import Say
+from llm_proxy.scenario.scripted_response import SendTurns
 from llm_proxy.synthesis import lorem
-from llm_proxy.synthesis.message_layout import Telling, telling
-from llm_proxy.synthesis.response import Synthesis, synthesise
+from llm_proxy.synthesis.message_layout import Telling, message_layout_of
+from llm_proxy.synthesis.response import SynthesizedResponse, synthesize_response
 from llm_proxy.turns import Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
 from speaking import MANNERS, Manner, asking
 
-DELIVERY: Final = Delivery("seed", 1_700_000_000, provider="test-llm")
+DELIVERY: Final = EncodeContext("seed", 1_700_000_000, provider="test-llm")
 ID: Final = DELIVERY.identifier("gen-1700000000-", length=16)
-CALLS: Final = tuple(DELIVERY.identifier("call_", it) for it in range(3))
+CALLS: Final = tuple(DELIVERY.identifier("call_", item) for item in range(3))
 
 
 def asked(message: str) -> Conversation:
-    return Conversation((Message("user", (Text(message),)),))
+    return Conversation((RequestMessage("user", (Text(message),)),))
 
 
-def made(message: str, how: Telling = "choices") -> Synthesis:
-    return synthesise(asked(message), DELIVERY, how, "m")
+def made(message: str, how: Telling = "choices") -> SynthesizedResponse:
+    return synthesize_response(asked(message), DELIVERY, how, "m")
 
 
 def instructed(text: str = "", /, **fields: Any) -> str:
@@ -48,7 +48,7 @@ def instructed(text: str = "", /, **fields: Any) -> str:
 def words(message: str) -> str:
     """The lorem of a message, made up here once more."""
     number = 5 + int.from_bytes(sha256(message.encode()).digest()[:8], "big") % 496
-    return lorem.words(number)
+    return lorem.lorem_words(number)
 
 
 def echoed(message: str) -> str:
@@ -56,16 +56,23 @@ def echoed(message: str) -> str:
     return f"{words(message)} {message}"
 
 
-def spoken(say: Say, *, provider: str = "test-llm", stream: bool = True, **body: Any) -> Response:
+def spoken(
+    say: SendTurns, *, provider: str = "test-llm", stream: bool = True, **body: Any
+) -> DialectResponse:
     request = asking("/v1/chat/completions", model="m", stream=stream, **body)
-    delivery = replace(DELIVERY, provider=provider, cut=say.cut, successive=say.successive)
-    return find(request).speak(request, say.turns, delivery)
+    delivery = replace(
+        DELIVERY,
+        provider=provider,
+        split_text=say.split_text,
+        turns_are_successive=say.turns_are_successive,
+    )
+    return find_dialect(request).encode(request, say.turns, delivery)
 
 
-def chunks(say: Say) -> list[dict[str, Any]]:
+def chunks(say: SendTurns) -> list[dict[str, Any]]:
     *events, last = spoken(say).messages
     assert last == b"data: [DONE]\n\n"
-    return [json.loads(it.removeprefix(b"data: ").removesuffix(b"\n\n")) for it in events]
+    return [json.loads(event.removeprefix(b"data: ").removesuffix(b"\n\n")) for event in events]
 
 
 # Lorem and echo (001-13 … 001-20, 001-37 … 001-40)
@@ -76,22 +83,22 @@ def chunks(say: Say) -> list[dict[str, Any]]:
     ("message", "count"), [("", 361), ("Hello", 138), ("Grüße 🌊", 487), ("\ud801", 256)]
 )
 def test_the_count_of_words_is_the_same_on_every_machine(message: str, count: int) -> None:
-    assert lorem.count(message) == count
+    assert lorem.word_count(message) == count
 
 
 @pytest.mark.shows("001-38", "001-39")
 @given(message=st.text())
 def test_there_are_5_to_500_words(message: str) -> None:
-    assert 5 <= lorem.count(message) <= 500
+    assert 5 <= lorem.word_count(message) <= 500
 
 
 @pytest.mark.shows("001-37")
 def test_the_words_are_one_list_again_and_again() -> None:
-    said = lorem.words(500).split(" ")
+    said = lorem.lorem_words(500).split(" ")
 
     assert said[:5] == ["lorem", "ipsum", "dolor", "sit", "amet"]
     assert said[69:] == said[:431]
-    assert (len(said), lorem.words(0)) == (500, "")
+    assert (len(said), lorem.lorem_words(0)) == (500, "")
 
 
 @pytest.mark.shows("001-20", "001-39")
@@ -102,7 +109,7 @@ def test_an_answer_is_lorem_and_the_message_verbatim(message: str) -> None:
 
 
 def test_without_any_words_of_a_user_there_is_nothing_to_echo() -> None:
-    nobody = synthesise(Conversation(()), DELIVERY, "choices")
+    nobody = synthesize_response(Conversation(()), DELIVERY, "choices")
 
     assert nobody.say.turns[0].parts == (Text(words("")),)
     assert nobody.say.turns[0].model == "synthesis"
@@ -110,9 +117,11 @@ def test_without_any_words_of_a_user_there_is_nothing_to_echo() -> None:
 
 @pytest.mark.shows("001-13", "001-14")
 def test_the_latest_message_counts_its_texts_joined_and_nothing_else_of_it() -> None:
-    latest = Message("user", (Text("Look:"), Media("image/png", base64="aGk="), Text("nice?")))
-    others = (Message("user", (Text("Hi"),)), Message("assistant", (Text("Hello"),)))
-    made_up = synthesise(Conversation((*others, latest)), DELIVERY, "choices")
+    latest = RequestMessage(
+        "user", (Text("Look:"), Media("image/png", base64="aGk="), Text("nice?"))
+    )
+    others = (RequestMessage("user", (Text("Hi"),)), RequestMessage("assistant", (Text("Hello"),)))
+    made_up = synthesize_response(Conversation((*others, latest)), DELIVERY, "choices")
 
     assert made_up.say.turns[0].text == echoed("Look:\nnice?")
 
@@ -124,11 +133,11 @@ ECHO: Final = [" one two\n three  four five", " six \n"]
 @pytest.mark.shows("001-17", "001-20")
 def test_lorem_and_echo_are_cut_each_by_itself_five_words_a_piece() -> None:
     say = made(MESSAGE).say
-    pieces = list(say.cut(say.turns[0].text))
+    pieces = list(say.split_text(say.turns[0].text))
 
     *full, last = pieces[:-2]
     assert "".join([*full, last]) == words(MESSAGE)
-    assert {len(it.split()) for it in full} == {5}
+    assert {len(item.split()) for item in full} == {5}
     assert len(last.split()) in range(1, 6)
     assert pieces[-2:] == ECHO
 
@@ -157,15 +166,15 @@ def test_any_other_reason_is_none(message: str) -> None:
 
 @pytest.mark.shows("001-18")
 def test_a_piece_comes_100_ms_after_the_other() -> None:
-    gap = made("Hi").say.timing.gap
+    gap = made("Hi").say.timing.gap_ms
     assert gap is not None
     assert [gap(k) for k in (1, 2, 100)] == [100.0] * 3
-    assert made("Hi").say.timing.thinking == 0
+    assert made("Hi").say.timing.thinking_ms == 0
 
 
 @pytest.mark.shows("001-01")
 def test_the_same_conversation_is_answered_the_same_and_another_seed_changes_but_the_id() -> None:
-    other = synthesise(asked("Hi"), replace(DELIVERY, seed="other"), "choices", "m")
+    other = synthesize_response(asked("Hi"), replace(DELIVERY, seed="other"), "choices", "m")
 
     assert made("Hi") == made("Hi") != other
     [turn], [same] = other.say.turns, made("Hi").say.turns
@@ -174,15 +183,17 @@ def test_the_same_conversation_is_answered_the_same_and_another_seed_changes_but
 
 def test_tokens_are_a_quarter_of_the_characters_rounded_up() -> None:
     conversation = Conversation(
-        (Message("user", (Text("12345"),)), Message("assistant", (Text("6789"),))), system="0"
+        (RequestMessage("user", (Text("12345"),)), RequestMessage("assistant", (Text("6789"),))),
+        system="0",
     )
     within = Conversation(
-        (Message("system", (Text("0"),)), Message("user", (Text("123456789"),))), system="0"
+        (RequestMessage("system", (Text("0"),)), RequestMessage("user", (Text("123456789"),))),
+        system="0",
     )
-    [turn] = synthesise(conversation, DELIVERY, "choices").say.turns
+    [turn] = synthesize_response(conversation, DELIVERY, "choices").say.turns
 
     assert turn.usage == Usage(3, -(-len(turn.text) // 4))
-    [turn] = synthesise(within, DELIVERY, "choices").say.turns
+    [turn] = synthesize_response(within, DELIVERY, "choices").say.turns
     assert turn.usage is not None
     assert turn.usage.input == 3
 
@@ -202,11 +213,11 @@ def test_each_chunk_has_the_shape_of_document_001() -> None:
     assert all(len(event["choices"]) == 1 for event in events)
     first, *said, last = [event["choices"][0] for event in events]
     assert (first["index"], first["delta"]["role"]) == (0, "assistant")
-    kinds = [list(it["delta"]) for it in said]
+    kinds = [list(item["delta"]) for item in said]
     half = len(said) // 2
     assert kinds == [["reasoning"]] * half + [["content"]] * half
-    assert [it["delta"].get("reasoning", "") for it in said[:half]] == [
-        it["delta"].get("content", "") for it in said[half:]
+    assert [item["delta"].get("reasoning", "") for item in said[:half]] == [
+        item["delta"].get("content", "") for item in said[half:]
     ]
     assert said[0]["delta"] == {"reasoning": "lorem ipsum dolor sit amet"}
     assert said[-1]["delta"] == {"content": " Hi\nReason: so"}
@@ -221,8 +232,8 @@ def test_each_event_is_one_line_of_data_in_utf_8() -> None:
     assert response.head.framing == "chunked"
     assert " Grüße 🌊".encode() in response.messages[-3]
     assert all(
-        it.startswith(b"data: ") and it.endswith(b"\n\n") and it.count(b"\n") == 2
-        for it in response.messages
+        message.startswith(b"data: ") and message.endswith(b"\n\n") and message.count(b"\n") == 2
+        for message in response.messages
     )
 
 
@@ -263,28 +274,32 @@ def test_each_message_of_an_instruction_is_a_choice_of_its_own() -> None:
     )
     made_up = made(BLOCK)
 
-    assert (made_up.mode, made_up.warnings, made_up.say.successive) == ("instruction", (), True)
+    assert (made_up.mode, made_up.warnings, made_up.say.turns_are_successive) == (
+        "instruction",
+        (),
+        True,
+    )
     usage = made_up.say.turns[0].usage
     assert made_up.say.turns == tuple(
-        Turn(it, Finish.STOP, "", usage, None, ID, "m") for it in messages
+        Turn(message, Finish.STOP, "", usage, None, ID, "m") for message in messages
     )
 
 
 @pytest.mark.shows("001-31", "001-34")
 def test_choices_come_one_after_the_other_and_finish_once() -> None:
-    events = [it["choices"][0] for it in chunks(made(BLOCK).say)]
+    events = [chunk["choices"][0] for chunk in chunks(made(BLOCK).say)]
 
-    order = [it["index"] for it in events]
+    order = [event["index"] for event in events]
     assert order == [*sorted(order[:-1]), 0]
-    assert [it["finish_reason"] for it in events] == [None] * (len(events) - 1) + ["stop"]
+    assert [event["finish_reason"] for event in events] == [None] * (len(events) - 1) + ["stop"]
     assert events[-1]["delta"] == {}
-    roles = [it["index"] for it in events if "role" in it["delta"]]
+    roles = [event["index"] for event in events if "role" in event["delta"]]
     assert roles == [0, 1, 2]
 
 
 @pytest.mark.shows("001-27", "001-32")
 def test_the_mark_of_a_message_is_cut_by_itself() -> None:
-    deltas = [it["choices"][0]["delta"] for it in chunks(made(BLOCK).say)]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks(made(BLOCK).say)]
 
     assert deltas[1:9] == [
         {"reasoning": "no. 7"},
@@ -300,8 +315,8 @@ def test_the_mark_of_a_message_is_cut_by_itself() -> None:
 
 @pytest.mark.shows("001-33")
 def test_a_call_gives_its_id_and_name_first_and_then_its_arguments_in_pieces() -> None:
-    events = [it["choices"][0] for it in chunks(made(BLOCK).say)]
-    calls = [it["delta"]["tool_calls"][0] for it in events if "tool_calls" in it["delta"]]
+    events = [chunk["choices"][0] for chunk in chunks(made(BLOCK).say)]
+    calls = [event["delta"]["tool_calls"][0] for event in events if "tool_calls" in event["delta"]]
 
     assert calls == [
         {
@@ -328,10 +343,13 @@ def test_a_whole_answer_to_an_instruction_has_a_choice_a_message() -> None:
 
     first, second, third = document["choices"]
     assert (first["message"]["reasoning"], first["message"]["content"]) == (THOUGHT, SAID)
-    assert [it["function"]["name"] for it in second["message"]["tool_calls"]] == ["f", "g"]
+    assert [tool_call["function"]["name"] for tool_call in second["message"]["tool_calls"]] == [
+        "f",
+        "g",
+    ]
     assert third["message"]["content"] == "no. 7 no. 7"
-    assert [it["index"] for it in document["choices"]] == [0, 1, 2]
-    assert {it["finish_reason"] for it in document["choices"]} == {"stop"}
+    assert [choice["index"] for choice in document["choices"]] == [0, 1, 2]
+    assert {choice["finish_reason"] for choice in document["choices"]} == {"stop"}
 
 
 @pytest.mark.shows("001-29")
@@ -339,7 +357,7 @@ def test_without_a_mark_or_reasoning_there_are_but_words() -> None:
     made_up = made(instructed(messages=[{"text_message": {"length": 3}}]))
 
     assert made_up.say.turns[0].parts == (Text("lorem ipsum dolor"),)
-    assert not made_up.say.successive
+    assert not made_up.say.turns_are_successive
 
 
 def test_a_field_that_means_nothing_is_ignored_and_named() -> None:
@@ -422,18 +440,18 @@ def test_an_end_without_a_start_is_no_block() -> None:
 def test_each_stream_has_its_words_between_its_marks(
     lengths: list[int], thought: int | None, mark: str
 ) -> None:
-    entries = [{"text_message": {"length": it}} for it in lengths]
+    entries = [{"text_message": {"length": item}} for item in lengths]
     thinking = {} if thought is None else {"reasoning": {"length": thought}}
 
     say = made(instructed(id_message=mark, messages=entries, **thinking)).say
 
     def stream(count: int) -> str:
-        return " ".join(filter(None, (mark, lorem.words(count), mark)))
+        return " ".join(filter(None, (mark, lorem.lorem_words(count), mark)))
 
     for turn, length in zip(say.turns, lengths, strict=True):
         expected = [] if thought is None else [Reasoning(stream(thought))]
         assert turn.parts == (*expected, Text(stream(length)))
-        assert "".join(say.cut(turn.text)) == turn.text
+        assert "".join(say.split_text(turn.text)) == turn.text
 
 
 # Every dialect
@@ -442,15 +460,19 @@ def test_each_stream_has_its_words_between_its_marks(
 def told(manner: Manner, message: str) -> tuple[Turn, ...]:
     """What a client of this manner hears."""
     dialect, request = manner.dialect, manner.request
-    how = telling(dialect, request, manner.delivery)
-    say = synthesise(asked(message), manner.delivery, how, "m").say
-    delivery = replace(manner.delivery, cut=say.cut, successive=say.successive)
-    return dialect.turns(dialect.speak(request, say.turns, delivery))
+    how = message_layout_of(dialect, request, manner.delivery)
+    say = synthesize_response(asked(message), manner.delivery, how, "m").say
+    delivery = replace(
+        manner.delivery, split_text=say.split_text, turns_are_successive=say.turns_are_successive
+    )
+    return dialect.decode(dialect.encode(request, say.turns, delivery))
 
 
 each_manner = pytest.mark.parametrize(
     "manner",
-    [it for it in MANNERS if it.name != "openai-responses compacted"],  # has no word for a finish
+    [
+        item for item in MANNERS if item.name != "openai-responses compacted"
+    ],  # has no word for a finish
     ids=lambda it: it.name.replace(" ", "-"),
 )
 
@@ -463,7 +485,7 @@ def test_every_dialect_tells_the_same_words(manner: Manner) -> None:
 
     said = echoed(message)
     assert turn.text == said
-    assert [it.text for it in turn.parts if isinstance(it, Reasoning)] in ([], [said])
+    assert [part.text for part in turn.parts if isinstance(part, Reasoning)] in ([], [said])
     assert turn.finish in (Finish.STOP, Finish.STOP_SEQUENCE)
 
 
@@ -474,10 +496,10 @@ def _texts(turns: tuple[Turn, ...]) -> Iterator[str]:
 @pytest.mark.shows("001-31")
 @each_manner
 def test_every_dialect_tells_the_messages_of_an_instruction_in_its_own_way(manner: Manner) -> None:
-    entries = [{"text_message": {"length": it}} for it in (1, 2)]
+    entries = [{"text_message": {"length": item}} for item in (1, 2)]
     turns = told(manner, instructed(id_message="#", messages=entries))
 
-    how = telling(manner.dialect, manner.request, manner.delivery)
+    how = message_layout_of(manner.dialect, manner.request, manner.delivery)
     assert len(turns) == (2 if how == "choices" else 1)
     separate = ["# lorem #", "# lorem ipsum #"]
     assert list(_texts(turns)) == ([" ".join(separate)] if how == "text" else separate)
@@ -489,9 +511,9 @@ def test_every_dialect_with_a_word_for_calls_waits_for_them(manner: Manner) -> N
     entries = [{"text_message": {"length": 1}}, {"tool_call": [{"name": "f", "args": {"a": 1}}]}]
     try:
         turns = told(manner, instructed(messages=entries))
-    except CannotSay:
+    except NotRepresentable:
         return
-    [call] = [it for turn in turns for it in turn.parts if isinstance(it, ToolCall)]
+    [call] = [part for turn in turns for part in turn.parts if isinstance(part, ToolCall)]
 
     assert (call.name, json.loads(call.arguments)) == ("f", {"a": 1})
     stops = manner.name.startswith("openai-chat")
@@ -513,13 +535,13 @@ def test_every_dialect_with_a_word_for_calls_waits_for_them(manner: Manner) -> N
 def test_messages_are_told_as_choices_as_parts_or_as_one_text(path: str, how: Telling) -> None:
     request: Request = asking(path, ("anthropic-version", "2026-10-21"), model="m")
 
-    assert telling(find(request), request, DELIVERY) == how
+    assert message_layout_of(find_dialect(request), request, DELIVERY) == how
 
 
 # OpenAI's own client
 
 
-def client(response: Response) -> openai.OpenAI:
+def client(response: DialectResponse) -> openai.OpenAI:
     def answer(_: httpx2.Request) -> httpx2.Response:
         body = b"".join(response.messages)
         return httpx2.Response(response.head.status, headers=[*response.head.headers], content=body)
@@ -548,7 +570,7 @@ def test_the_sdk_hears_each_message_by_its_index() -> None:
 
     assert heard == {0: SAID, 1: "", 2: "no. 7 no. 7"}
     assert arguments == {"0": '{"city":"Zürich"}', "1": "{}"}
-    assert [it.finish_reason for it in each if it.finish_reason] == ["stop"]
+    assert [item.finish_reason for item in each if item.finish_reason] == ["stop"]
 
 
 def test_the_sdk_gathers_a_stream_into_the_whole_answer() -> None:

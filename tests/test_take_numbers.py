@@ -8,24 +8,31 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from llm_proxy.take_numbers import AfterLast, Ordinals, Placement, Shelf, pick, sequence
+from llm_proxy.take_numbers import (
+    AfterLast,
+    RequestCounter,
+    TakeAllocator,
+    TakePlacement,
+    pick_take,
+    take_sequence,
+)
 
 
 def test_requests_are_counted_in_each_session_and_key_on_its_own() -> None:
-    ordinals = Ordinals()
+    ordinals = RequestCounter()
     asked = [("a", "k"), ("a", "k"), ("b", "k"), ("a", "l"), ("a", "k")]
-    assert [ordinals.next(*it) for it in asked] == [1, 2, 1, 1, 3]
+    assert [ordinals.next_ordinal(*item) for item in asked] == [1, 2, 1, 1, 3]
 
 
 def test_a_reset_begins_its_session_again_and_no_other() -> None:
-    ordinals = Ordinals()
+    ordinals = RequestCounter()
     for session in ("a", "b"):
-        ordinals.next(session, "k")
-        ordinals.next(session, "l")
-    ordinals.reset("a")
-    ordinals.reset("unknown")
-    assert [ordinals.next("a", it) for it in "kl"] == [1, 1]
-    assert [ordinals.next("b", it) for it in "kl"] == [2, 2]
+        ordinals.next_ordinal(session, "k")
+        ordinals.next_ordinal(session, "l")
+    ordinals.reset_session("a")
+    ordinals.reset_session("unknown")
+    assert [ordinals.next_ordinal("a", item) for item in "kl"] == [1, 1]
+    assert [ordinals.next_ordinal("b", item) for item in "kl"] == [2, 2]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +51,7 @@ def test_a_reset_begins_its_session_again_and_no_other() -> None:
 def test_a_session_plays_its_own_takes_and_those_that_it_continued(
     own: list[int], default: list[int], played: str
 ) -> None:
-    found = sequence(own, default)
+    found = take_sequence(own, default)
     assert " ".join(f"{'o' if mine else 'd'}{number}" for mine, number in found) == played
 
 
@@ -52,52 +59,54 @@ def test_a_session_plays_its_own_takes_and_those_that_it_continued(
     ("after_last", "picked"), [("repeat", "abccc"), ("cycle", "abcab"), ("fail", "abc--")]
 )
 def test_after_the_last_take_it_goes_on_as_it_was_told(after_last: AfterLast, picked: str) -> None:
-    assert "".join(pick("abc", n, after_last) or "-" for n in range(1, 6)) == picked
-    assert pick("", 1, after_last) is None
+    assert "".join(pick_take("abc", n, after_last) or "-" for n in range(1, 6)) == picked
+    assert pick_take("", 1, after_last) is None
 
 
 @pytest.mark.parametrize(
     ("on_disk", "renew", "finished", "placements"),
     [
-        pytest.param([], True, [(1, True)], [Placement(1)], id="the first of all"),
+        pytest.param([], True, [(1, True)], [TakePlacement(1)], id="the first of all"),
         pytest.param(
-            [1, 2], True, [(1, True), (2, True)], [Placement(1, remove=(2,)), Placement(2)],
+            [1, 2], True, [(1, True), (2, True)],
+            [TakePlacement(1, removals=(2,)), TakePlacement(2)],
             id="older ones are replaced by the first that is complete",
         ),
         pytest.param(
-            [1, 2], True, [(2, True), (1, True)], [Placement(2, remove=(1,)), Placement(1)],
+            [1, 2], True, [(2, True), (1, True)],
+            [TakePlacement(2, removals=(1,)), TakePlacement(1)],
             id="the second finishes first",
         ),
         pytest.param(
-            [1], True, [(1, False)], [Placement(2)], id="an incomplete one is parked behind"
+            [1], True, [(1, False)], [TakePlacement(2)], id="an incomplete one is parked behind"
         ),
         pytest.param(
-            [1, 2], True, [(1, False), (2, True)], [Placement(3), Placement(2, ((3, 1),))],
+            [1, 2], True, [(1, False), (2, True)], [TakePlacement(3), TakePlacement(2, ((3, 1),))],
             id="and comes home",
         ),
         pytest.param(
             [1], True, [(1, False), (2, True)],
-            [Placement(2), Placement(3, ((2, 1), (3, 2)))],
+            [TakePlacement(2), TakePlacement(3, ((2, 1), (3, 2)))],
             id="also where it was parked in the other's place",
         ),
         pytest.param(
             [1], True, [(1, False), (1, True)],
-            [Placement(2), Placement(1, ((2, 3),))],
+            [TakePlacement(2), TakePlacement(1, ((2, 3),))],
             id="a number that is used again after a reset",
         ),
         pytest.param(
             [], True, [(1, False), (1, False), (1, True)],
-            [Placement(1), Placement(2), Placement(5, ((1, 3), (2, 4), (5, 1)))],
+            [TakePlacement(1), TakePlacement(2), TakePlacement(5, ((1, 3), (2, 4), (5, 1)))],
             id="a number that is used three times",
         ),
         pytest.param(
             [1], True, [(1, True), (2, False), (1, True)],
-            [Placement(1), Placement(2), Placement(3)],
+            [TakePlacement(1), TakePlacement(2), TakePlacement(3)],
             id="nothing of this run is replaced",
         ),
         pytest.param(
             [1, 2], False, [(3, True), (2, False), (4, True)],
-            [Placement(3), Placement(4), Placement(5)],
+            [TakePlacement(3), TakePlacement(4), TakePlacement(5)],
             id="auto replaces nothing",
         ),
     ],
@@ -106,15 +115,15 @@ def test_a_finished_take_goes_to_its_place(
     on_disk: list[int],
     renew: bool,
     finished: list[tuple[int, bool]],
-    placements: list[Placement],
+    placements: list[TakePlacement],
 ) -> None:
-    shelf = Shelf(on_disk, renew=renew)
-    assert [shelf.place(number, complete=it) for number, it in finished] == placements
+    shelf = TakeAllocator(on_disk, renew=renew)
+    assert [shelf.place_take(number, complete=it) for number, it in finished] == placements
 
 
 def test_a_placement_knows_where_its_take_ends_up() -> None:
-    assert Placement(3, ((2, 1), (3, 2))).final == 2
-    assert Placement(3, ((2, 1),)).final == 3
+    assert TakePlacement(3, ((2, 1), (3, 2))).final_number == 2
+    assert TakePlacement(3, ((2, 1),)).final_number == 3
 
 
 @dataclass(frozen=True)
@@ -145,9 +154,9 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
         }
         self.old = set(self.disk.values())
         self.renew = renew
-        self.shelf = Shelf(self.disk, renew=renew, foreign=self.is_foreign)
+        self.shelf = TakeAllocator(self.disk, renew=renew, foreign=self.is_foreign)
         self.strangers: set[Take] = set()
-        self.ordinals = Ordinals()
+        self.ordinals = RequestCounter()
         self.running: list[Take] = []
         self.finished: list[Take] = []
         self.serial = 100
@@ -156,7 +165,7 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
     @rule(complete=st.booleans())
     def a_request_arrives(self, complete: bool) -> None:
         # `auto` counts what is on disk as well: its takes begin after those.
-        number = self.ordinals.next("s", "k") + (0 if self.renew else len(self.old))
+        number = self.ordinals.next_ordinal("s", "k") + (0 if self.renew else len(self.old))
         self.serial += 1
         self.running.append(Take(self.serial, number, complete))
 
@@ -165,15 +174,15 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
     def a_request_finishes(self, chosen: st.DataObject) -> None:
         take = chosen.draw(st.sampled_from(self.running))
         self.running.remove(take)
-        placement = self.shelf.place(take.number, complete=take.complete)
+        placement = self.shelf.place_take(take.number, complete=take.complete)
         self.finished.append(take)
         self.put(take, placement.number)
-        for source, target in placement.move:
+        for source, target in placement.moves:
             self.put(self.disk.pop(source), target)
-        for number in placement.remove:
+        for number in placement.removals:
             assert self.disk.pop(number).old
             self.nothing_is_lost()
-        assert self.disk[placement.final] == take
+        assert self.disk[placement.final_number] == take
 
     def is_foreign(self, number: int) -> bool:
         return number in self.disk and self.disk[number].foreign
@@ -190,7 +199,7 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
 
     @rule()
     def the_session_is_reset(self) -> None:
-        self.ordinals.reset("s")
+        self.ordinals.reset_session("s")
         self.was_reset = True
 
     def put(self, take: Take, number: int) -> None:
@@ -202,12 +211,12 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
     def nothing_is_lost(self) -> None:
         there = set(self.disk.values())
         assert there >= set(self.finished) | self.strangers
-        if not self.renew or not any(it.complete for it in self.finished):
+        if not self.renew or not any(item.complete for item in self.finished):
             assert there >= self.old
 
     @invariant()
     def what_is_on_disk_is_what_should_be(self) -> None:
-        renewed = self.renew and any(it.complete for it in self.finished)
+        renewed = self.renew and any(item.complete for item in self.finished)
         expected = set(self.finished) | self.strangers | (set() if renewed else self.old)
         assert set(self.disk.values()) == expected
         if self.was_reset or self.strangers:
@@ -217,7 +226,7 @@ class ShelfAgainstADisk(RuleBasedStateMachine):
                 assert number == take.number
         played = [self.disk[number] for number in sorted(self.disk)]
         if self.renew:
-            assert [it.serial for it in played] == sorted(it.serial for it in played)
+            assert [item.serial for item in played] == sorted(item.serial for item in played)
 
 
 TestShelfAgainstADisk = ShelfAgainstADisk.TestCase
@@ -232,10 +241,10 @@ TestShelfAgainstADisk.settings = hypothesis_settings(stateful_step_count=15, max
 def test_every_take_that_is_played_is_on_disk(
     own: set[int], default: set[int], ordinal: int
 ) -> None:
-    takes = sequence(own, default)
+    takes = take_sequence(own, default)
     assert [number for mine, number in takes if mine] == sorted(own)
     assert {number for mine, number in takes if not mine} <= default
     assert [number for _, number in takes] == sorted({number for _, number in takes})
-    picked = pick(takes, ordinal, "repeat")
+    picked = pick_take(takes, ordinal, "repeat")
     assert (picked is None) == (not own | default)
     assert picked is None or picked in takes

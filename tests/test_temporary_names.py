@@ -15,7 +15,7 @@ from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer, recovery
-from llm_proxy.shell.recording.cassette_filer import TEMPORARY, Filed, Files
+from llm_proxy.shell.recording.cassette_filer import TEMPORARY, CassetteFiler, FiledCassette
 from proxying import cassettes
 from shelf import event
 
@@ -27,20 +27,20 @@ def spooled(root: Path, machine: str, text: str) -> Path:
     return left(folder, opening(root) + body(event(text)), "1-1")
 
 
-def filed(root: Path, spool: Path) -> Filed | None:
-    return Files(Library(root / "cassettes"), renew=False).file(spool)
+def filed(root: Path, spool: Path) -> FiledCassette | None:
+    return CassetteFiler(Library(root / "cassettes"), renew=False).file_spool(spool)
 
 
 def temporary_files(root: Path) -> list[str]:
-    return sorted(it.name for it in root.rglob("*.tmp"))
+    return sorted(path.name for path in root.rglob("*.tmp"))
 
 
 def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines = [f"machine {number}" for number in range(8)]
-    spools = [spooled(tmp_path, it, it) for it in machines]
-    read_back, all_written = cassette_filer._read_back, Barrier(len(machines))
+    spools = [spooled(tmp_path, machine, machine) for machine in machines]
+    read_back, all_written = cassette_filer._verify_written, Barrier(len(machines))
     names: list[list[str]] = []
 
     def written(*arguments: Any) -> Cassette:
@@ -49,14 +49,16 @@ def test_recordings_of_one_name_that_are_filed_at_once_are_all_filed(
         all_written.wait(20)
         return read_back(*arguments)
 
-    monkeypatch.setattr(cassette_filer, "_read_back", written)
+    monkeypatch.setattr(cassette_filer, "_verify_written", written)
     with ThreadPoolExecutor(len(machines)) as pool:
         found = list(pool.map(lambda spool: filed(tmp_path, spool), spools))
 
     assert {len(them) for them in names} == {len(machines)}
     assert all(TEMPORARY.fullmatch(name) for name in names[0])
-    assert len({it.path for it in found if it is not None}) == len(machines)
-    assert {it.body for it in cassettes(tmp_path)} == {event(it) for it in machines}
+    assert len({item.path for item in found if item is not None}) == len(machines)
+    assert {cassette.body for cassette in cassettes(tmp_path)} == {
+        event(machine) for machine in machines
+    }
     assert temporary_files(tmp_path) == []
 
 
@@ -74,7 +76,7 @@ def test_a_file_that_has_the_name_already_is_neither_written_nor_deleted(
         filed(tmp_path, spool)
 
     assert foreign.read_bytes() == b"theirs"
-    kept = [it.body for it in cassettes(tmp_path)]
+    kept = [cassette.body for cassette in cassettes(tmp_path)]
     assert kept[0] == event("first")
     assert spool.exists() or kept[1:] == [event("second")]
 
@@ -93,7 +95,7 @@ def test_a_file_of_somebody_else_is_never_swept(tmp_path: Path, name: str) -> No
         path.write_bytes(b"half")
         aged(path, 9999)
 
-    swept = list(recovery.recover(Library(tmp_path / "cassettes"), tmp_path / "spool"))
+    swept = list(recovery.recover_spools(Library(tmp_path / "cassettes"), tmp_path / "spool"))
 
-    assert [it.path for it in swept if isinstance(it, recovery.Deleted)] == [ours]
+    assert [item.path for item in swept if isinstance(item, recovery.DeletedFile)] == [ours]
     assert theirs.read_bytes() == b"half"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tapes
 from llm_proxy import framing
 from llm_proxy.exchange import Read
-from llm_proxy.timeline import arrivals, bar, sparkline
+from llm_proxy.timeline import message_arrivals, render_bar, render_sparkline
 
 STREAMS = tapes.arrivals(st.binary(max_size=60).map(lambda it: it.replace(b"\x00", b"\n")))
 
@@ -31,22 +31,22 @@ def test_a_message_has_arrived_when_its_last_byte_has(
     reads: list[tuple[float, bytes]],
     expected: list[tuple[float, float, int]],
 ) -> None:
-    found = arrivals(messages, [Read(at, data) for at, data in reads])
-    assert [(it.at, it.gap, it.reads) for it in found] == expected
-    assert [it.message for it in found] == messages
-    assert [it.number for it in found] == list(range(1, len(messages) + 1))
+    found = message_arrivals(messages, [Read(at, data) for at, data in reads])
+    assert [(item.at_ms, item.gap_ms, item.reads) for item in found] == expected
+    assert [item.message for item in found] == messages
+    assert [item.number for item in found] == list(range(1, len(messages) + 1))
 
 
 @given(STREAMS, st.sampled_from(["sse", "ndjson", "whole"]))
 def test_gaps_and_reads_of_a_timeline_add_up(reads: list[Read], codec: str) -> None:
-    messages = framing.messages(codec, b"".join(read.data for read in reads))
-    found = arrivals(messages, reads)
+    messages = framing.split_messages(codec, b"".join(read.data for read in reads))
+    found = message_arrivals(messages, reads)
     assert len(found) == len(messages)
-    assert all(it.gap >= 0 for it in found)
+    assert all(item.gap_ms >= 0 for item in found)
     if found:
-        assert found[-1].at == reads[-1].at
-        assert sum(it.gap for it in found) == pytest.approx(found[-1].at)
-        assert sum(it.reads for it in found) == len(reads)
+        assert found[-1].at_ms == reads[-1].at_ms
+        assert sum(item.gap_ms for item in found) == pytest.approx(found[-1].at_ms)
+        assert sum(item.reads for item in found) == len(reads)
 
 
 @pytest.mark.parametrize(
@@ -62,23 +62,23 @@ def test_gaps_and_reads_of_a_timeline_add_up(reads: list[Read], codec: str) -> N
     ids=["nothing", "hardly anything", "half", "a little more", "all", "never too long"],
 )
 def test_a_bar_is_as_long_as_its_value(value: float, drawn: str, ascii_drawn: str) -> None:
-    assert bar(value, 1.0, 4) == drawn
-    assert bar(value, 1.0, 4, ascii_only=True) == ascii_drawn
+    assert render_bar(value, 1.0, 4) == drawn
+    assert render_bar(value, 1.0, 4, ascii_only=True) == ascii_drawn
 
 
 def test_a_sparkline_shows_the_bytes_where_they_came() -> None:
     reads = [Read(0.0, b"x"), Read(50.0, b"x" * 8), Read(99.0, b"x" * 2), Read(100.0, b"x" * 2)]
-    assert sparkline(reads, 100.0, 4) == "▁ █▄"
-    assert sparkline(reads, 100.0, 4, ascii_only=True) == ". @="
+    assert render_sparkline(reads, 100.0, 4) == "▁ █▄"
+    assert render_sparkline(reads, 100.0, 4, ascii_only=True) == ". @="
 
 
 @given(STREAMS, st.integers(1, 80))
 def test_a_sparkline_is_as_wide_as_it_is_asked_to_be(reads: list[Read], width: int) -> None:
-    end = reads[-1].at if reads else 0.0
-    drawn = sparkline(reads, end, width)
+    end = reads[-1].at_ms if reads else 0.0
+    drawn = render_sparkline(reads, end, width)
     assert len(drawn) == width
     assert drawn.isspace() == (not reads)
 
 
 def test_a_stream_that_came_all_at_once_has_a_sparkline_too() -> None:
-    assert sparkline([Read(0.0, b"x")], 0.0, 3) == "█  "
+    assert render_sparkline([Read(0.0, b"x")], 0.0, 3) == "█  "

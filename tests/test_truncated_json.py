@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from llm_proxy import framing
 from llm_proxy.framing import CODECS, sse
-from llm_proxy.framing.eventstream import frame, read_frame
-from llm_proxy.framing.truncated_json import spoil
+from llm_proxy.framing.eventstream import encode_frame, parse_frame
+from llm_proxy.framing.truncated_json import truncate_json
 
 HEADERS = ((":event-type", "contentBlockDelta"), (":message-type", "event"))
 
@@ -52,20 +52,20 @@ JSON = st.recursive(
     ],
 )
 def test_half_of_the_content_is_left(codec: str, message: bytes, spoiled: bytes) -> None:
-    assert spoil(codec, message) == spoiled
+    assert truncate_json(codec, message) == spoiled
 
 
 def test_a_frame_keeps_its_headers_and_is_one_that_clients_accept() -> None:
-    spoiled = read_frame(spoil("eventstream", frame(HEADERS, b'{"a":12}')))
+    spoiled = parse_frame(truncate_json("eventstream", encode_frame(HEADERS, b'{"a":12}')))
 
     assert spoiled is not None
     assert (spoiled.headers, spoiled.payload) == (HEADERS, b'{"a"')
 
 
 def test_a_frame_that_was_broken_is_cut_in_half() -> None:
-    broken = frame(HEADERS, b'{"a":12}')[:-1] + b"\0"
+    broken = encode_frame(HEADERS, b'{"a":12}')[:-1] + b"\0"
 
-    assert spoil("eventstream", broken) == broken[: len(broken) // 2]
+    assert truncate_json("eventstream", broken) == broken[: len(broken) // 2]
 
 
 def written(codec: str, value: object) -> bytes:
@@ -73,11 +73,11 @@ def written(codec: str, value: object) -> bytes:
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     match codec:
         case "sse":
-            return sse.event(text, "delta")
+            return sse.encode_event(text, "delta")
         case "ndjson":
             return text + b"\n"
         case "eventstream":
-            return frame(HEADERS, text)
+            return encode_frame(HEADERS, text)
         case "json-array":
             return b"[" + text
         case _:
@@ -88,9 +88,9 @@ def content(codec: str, message: bytes) -> bytes:
     """What a client of this codec takes for JSON."""
     match codec:
         case "sse":
-            return sse.read_event(message).data or b""
+            return sse.parse_event(message).data or b""
         case "eventstream":
-            read = read_frame(message)
+            read = parse_frame(message)
             assert read is not None
             return read.payload
         case "json-array":
@@ -103,9 +103,9 @@ def content(codec: str, message: bytes) -> bytes:
 @settings(max_examples=25)
 @given(value=JSON)
 def test_whatever_is_spoiled_is_one_message_and_no_json(codec: str, value: object) -> None:
-    spoiled = spoil(codec, written(codec, value))
+    spoiled = truncate_json(codec, written(codec, value))
 
-    assert framing.messages(codec, spoiled) == [spoiled]
+    assert framing.split_messages(codec, spoiled) == [spoiled]
     assert content(codec, spoiled).decode().strip()
     with pytest.raises(json.JSONDecodeError):
         json.loads(content(codec, spoiled))

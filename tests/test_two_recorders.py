@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 from proxying import cassettes, proxy
 from raw import ask
 from shelf import bodies, chat, event, put, says
@@ -38,10 +38,14 @@ async def test_the_takes_of_both_are_kept_and_it_is_said_once(
                 await ask(two.url, chat())
                 await ask(two.url, chat())
 
-    kept = sorted(it.body for it in cassettes(tmp_path))
+    kept = sorted(cassette.body for cassette in cassettes(tmp_path))
     assert kept == sorted(b"".join(_says(text)) for text in ("one", "two", "three"))
-    assert all(outcome(it).complete for it in cassettes(tmp_path))
-    said = [it.message for it in caplog.records if "put there by another process" in it.message]
+    assert all(outcome_of(cassette).complete for cassette in cassettes(tmp_path))
+    said = [
+        record.message
+        for record in caplog.records
+        if "put there by another process" in record.message
+    ]
     assert len(said) == 1
 
 
@@ -65,7 +69,9 @@ async def test_a_take_whose_request_came_before_the_other_run_began_is_kept(tmp_
                 await asking
                 await until(lambda: bool(one.journal.recorded))
                 await ask(two.url, chat())
-    assert {it.body for it in cassettes(tmp_path)} == {b"".join(_says(it)) for it in ("one", "two")}
+    assert {cassette.body for cassette in cassettes(tmp_path)} == {
+        b"".join(_says(item)) for item in ("one", "two")
+    }
 
 
 async def test_an_old_take_of_a_clock_that_was_ahead_is_replaced_all_the_same(

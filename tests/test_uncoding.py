@@ -13,7 +13,7 @@ import pytest
 from backports import zstd
 
 from llm_proxy.exchange import Request
-from llm_proxy.shell.server.request_decompression import uncoded
+from llm_proxy.shell.server.request_decompression import decompress_request
 from proxying import cassettes, proxy
 from raw import ask, post
 from streams import CHAT_WHOLE, document
@@ -87,7 +87,7 @@ async def test_a_request_is_found_again_however_it_was_compressed(tmp_path: Path
     ids=["broken", "cut", "bomb", "unknown"],
 )
 async def test_what_cannot_be_decoded_is_not_kept(coding: str, body: bytes, why: str) -> None:
-    plain = await uncoded(request(coding, body), MOST)
+    plain = await decompress_request(request(coding, body), MOST)
 
     assert plain is not None
     assert plain.body.startswith(f"[redacted] body in {coding}: ".encode())
@@ -97,21 +97,23 @@ async def test_what_cannot_be_decoded_is_not_kept(coding: str, body: bytes, why:
 
 
 async def test_bodies_that_cannot_be_decoded_are_told_apart() -> None:
-    one, other = [await uncoded(request("snappy", it), MOST) for it in (b"one", b"other")]
+    one, other = [
+        await decompress_request(request("snappy", item), MOST) for item in (b"one", b"other")
+    ]
 
     assert one != other
-    assert one == await uncoded(request("snappy", b"one"), MOST)
+    assert one == await decompress_request(request("snappy", b"one"), MOST)
 
 
 @pytest.mark.parametrize(("coding", "body"), [("", BODY), ("identity", BODY), ("gzip", b"")])
 async def test_a_plain_request_is_left_alone(coding: str, body: bytes) -> None:
-    assert await uncoded(request(coding, body), MOST) is None
+    assert await decompress_request(request(coding, body), MOST) is None
 
 
 async def test_a_large_one_is_decoded_as_a_small_one() -> None:
     large = json.dumps({"text": list(range(200_000))}).encode()
 
-    plain = await uncoded(request("gzip", gzip.compress(large)), 16 * MOST)
+    plain = await decompress_request(request("gzip", gzip.compress(large)), 16 * MOST)
 
     assert plain is not None
     assert plain.body == large

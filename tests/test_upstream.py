@@ -19,13 +19,13 @@ from pathlib import Path
 import brotli  # type: ignore[import-untyped] # it comes without types
 import pytest
 
-from llm_proxy.exchange import Ending, Head, Read
-from llm_proxy.outcome import outcome
+from llm_proxy.exchange import Ending, Read, ResponseHead
+from llm_proxy.outcome import outcome_of
 from llm_proxy.shell.recording.spooled_recording import SpooledRecording
 from llm_proxy.shell.upstream import live
 from llm_proxy.shell.upstream.connection import UpstreamResponse
 from llm_proxy.shell.upstream.live import LiveUpstream
-from llm_proxy.shell.upstream.pump import Pump
+from llm_proxy.shell.upstream.pump import ResponsePump
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 from proxying import cassettes, proxy
 from raw import Raw, ask, line, post
@@ -291,7 +291,7 @@ async def test_an_answer_without_a_body_ends_with_its_head(
             assert raw.header("content-length") == "12345"
     recorded = cassettes(tmp_path)
     assert len(recorded) == times
-    assert all(outcome(it).complete and it.body == b"" for it in recorded)
+    assert all(outcome_of(item).complete and item.body == b"" for item in recorded)
 
     async with proxy("replay", tmp_path) as replaying:
         replayed = await ask(replaying.url, _get("/v1/x?0", method=method))
@@ -341,7 +341,7 @@ async def test_a_body_that_is_coded_all_the_same_is_passed_on_coded_and_stored_r
     [cassette] = cassettes(tmp_path)
     assert cassette.body == STREAM + DONE
     assert cassette.decoded == coding.lower()
-    assert outcome(cassette).complete
+    assert outcome_of(cassette).complete
     async with proxy("replay", tmp_path) as replaying:
         replayed = await ask(replaying.url, CHAT)
     assert replayed.body == STREAM + DONE
@@ -362,7 +362,7 @@ async def test_a_body_that_its_coding_does_not_read_is_malformed_and_never_compl
 
     [cassette] = cassettes(tmp_path)
     assert cassette.end.ending is Ending.MALFORMED
-    assert not outcome(cassette).complete
+    assert not outcome_of(cassette).complete
     assert (STREAM + DONE).startswith(cassette.body)
 
 
@@ -548,7 +548,7 @@ async def test_a_fault_of_ours_is_no_answer_and_is_said(
     assert cassettes(tmp_path) == []
 
 
-@pytest.mark.parametrize("place", ["head", "read", "end"])
+@pytest.mark.parametrize("place", ["record_head", "record_read", "finish"])
 async def test_a_fault_of_ours_within_an_answer_is_a_reset_and_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
 ) -> None:
@@ -559,20 +559,20 @@ async def test_a_fault_of_ours_within_an_answer_is_a_reset_and_is_said(
     async with upstream(chunked([STREAM, DONE])) as live:
         async with proxy("record", tmp_path, live.url) as recording:
             raw = await ask(recording.url, CHAT, within=5)
-            assert recording.busy() == 0
+            assert recording.active_streams() == 0
     assert raw.how == "rst"
     assert caplog.text.count("a fault in llm-proxy; please report it") == 1
     assert "a fault of ours" in caplog.text
-    assert not any(outcome(it).complete for it in cassettes(tmp_path))
+    assert not any(outcome_of(cassette).complete for cassette in cassettes(tmp_path))
 
 
 async def test_a_fault_of_ours_is_said_also_when_the_client_has_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = asyncio.Event()
-    real = Pump._arrived
+    real = ResponsePump._handle_data
 
-    def stumble(it: Pump, data: bytes) -> None:
+    def stumble(it: ResponsePump, data: bytes) -> None:
         if data == DONE:
             raise RuntimeError("a fault of ours")
         real(it, data)
@@ -584,15 +584,15 @@ async def test_a_fault_of_ours_is_said_also_when_the_client_has_left(
         await connection.chunk(DONE)
         await connection.finish()
 
-    monkeypatch.setattr(Pump, "_arrived", stumble)
+    monkeypatch.setattr(ResponsePump, "_handle_data", stumble)
     settings = {"finish_on_disconnect": True}
     async with upstream(script) as live, proxy("record", tmp_path, live.url, **settings) as it:
         async with line(it.url) as client:
             await client.send(CHAT.replace(b"\r\n", b"\r\nHost: HOST\r\n", 1))
             await client.reader.readuntil(b"\n\n")
-        await until(lambda: it.server.active == 0)
+        await until(lambda: it.server.active_count == 0)
         left.set()
-        await until(lambda: not it.busy())
+        await until(lambda: not it.active_streams())
         await until(lambda: "please report it" in caplog.text)
     [cassette] = cassettes(tmp_path)
     assert cassette.end.ending is Ending.RECORDER_ERROR
@@ -602,7 +602,7 @@ async def test_a_fault_of_ours_is_said_also_when_the_client_has_left(
 # --- what waits, and can be told to stop ----------------------------------------------------------
 
 
-async def _no_head() -> tuple[UpstreamResponse, Head]:
+async def _no_head() -> tuple[UpstreamResponse, ResponseHead]:
     """An upstream that takes its time to be let go."""
     try:
         await asyncio.Event().wait()
@@ -612,7 +612,7 @@ async def _no_head() -> tuple[UpstreamResponse, Head]:
 
 
 async def test_the_one_who_stops_an_answer_can_be_cancelled_while_he_waits() -> None:
-    pump = Pump(call(CHAT), _no_head, 30.0)
+    pump = ResponsePump(call(CHAT), _no_head, 30.0)
     await asyncio.sleep(0)
     stopping = asyncio.ensure_future(pump.stop(Ending.KILLED))
     await asyncio.sleep(0)
@@ -627,9 +627,9 @@ async def test_what_is_read_is_let_go_together_with_the_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     closed = False
-    real = Pump.bursts
+    real = ResponsePump.bursts
 
-    async def bursts(pump: Pump) -> AsyncIterator[list[Read]]:
+    async def bursts(pump: ResponsePump) -> AsyncIterator[list[Read]]:
         nonlocal closed
         try:
             async for pieces in real(pump):
@@ -637,13 +637,13 @@ async def test_what_is_read_is_let_go_together_with_the_answer(
         finally:
             closed = True
 
-    monkeypatch.setattr(Pump, "bursts", bursts)
+    monkeypatch.setattr(ResponsePump, "bursts", bursts)
     async with upstream(chunked([STREAM])) as live:
         async with LiveUpstream(UpstreamSettings({"default": live.url})) as provider:
             source = provider.stream(call(CHAT), None)
             for _ in range(2):  # the head, and the first burst
                 await anext(source)
-            await until(lambda: not provider.running)
+            await until(lambda: not provider.active_count)
             await source.aclose()
             assert closed
 
@@ -749,4 +749,4 @@ async def test_ten_thousand_tiny_chunks_arrive_in_their_pieces(tmp_path: Path) -
     cuts = set(_offsets(raw.chunks)) - set(_offsets([*pieces, DONE]))
     assert set(_offsets([*pieces, DONE])) <= set(_offsets(raw.chunks))
     assert len(cuts) < 50
-    assert outcome(cassette).complete
+    assert outcome_of(cassette).complete

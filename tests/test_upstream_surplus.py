@@ -17,8 +17,8 @@ import pytest
 
 from llm_proxy.shell.running import serving
 from llm_proxy.shell.running.proxy import RunningProxy
-from llm_proxy.shell.upstream.connection import Receiver
-from llm_proxy.shell.upstream.pump import Pump
+from llm_proxy.shell.upstream.connection import UpstreamProtocol
+from llm_proxy.shell.upstream.pump import ResponsePump
 from proxying import cassettes, proxy, settings
 from raw import Raw, ask, post
 from stub import Connection, upstream, whole
@@ -130,8 +130,8 @@ async def test_every_request_gets_its_own_answer_and_every_answer_is_recorded(
             answers = await asked_thrice(it, speaker)
         expected = [b"" if answer in BODILESS else b"/v1/%d" % number for number in range(3)]
         kept = sorted(cassette.body for cassette in cassettes(folder))
-        if [it.body for it in answers] != expected or kept != expected:
-            wrong.append((name, [it.body for it in answers], kept))
+        if [item.body for item in answers] != expected or kept != expected:
+            wrong.append((name, [item.body for item in answers], kept))
         assert it.journal.failures == []
     assert wrong == []
 
@@ -145,8 +145,8 @@ async def test_an_upstream_that_answers_before_it_is_asked_is_no_upstream(
         proxy("record", tmp_path, speaker.url) as recording,
     ):
         answers = await asked_thrice(recording, speaker)
-    assert [it.status for it in answers] == [502] * 3
-    assert all(b"sent an answer before it was asked" in it.body for it in answers)
+    assert [answer.status for answer in answers] == [502] * 3
+    assert all(b"sent an answer before it was asked" in answer.body for answer in answers)
     assert len(speaker.connections) == 6  # each is asked for once more
     assert cassettes(tmp_path) == []
 
@@ -165,7 +165,11 @@ async def test_what_is_dropped_is_said_but_not_that_an_idle_connection_timed_out
             await ask(recording.url, post("/v1/0", b"", method="GET"))
             speaker.connections[0].write(surplus)
             await until(speaker.connections[0].transport.is_closing)
-        said = [it for it in caplog.messages if "sent bytes that no request waits for" in it]
+        said = [
+            message
+            for message in caplog.messages
+            if "sent bytes that no request waits for" in message
+        ]
         assert len(said) == lines
 
 
@@ -186,7 +190,7 @@ async def test_answers_that_may_be_each_others_are_loud(tmp_path: Path, last: st
     async with upstream(late) as live:
         async with proxy("record", tmp_path, live.url) as recording:
             assert recording.upstream is not None
-            doubts = recording.upstream.doubts
+            doubts = recording.upstream.surplus_responses
             await ask(recording.url, post("/v1/1", b"", method="GET"))
             raw = await ask(recording.url, post("/v1/2", b"", method="GET"))
             if last == "while the run goes on":
@@ -242,7 +246,7 @@ async def test_an_answer_that_outruns_its_recording_waits_for_it(
     async with upstream(whole(b"{}")) as live, proxy("record", tmp_path, live.url) as recording:
         raw = await ask(recording.url, post("/v1/models", b"", method="GET"))
     assert raw.body == b"{}"
-    assert [it.body for it in cassettes(tmp_path)] == [b"{}"]
+    assert [cassette.body for cassette in cassettes(tmp_path)] == [b"{}"]
 
 
 ASKS: Final = """
@@ -254,11 +258,13 @@ urllib.request.urlopen(os.environ["LLM_PROXY_URL"] + "/v1/models")
 async def test_an_answer_that_went_into_no_recording_is_loud_and_exit_code_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Pump, "record", lambda pump, _: pump._decided.set())
+    monkeypatch.setattr(
+        ResponsePump, "set_recording", lambda pump, _: pump._recording_decided.set()
+    )
     command = (sys.executable, "-c", ASKS)
     async with upstream(whole(b"{}")) as live:
         run = settings(tmp_path, upstreams={"default": live.url})
-        code, _ = await serving._serve("record", run, command, "record")
+        code, _ = await serving._serve_until_stopped("record", run, command, "record")
     assert code == 1
     assert (
         "not recorded: an upstream's answer went to a client and into no recording" in caplog.text
@@ -289,10 +295,10 @@ async def test_what_waits_in_a_socket_is_seen_and_stays_there(
         else:
             theirs.send(came)
         about = {"socket": ours, "ssl_object": object() if is_tls else None}
-        receiver = Receiver(asyncio.get_running_loop(), lambda _: None)
+        receiver = UpstreamProtocol(asyncio.get_running_loop(), lambda _: None)
         receiver.transport = Mock(get_extra_info=about.get, is_closing=lambda: False)
         receiver.has_served = has_served
 
-        assert receiver.waiting() == waiting
+        assert receiver.peek_waiting() == waiting
         if came:
             assert ours.recv(100) == came

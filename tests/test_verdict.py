@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_proxy.errors import UsageError
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.run_report import report
-from llm_proxy.verdict.attempts import GONE, Run, read_run
-from llm_proxy.verdict.document import document
-from llm_proxy.verdict.finding import Level
-from llm_proxy.verdict.judging import Verdict, verdict
-from llm_proxy.verdict.junit import junit
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.run_report import run_report
+from llm_proxy.verdict.attempts import GONE, JournalRun, parse_run
+from llm_proxy.verdict.document import verdict_document
+from llm_proxy.verdict.finding import FindingLevel
+from llm_proxy.verdict.judging import RunVerdict, judge_run
+from llm_proxy.verdict.junit import junit_xml
 from watching import Entry, entry, fault, found, judged, refused
 from watching import document as journal
 
@@ -26,7 +26,7 @@ BAD: Final = (
     entry(2, 400.0, session="bad"),
 )
 GOOD: Final = (refused(3, 500.0, session="good"), entry(4, 1000.0, session="good"))
-LOST: Final = (entry(5, 0, fault(Effect.FAILED, 5, event=2), key="lost"),)
+LOST: Final = (entry(5, 0, fault(FaultEffect.FAILED, 5, event=2), key="lost"),)
 
 
 def parsed(xml: bytes) -> ET.Element:
@@ -35,7 +35,9 @@ def parsed(xml: bytes) -> ET.Element:
 
 
 def test_it_says_how_much_was_watched() -> None:
-    twice = entry(6, 0, fault(Effect.SLOWED), fault(Effect.ALTERED, skipped="no"), key="slow")
+    twice = entry(
+        6, 0, fault(FaultEffect.SLOWED), fault(FaultEffect.ALTERED, skipped="no"), key="slow"
+    )
     it = judged(*BAD, *GOOD, *LOST, twice, entry(7, 0, key="untouched"))
     assert (it.faults, it.skipped, it.requests, it.sessions) == (4, 1, 4, 3)
 
@@ -55,12 +57,17 @@ def test_the_worst_is_told_first() -> None:
 
 @pytest.mark.parametrize(("level", "number"), [("note", 2), ("warning", 1), ("error", 1)])
 def test_a_level_is_reached_by_what_is_as_bad_or_worse(level: str, number: int) -> None:
-    assert len(judged(*LOST, *BAD).reaching(Level(level))) == number
+    assert len(judged(*LOST, *BAD).findings_at_least(FindingLevel(level))) == number
 
 
 @pytest.mark.parametrize(
     "entries",
-    [[], [entry(1)], [entry(1, status=500)], [entry(1, 0, fault(Effect.CUT, skipped="no body"))]],
+    [
+        [],
+        [entry(1)],
+        [entry(1, status=500)],
+        [entry(1, 0, fault(FaultEffect.CUT, skipped="no body"))],
+    ],
     ids=["nobody asked", "all well", "an error of the provider's own", "skipped"],
 )
 def test_where_nothing_was_injected_nothing_is_judged(entries: list[Entry]) -> None:
@@ -69,12 +76,12 @@ def test_where_nothing_was_injected_nothing_is_judged(entries: list[Entry]) -> N
 
 
 def test_a_request_that_is_being_answered_is_not_judged_yet() -> None:
-    waiting = entry(1, 0, fault(Effect.UNANSWERED), status=0, ending="", ms=0.0)
+    waiting = entry(1, 0, fault(FaultEffect.UNANSWERED), status=0, ending="", ms=0.0)
     assert found(judged(waiting)) == []
 
 
 def test_the_document_holds_the_finding_and_its_evidence() -> None:
-    [finding] = document(judged(*BAD))["findings"]
+    [finding] = verdict_document(judged(*BAD))["findings"]
     advice = finding.pop("advice")
     assert advice.startswith("wait for the time in retry-after-ms or Retry-After")
     assert finding == {
@@ -99,7 +106,7 @@ def test_the_document_holds_the_finding_and_its_evidence() -> None:
 
 
 def test_the_document_says_what_it_is_and_whether_all_is_well() -> None:
-    whole = document(judged(*LOST), Level.NOTE)
+    whole = verdict_document(judged(*LOST), FindingLevel.NOTE)
     del whole["findings"]
     assert whole == {
         "verdict": 1,
@@ -110,18 +117,21 @@ def test_the_document_says_what_it_is_and_whether_all_is_well() -> None:
         "requests": 1,
         "sessions": 1,
     }
-    assert document(judged(*LOST))["ok"]
+    assert verdict_document(judged(*LOST))["ok"]
 
 
 def test_junit_has_a_case_for_each_rule_that_a_request_could_break() -> None:
-    root = parsed(junit(judged(*BAD, *LOST), Level.WARNING))
+    root = parsed(junit_xml(judged(*BAD, *LOST), FindingLevel.WARNING))
     [suite] = root
     assert (root.tag, suite.tag) == ("testsuites", "testsuite")
     assert suite.attrib == {
         "name": "llm-proxy verdict", "tests": "4", "failures": "1", "errors": "0", "skipped": "0",
     }  # fmt: skip
     name = "POST /v1/chat/completions, session bad, #1"
-    cases = [(it.attrib["classname"], it.attrib["name"], [part.tag for part in it]) for it in suite]
+    cases = [
+        (item.attrib["classname"], item.attrib["name"], [part.tag for part in item])
+        for item in suite
+    ]
     assert cases == [
         ("llm-proxy.gave-up", name, []),
         ("llm-proxy.too-soon", name, ["failure"]),
@@ -135,7 +145,7 @@ def test_junit_has_a_case_for_each_rule_that_a_request_could_break() -> None:
 
 
 def test_a_failure_in_junit_tells_all_that_is_known() -> None:
-    failure = parsed(junit(judged(*BAD), Level.WARNING)).find(".//failure")
+    failure = parsed(junit_xml(judged(*BAD), FindingLevel.WARNING)).find(".//failure")
     assert failure is not None
     assert failure.attrib["type"] == "too-soon.error"
     assert failure.attrib["message"].startswith("asked again too soon, once")
@@ -149,16 +159,16 @@ def test_a_failure_in_junit_tells_all_that_is_known() -> None:
 
 
 def test_junit_of_a_run_without_faults_has_one_case_that_is_skipped() -> None:
-    [suite] = parsed(junit(judged(), Level.WARNING))
+    [suite] = parsed(junit_xml(judged(), FindingLevel.WARNING))
     [case] = suite
     assert suite.attrib["skipped"] == suite.attrib["tests"] == "1"
-    assert [it.attrib for it in case] == [{"message": "nothing was injected: nothing to judge"}]
+    assert [item.attrib for item in case] == [{"message": "nothing was injected: nothing to judge"}]
 
 
 def test_junit_holds_no_character_that_xml_cannot_have() -> None:
     odd = refused(1, 0, session="a\x00b\x1b[0m\ufffe", path="/<&>\"'")
-    root = parsed(junit(judged(odd), Level.WARNING))
-    [name, *_] = [it.attrib["name"] for it in root.iter("testcase")]
+    root = parsed(junit_xml(judged(odd), FindingLevel.WARNING))
+    [name, *_] = [item.attrib["name"] for item in root.iter("testcase")]
     assert name == "POST /<&>\"', session a\\x00b\\x1b[0m\\ufffe, #1"
 
 
@@ -179,13 +189,13 @@ def test_junit_holds_no_character_that_xml_cannot_have() -> None:
 )
 def test_what_is_no_journal_is_refused_in_words(text: bytes, why: str) -> None:
     with pytest.raises(UsageError, match=r"^a\.json is no journal ") as refusal:
-        read_run(text, "a.json")
+        parse_run(text, "a.json")
     assert why.lower() in str(refusal.value).lower()
 
 
 def test_a_journal_of_a_later_version_is_read() -> None:
-    later = entry(1, 0, fault(Effect.CUT) | {"later": 1}, later=[1, 2])
-    assert read_run(journal(later, later={"a": 1}), "a.json").entries[0].number == 1
+    later = entry(1, 0, fault(FaultEffect.CUT) | {"later": 1}, later=[1, 2])
+    assert parse_run(journal(later, later={"a": 1}), "a.json").entries[0].number == 1
 
 
 # Whatever a journal holds
@@ -194,7 +204,11 @@ TIMES = st.sampled_from([0.0, 1.0, 80.0, 500.0, 5000.0, 700_000.0, 1e18, -1e18])
     -1e18, 1e18
 )
 FAULTS = st.fixed_dictionaries(
-    {"rule": st.text(max_size=5), "effect": st.sampled_from([*Effect, "later"]), "at_ms": TIMES},
+    {
+        "rule": st.text(max_size=5),
+        "effect": st.sampled_from([*FaultEffect, "later"]),
+        "at_ms": TIMES,
+    },
     optional={
         "skipped": st.sampled_from(["", "no"]),
         "event": st.none() | st.integers(-1, 9),
@@ -225,26 +239,26 @@ ENTRIES = st.fixed_dictionaries(
 )
 
 
-def _run(entries: list[Any]) -> Run:
-    return read_run(journal(*entries), "a.json")
+def _run(entries: list[Any]) -> JournalRun:
+    return parse_run(journal(*entries), "a.json")
 
 
-def _written(it: Verdict) -> str:
-    return json.dumps(document(it))
+def _written(it: RunVerdict) -> str:
+    return json.dumps(verdict_document(it))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ENTRIES, max_size=14))
 def test_every_journal_can_be_judged_and_told(entries: list[Any]) -> None:
     run = _run(entries)
-    it = verdict(run.entries)
-    parsed(junit(it, Level.WARNING))
-    assert document(it)["ok"] == (not it.reaching(Level.WARNING))
-    assert report(run).kept == len(entries)
+    it = judge_run(run.entries)
+    parsed(junit_xml(it, FindingLevel.WARNING))
+    assert verdict_document(it)["ok"] == (not it.findings_at_least(FindingLevel.WARNING))
+    assert run_report(run).kept == len(entries)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.data(), st.lists(ENTRIES, max_size=6, unique_by=lambda it: it["number"]))
 def test_the_order_of_entries_does_not_count(data: st.DataObject, entries: list[Any]) -> None:
     shuffled = data.draw(st.permutations(entries))
-    assert _written(verdict(_run(shuffled).entries)) == _written(verdict(_run(entries).entries))
+    assert _written(judge_run(_run(shuffled).entries)) == _written(judge_run(_run(entries).entries))

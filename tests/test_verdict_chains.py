@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.verdict.retry_chains import chains
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.verdict.retry_chains import retry_chains
 from watching import Entry, attempts, entry, fault, refused
 
 
 def parts(*entries: Entry) -> list[list[int]]:
     """The numbers of the attempts of each chain."""
-    return [[it.number for it in chain.attempts] for chain in chains(attempts(*entries))]
+    return [
+        [attempt.number for attempt in chain.attempts] for chain in retry_chains(attempts(*entries))
+    ]
 
 
 def test_what_comes_after_a_failure_is_a_further_attempt() -> None:
@@ -63,8 +65,8 @@ def test_of_several_that_failed_the_first_to_end_is_asked_again() -> None:
     [
         entry(1, 0, status=500),
         entry(1, 0, ending="cut"),
-        entry(1, 0, fault(Effect.TRUNCATED)),
-        entry(1, 0, fault(Effect.UNANSWERED), status=0, ending="client_gone"),
+        entry(1, 0, fault(FaultEffect.TRUNCATED)),
+        entry(1, 0, fault(FaultEffect.UNANSWERED), status=0, ending="client_gone"),
     ],
     ids=["an error that nobody injected", "cut", "truncated", "left"],
 )
@@ -72,13 +74,13 @@ def test_every_spoiled_answer_can_be_asked_again(spoiled: Entry) -> None:
     assert parts(spoiled, entry(2, 500)) == [[1, 2]]
 
 
-@pytest.mark.parametrize("effect", [Effect.ALTERED, Effect.SLOWED])
-def test_an_answer_that_can_be_used_needs_no_further_attempt(effect: Effect) -> None:
+@pytest.mark.parametrize("effect", [FaultEffect.ALTERED, FaultEffect.SLOWED])
+def test_an_answer_that_can_be_used_needs_no_further_attempt(effect: FaultEffect) -> None:
     assert parts(entry(1, 0, fault(effect)), entry(2, 500)) == [[1], [2]]
 
 
 def test_a_fault_that_had_no_meaning_spoils_nothing() -> None:
-    skipped = fault(Effect.TRUNCATED, skipped="there are no events")
+    skipped = fault(FaultEffect.TRUNCATED, skipped="there are no events")
     assert parts(entry(1, 0, skipped), entry(2, 500)) == [[1], [2]]
 
 
@@ -91,7 +93,7 @@ def test_the_order_of_the_journal_does_not_count() -> None:
 
 
 def test_a_chain_knows_the_request_that_used_its_answer() -> None:
-    short = entry(1, 0, fault(Effect.TRUNCATED))
+    short = entry(1, 0, fault(FaultEffect.TRUNCATED))
     later = [entry(2, 500, key="next", continues=1), entry(3, 900, key="third", continues=1)]
-    [first, *_] = chains(attempts(short, *later))
-    assert {number: it.number for number, it in first.continued.items()} == {1: 2}
+    [first, *_] = retry_chains(attempts(short, *later))
+    assert {number: it.number for number, it in first.is_continued.items()} == {1: 2}

@@ -15,7 +15,7 @@ import ollama
 import openai
 import pytest
 
-from llm_proxy.faults.grammar import rule_of
+from llm_proxy.faults.grammar import parse_rule
 from playing import Stage, playing
 from sdks import KEY
 
@@ -76,7 +76,7 @@ async def heard(url: str, client: Client) -> str:
 @asynccontextmanager
 async def faulty(folder: Path, *rules: str, **about: Any) -> AsyncIterator[Stage]:
     """A model that answers, and these faults on the way to each session."""
-    faults = tuple(map(rule_of, rules))
+    faults = tuple(map(parse_rule, rules))
     async with playing(folder, mock="{reply: Rivers are long.}", faults=faults, **about) as stage:
         yield stage
 
@@ -94,9 +94,9 @@ async def all_judged(
 def found_in(verdict: Any, session: str) -> list[str]:
     """The findings in a session."""
     return [
-        f"{it['rule']}, {it['level']}: {it['message']}"
-        for it in verdict["findings"]
-        if it["session"] == session
+        f"{finding['rule']}, {finding['level']}: {finding['message']}"
+        for finding in verdict["findings"]
+        if finding["session"] == session
     ]
 
 
@@ -182,7 +182,7 @@ async def test_a_silence_that_was_ended_for_it_is_told_with_its_length(
 
 async def test_a_page_in_place_of_the_answer_goes_unnoticed_by_some(tmp_path: Path) -> None:
     noticed = await all_judged(tmp_path, "html,code=200,nth=1")
-    assert [it.partition(":")[0] for it in noticed["openai"]] == ["truncated-accepted, warning"]
+    assert [item.partition(":")[0] for item in noticed["openai"]] == ["truncated-accepted, warning"]
 
 
 # Clients that were made badly
@@ -194,10 +194,12 @@ async def _post(url: str, messages: Any = ASKED) -> tuple[int, str, bool]:
         body = {"model": "m", "messages": messages, "stream": True}
         async with session.post(f"{url}/v1/chat/completions", json=body) as response:
             raw = await response.text()
-    events = [it.removeprefix("data: ") for it in raw.split("\n\n") if it.startswith("data: {")]
-    deltas = [json.loads(it)["choices"] for it in events]
-    text = "".join(it[0]["delta"].get("content") or "" for it in deltas if it)
-    return response.status, text, any(it[0]["finish_reason"] for it in deltas if it)
+    events = [
+        item.removeprefix("data: ") for item in raw.split("\n\n") if item.startswith("data: {")
+    ]
+    deltas = [json.loads(event)["choices"] for event in events]
+    text = "".join(delta[0]["delta"].get("content") or "" for delta in deltas if delta)
+    return response.status, text, any(delta[0]["finish_reason"] for delta in deltas if delta)
 
 
 async def without_backoff(url: str) -> None:
@@ -270,7 +272,7 @@ async def test_a_client_without_an_sdk_is_judged_by_what_it_does(
     tmp_path: Path, client: Client, rules: list[str], expected: dict[str, str]
 ) -> None:
     verdict = await judged(tmp_path, client, *rules)
-    assert {it["rule"]: it["level"] for it in verdict["findings"]} == expected
+    assert {finding["rule"]: finding["level"] for finding in verdict["findings"]} == expected
     assert verdict["faults"] > 0
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from llm_proxy.verdict.document import document
-from llm_proxy.verdict.finding import Level
+from llm_proxy.verdict.document import verdict_document
+from llm_proxy.verdict.finding import FindingLevel
 from llm_proxy.verdict.rules import RULES
 from test_verdict_rules import TABLES
 from watching import entry, found, judged, refused
@@ -22,7 +22,7 @@ def test_every_rule_has_its_section_in_the_order_of_the_rules() -> None:
     assert list(SECTIONS) == [rule.name for rule in RULES]
 
 
-@pytest.mark.parametrize("rule", [it.name for it in RULES])
+@pytest.mark.parametrize("rule", [item.name for item in RULES])
 def test_the_section_of_a_rule_names_the_levels_that_it_has(rule: str) -> None:
     findings = [line for _, told in TABLES[rule].values() for line in told.splitlines()]
     levels = {line.partition(": ")[0].partition(", ")[2] for line in findings if rule in line}
@@ -44,7 +44,7 @@ def test_what_the_page_shows_is_found_so() -> None:
 
 
 def test_every_level_and_field_is_described() -> None:
-    whole = document(judged(refused(1)))
+    whole = verdict_document(judged(refused(1)))
     [finding] = whole["findings"]
-    fields = {*whole, *finding, *finding["evidence"][0], *Level}
-    assert [it for it in fields if f"`{it}`" not in PAGE] == []
+    fields = {*whole, *finding, *finding["evidence"][0], *FindingLevel}
+    assert [field for field in fields if f"`{field}`" not in PAGE] == []

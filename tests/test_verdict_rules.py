@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from llm_proxy.faults.fault_record import Effect
+from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.verdict.rules import RULES
 from watching import Entry, entry, fault, found, judged, refused
 
@@ -37,36 +37,36 @@ WELL: Final[Told] = {
     "told to ask again after 400": (then_answered(after(status=400, should_retry=True)), ""),
     "the same wish much later": (after(6_000, status=404), ""),
     "truncated, and asked again": (
-        [entry(1, 0, fault(Effect.TRUNCATED, 9)), entry(2, 500)],
+        [entry(1, 0, fault(FaultEffect.TRUNCATED, 9)), entry(2, 500)],
         "",
     ),
     "malformed, and left": (
-        [entry(1, 0, fault(Effect.MALFORMED, 100), ms=101.0, ending="client_gone")],
+        [entry(1, 0, fault(FaultEffect.MALFORMED, 100), ms=101.0, ending="client_gone")],
         "",
     ),
     "a byte order mark, and read on": (
-        [entry(1, 0, fault(Effect.MALFORMED, fault="bom"), ms=900.0)],
+        [entry(1, 0, fault(FaultEffect.MALFORMED, fault="bom"), ms=900.0)],
         "",
     ),
-    "malformed, and all sent at once": ([entry(1, 0, fault(Effect.MALFORMED, 9))], ""),
+    "malformed, and all sent at once": ([entry(1, 0, fault(FaultEffect.MALFORMED, 9))], ""),
     "malformed, read on, and asked again": (
-        [entry(1, 0, fault(Effect.MALFORMED, 9), ms=800.0), entry(2, 1200)],
+        [entry(1, 0, fault(FaultEffect.MALFORMED, 9), ms=800.0), entry(2, 1200)],
         "",
     ),
     "the provider's error, and asked again": (
-        [entry(1, 0, fault(Effect.FAILED, 9)), entry(2, 500)],
+        [entry(1, 0, fault(FaultEffect.FAILED, 9)), entry(2, 500)],
         "",
     ),
     "left a silence, and asked again": (
         [
-            entry(1, 0, fault(Effect.UNANSWERED), status=0, ms=9_000.0, ending="client_gone"),
+            entry(1, 0, fault(FaultEffect.UNANSWERED), status=0, ms=9_000.0, ending="client_gone"),
             entry(2, 9_500),
         ],
         "",
     ),
-    "altered or slow": ([entry(1, 0, fault(Effect.ALTERED), fault(Effect.SLOWED))], ""),
+    "altered or slow": ([entry(1, 0, fault(FaultEffect.ALTERED), fault(FaultEffect.SLOWED))], ""),
     "left before it struck": (
-        [entry(1, 0, fault(Effect.CUT, 500), ms=400.0, ending="client_gone")],
+        [entry(1, 0, fault(FaultEffect.CUT, 500), ms=400.0, ending="client_gone")],
         "",
     ),
     "an effect of a later version": ([entry(1, 0, {"effect": "haunted", "rule": "r"})], ""),
@@ -100,28 +100,28 @@ GAVE_UP: Final[Told] = {
         ),
     ),
     "a lost stream": (
-        [entry(1, 0, fault(Effect.CUT, 9, event=3), ending="cut")],
+        [entry(1, 0, fault(FaultEffect.CUT, 9, event=3), ending="cut")],
         (
             "gave-up, note: a stream was lost, and nobody asked again: a body that broke off "
             "after 3 events (fault a rule, cut)"
         ),
     ),
     "a lost document": (
-        [entry(1, 0, fault(Effect.CUT, 9, byte=20), ending="cut", streams=False)],
+        [entry(1, 0, fault(FaultEffect.CUT, 9, byte=20), ending="cut", streams=False)],
         (
             "gave-up, warning: gave up at the first failure: a body that broke off after 20 "
             "bytes (fault a rule, cut)"
         ),
     ),
     "a connection": (
-        [entry(1, 0, fault(Effect.DISCONNECTED), ending="cut", status=0)],
+        [entry(1, 0, fault(FaultEffect.DISCONNECTED), ending="cut", status=0)],
         (
             "gave-up, warning: gave up at the first failure: a connection that closed before "
             "any answer (fault a rule, disconnected)"
         ),
     ),
     "a silence that it left": (
-        [entry(1, 0, fault(Effect.UNANSWERED), ending="client_gone", status=0, ms=10_000.0)],
+        [entry(1, 0, fault(FaultEffect.UNANSWERED), ending="client_gone", status=0, ms=10_000.0)],
         "gave-up, warning: gave up at the first failure: no answer (fault a rule, unanswered)",
     ),
     "a scenario's failure": (
@@ -268,7 +268,7 @@ MUST_NOT_RETRY: Final[Told] = {
     ),
 }
 
-SHORT: Final = entry(1, 0, fault(Effect.TRUNCATED, 9))
+SHORT: Final = entry(1, 0, fault(FaultEffect.TRUNCATED, 9))
 
 TRUNCATED: Final[Told] = {
     "nothing shows": (
@@ -300,53 +300,56 @@ TRUNCATED: Final[Told] = {
         ),
     ),
     "what was cut was used": (
-        [entry(1, 0, fault(Effect.CUT, 9), ending="cut"), entry(2, 500, key="other", continues=1)],
+        [
+            entry(1, 0, fault(FaultEffect.CUT, 9), ending="cut"),
+            entry(2, 500, key="other", continues=1),
+        ],
         (
             "truncated-accepted, warning: went on with half an answer: it stands in the "
             "history of a later request"
         ),
     ),
     "a gateway's page with 200": (
-        [entry(1, 0, fault(Effect.REFUSED))],
+        [entry(1, 0, fault(FaultEffect.REFUSED))],
         (
             "truncated-accepted, warning: an answer that was not whole was not asked for "
             "again, and nothing shows that it was noticed"
         ),
     ),
-    "it left": ([entry(1, 0, fault(Effect.TRUNCATED, 9), ending="client_gone")], ""),
+    "it left": ([entry(1, 0, fault(FaultEffect.TRUNCATED, 9), ending="client_gone")], ""),
 }
 
 MALFORMED: Final[Told] = {
     "read on": (
-        [entry(1, 0, fault(Effect.MALFORMED, 100), ms=900.0)],
+        [entry(1, 0, fault(FaultEffect.MALFORMED, 100), ms=900.0)],
         (
             "malformed-accepted, warning: read on for 800 ms behind what cannot be read, to "
             "the end, and did not ask again"
         ),
     ),
     "it was used": (
-        [entry(1, 0, fault(Effect.MALFORMED, 9)), entry(2, 500, key="other", continues=1)],
+        [entry(1, 0, fault(FaultEffect.MALFORMED, 9)), entry(2, 500, key="other", continues=1)],
         (
             "malformed-accepted, error: used an answer that cannot be read in full: it "
             "stands in the history of a later request"
         ),
     ),
     "a document cannot be left": (
-        [entry(1, 0, fault(Effect.MALFORMED), ms=900, streams=False)],
+        [entry(1, 0, fault(FaultEffect.MALFORMED), ms=900, streams=False)],
         "",
     ),
 }
 
 FAILED: Final[Told] = {
     "nothing shows": (
-        [entry(1, 0, fault(Effect.FAILED, 9))],
+        [entry(1, 0, fault(FaultEffect.FAILED, 9))],
         (
             "failed-accepted, note: the provider's error amid an answer was not asked again "
             "after, and nothing shows that it was noticed"
         ),
     ),
     "it was used": (
-        [entry(1, 0, fault(Effect.FAILED, 9)), entry(2, 500, key="other", continues=1)],
+        [entry(1, 0, fault(FaultEffect.FAILED, 9)), entry(2, 500, key="other", continues=1)],
         (
             "failed-accepted, error: used an answer of which the provider said that it "
             "failed: it stands in the history of a later request"
@@ -355,7 +358,7 @@ FAILED: Final[Told] = {
 }
 
 
-def silence(ms: float, effect: Effect = Effect.STALLED, **fields: object) -> list[Entry]:
+def silence(ms: float, effect: FaultEffect = FaultEffect.STALLED, **fields: object) -> list[Entry]:
     """A silence of so many ms that we ended, and another attempt."""
     of_fault = {"fault": fields.pop("fault", "stall")}
     first = entry(1, 0, fault(effect, 100.0, **of_fault), ms=ms + 100.0, ending="cut", **fields)
@@ -371,7 +374,7 @@ NO_READ_TIMEOUT: Final[Told] = {
         ),
     ),
     "for long": (
-        silence(120_000.0, Effect.UNANSWERED, status=0),
+        silence(120_000.0, FaultEffect.UNANSWERED, status=0),
         (
             "no-read-timeout, warning: waited 2 min 0 s in silence until it was ended: no "
             "read timeout below 2 min 0 s"
@@ -392,7 +395,7 @@ NO_READ_TIMEOUT: Final[Told] = {
         ),
     ),
     "left": (
-        [entry(1, 0, fault(Effect.STALLED), ms=6e5, ending="client_gone"), entry(2, 601_000)],
+        [entry(1, 0, fault(FaultEffect.STALLED), ms=6e5, ending="client_gone"), entry(2, 601_000)],
         "",
     ),
 }
@@ -426,9 +429,9 @@ def test_attempts_are_judged_by_every_rule(entries: list[Entry], expected: str) 
 
 def test_each_rule_has_a_name_and_advice_of_its_own() -> None:
     for words in (
-        [it.name for it in RULES],
-        [it.looks_for for it in RULES],
-        [it.advice for it in RULES],
+        [rule.name for rule in RULES],
+        [rule.looks_for for rule in RULES],
+        [rule.advice for rule in RULES],
     ):
         assert len(set(words)) == len(RULES)
         assert all(words)
@@ -438,5 +441,7 @@ def test_each_rule_has_a_name_and_advice_of_its_own() -> None:
 def test_the_evidence_names_what_came_and_what_was_done(entries: list[Entry]) -> None:
     for case in judged(*entries).findings:
         assert case.finding is not None
-        assert [it.entry for it in case.finding.evidence] == [it["number"] for it in entries]
-        assert all(it.told and it.did for it in case.finding.evidence)
+        assert [item.entry for item in case.finding.evidence] == [
+            item["number"] for item in entries
+        ]
+        assert all(item.told and item.did for item in case.finding.evidence)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
-from llm_proxy.faults.kind import Kind
+from llm_proxy.faults.kind import FaultKind
 from llm_proxy.faults.kinds import KINDS
 from llm_proxy.faults.location import AfterBytes, AfterEvents
 
@@ -34,7 +34,7 @@ def tried(kind: str, *place: object, **arguments: object) -> Burst:
 
 
 def sent(burst: Burst) -> list[bytes]:
-    return [it.data for it in burst if isinstance(it, Send)]
+    return [item.data for item in burst if isinstance(item, Send)]
 
 
 TRUE = "NOTHING"
@@ -46,7 +46,7 @@ def test_nothing_changes_nothing() -> None:
 
     assert b"Hello" in b"".join(sent(burst))
     assert sent(burst)[-1] == b"data: [DONE]\n\n"
-    assert not any(isinstance(it, Wait | Abort) for it in burst)
+    assert not any(isinstance(item, Wait | Abort) for item in burst)
 
 
 def test_a_pause_delays_what_follows() -> None:
@@ -74,16 +74,16 @@ def test_a_teapot_answers_in_the_words_of_the_dialect() -> None:
 
 
 def test_louder_speaks_in_capitals_from_its_place_on() -> None:
-    true, gone = (b"".join(sent(it)) for it in (tried(TRUE), tried("LOUDER", AfterBytes(40))))
+    true, gone = (b"".join(sent(item)) for item in (tried(TRUE), tried("LOUDER", AfterBytes(40))))
 
     assert gone == true[:40] + true[40:].upper()
 
 
 def test_the_page_names_what_is_there() -> None:
     text = PAGE.read_text()
-    kinds: list[Kind] = [names()[it] for it in WRITTEN]
+    kinds: list[FaultKind] = [names()[item] for item in WRITTEN]
 
-    assert not {it.name for it in kinds} & KINDS.keys()
-    assert [it.name for it in kinds if not it.example.startswith(it.name)] == []
+    assert not {kind.name for kind in kinds} & KINDS.keys()
+    assert [kind.name for kind in kinds if not kind.example.startswith(kind.name)] == []
     for name in re.findall(r"`((?:tests|proxy)/[\w/.]+)`", text):
         assert (ROOT / name).exists(), name

@@ -16,16 +16,16 @@ from typing import Any, Final
 import pytest
 
 from command import run, serving
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.pacing import Instant
-from llm_proxy.shell.running.settings import Matching
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.pacing import InstantPace
+from llm_proxy.shell.running.settings import MatchingOptions
 from proxying import cassettes, proxy
 from raw import ask, post
 from shelf import DONE, event
 from stub import Connection, chunked, upstream
 from waiting import until
 
-INSTANT: Final = Instant()
+INSTANT: Final = InstantPace()
 CHAT: Final = "/v1/chat/completions"
 LIKE: Final[dict[str, Any]] = {
     "model": "m",
@@ -120,7 +120,7 @@ TABLE: Final[dict[str, tuple[bytes, ...]]] = {
     "a conversation that went on": (body(), body(messages=user("what is this about", "go on"))),
     "who said it": (
         body(),
-        body(messages=[{**it, "role": "assistant"} for it in LIKE["messages"]]),
+        body(messages=[{**message, "role": "assistant"} for message in LIKE["messages"]]),
     ),
     "another image": (body(messages=image("iVB0")), body(messages=image("iVB1"))),
     "the form of the answer": (
@@ -188,14 +188,14 @@ def test_the_table_has_what_the_peers_get_wrong() -> None:
     assert all(len(set(row)) == len(row) > 1 for row in TABLE.values())
 
 
-RULES: Final = rules_of(["timestamps", "uuids", "regex=20[0-9]+", "ignore=$.metadata"])
+RULES: Final = parse_rules(["timestamps", "uuids", "regex=20[0-9]+", "ignore=$.metadata"])
 
 
 @pytest.mark.parametrize("requests", TABLE.values(), ids=TABLE)
 async def test_rules_overlook_what_they_name_and_nothing_else(
     tmp_path: Path, requests: tuple[bytes, ...]
 ) -> None:
-    matching = Matching(rules=RULES)
+    matching = MatchingOptions(rules=RULES)
     async with upstream(_numbered) as live:
         async with proxy("record", tmp_path, live.url, matching=matching) as recording:
             recorded = await _each(recording.url, requests)
@@ -246,8 +246,8 @@ class TestRepeats:
             again = await asyncio.gather(*(ask(replaying.url, body()) for _ in range(8)))
 
         everything = sorted(_answers(range(1, 9)))
-        assert sorted(it.body for it in got) == everything
-        assert sorted(it.body for it in again) == everything
+        assert sorted(item.body for item in got) == everything
+        assert sorted(item.body for item in again) == everything
 
 
 def _by_path(session: str) -> bytes:
@@ -304,7 +304,7 @@ class TestSessions:
 
         assert recorded == _answers([1, 2])
         assert replayed == recorded[::-1]
-        assert {it.meta.session for it in cassettes(tmp_path)} == {"a", "b"}
+        assert {cassette.meta.session for cassette in cassettes(tmp_path)} == {"a", "b"}
 
 
 class TestRules:
@@ -341,7 +341,7 @@ class TestRules:
     async def test_what_was_recorded_exactly_is_found_by_a_rule_that_came_later(
         self, tmp_path: Path
     ) -> None:
-        matching = Matching(rules=rules_of(["ignore=$.seed"]))
+        matching = MatchingOptions(rules=parse_rules(["ignore=$.seed"]))
         async with upstream(_numbered) as live:
             async with proxy("record", tmp_path, live.url) as recording:
                 await ask(recording.url, body(seed=1))

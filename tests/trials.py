@@ -72,7 +72,7 @@ class Field:
 
     def stolen(self, since: float, until: float) -> float:
         """Seconds in which the event loop had no turn: they are nobody's fault."""
-        beats = [since, *(it for it in self.beats if since < it < until), until]
+        beats = [since, *(beat for beat in self.beats if since < beat < until), until]
         return sum(max(0.0, b - a - _BEAT) for a, b in pairwise(beats))
 
     async def run(self, trials: Iterable[Trial]) -> None:

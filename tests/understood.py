@@ -13,7 +13,7 @@ from llm_proxy.turns import Json, Reasoning, Refusal, ToolCall, Turn
 def differences(answer: Answer, turn: Turn, fields: Sequence[str]) -> list[str]:
     """Those of these fields of an answer in which the client heard something else."""
     ours, theirs = _of_turn(turn), _of_answer(answer)
-    if not all(it["id"] for it in answer.calls or ()):  # a client that drops the ids
+    if not all(item["id"] for item in answer.calls or ()):  # a client that drops the ids
         ours["calls"], theirs["calls"] = _nameless(ours["calls"]), _nameless(theirs["calls"])
     return [name for name in fields if ours[name] != theirs[name]]
 
@@ -22,10 +22,12 @@ def _of_turn(turn: Turn) -> dict[str, Any]:
     usage = turn.usage
     return {
         "text": turn.text,
-        "reasoning": "".join(it.text for it in turn.parts if isinstance(it, Reasoning)),
-        "refusal": "".join(it.text for it in turn.parts if isinstance(it, Refusal)),
+        "reasoning": "".join(part.text for part in turn.parts if isinstance(part, Reasoning)),
+        "refusal": "".join(part.text for part in turn.parts if isinstance(part, Refusal)),
         "calls": [
-            (it.id, it.name, _value(it.arguments)) for it in turn.parts if isinstance(it, ToolCall)
+            (part.id, part.name, _value(part.arguments))
+            for part in turn.parts
+            if isinstance(part, ToolCall)
         ],
         "finish": turn.finish_raw,
         "usage": usage and (usage.input, usage.output),
@@ -39,7 +41,9 @@ def _of_answer(answer: Answer) -> dict[str, Any]:
         "text": answer.text,
         "reasoning": answer.reasoning,
         "refusal": answer.refusal,
-        "calls": [(it["id"], it["name"], it["arguments"] or {}) for it in answer.calls or ()],
+        "calls": [
+            (item["id"], item["name"], item["arguments"] or {}) for item in answer.calls or ()
+        ],
         "finish": answer.finish or "",
         "usage": usage and (usage["input"], usage["output"]),
         "error": answer.error is not None,
@@ -47,7 +51,7 @@ def _of_answer(answer: Answer) -> dict[str, Any]:
 
 
 def _nameless(calls: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return [it[1:] for it in calls]
+    return [item[1:] for item in calls]
 
 
 def _value(arguments: str) -> Json:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.verdict.attempts import Attempt, read_run
-from llm_proxy.verdict.judging import Verdict, verdict
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.verdict.attempts import JournalAttempt, parse_run
+from llm_proxy.verdict.judging import RunVerdict, judge_run
 
 Entry = dict[str, Any]
 
 
-def fault(effect: Effect, at_ms: float = 0.0, **fields: Any) -> Entry:
+def fault(effect: FaultEffect, at_ms: float = 0.0, **fields: Any) -> Entry:
     """A fault as the journal tells it."""
     return {"rule": f"a rule, {effect}", "fault": effect, "effect": effect, "at_ms": at_ms} | fields
 
@@ -39,7 +39,7 @@ def entry(number: int, at_ms: float = 0.0, *faults: Entry, **fields: Any) -> Ent
 
 def refused(number: int, at_ms: float = 0.0, status: int = 503, **fields: Any) -> Entry:
     """A chat that a fault answered with an HTTP error."""
-    return entry(number, at_ms, fault(Effect.REFUSED), status=status, **fields)
+    return entry(number, at_ms, fault(FaultEffect.REFUSED), status=status, **fields)
 
 
 def document(*entries: Entry, **fields: Any) -> bytes:
@@ -47,17 +47,17 @@ def document(*entries: Entry, **fields: Any) -> bytes:
     return json.dumps({"requests": len(entries), "entries": entries} | fields).encode()
 
 
-def attempts(*entries: Entry) -> tuple[Attempt, ...]:
+def attempts(*entries: Entry) -> tuple[JournalAttempt, ...]:
     """What is read of these entries."""
-    return read_run(document(*entries), "a test").entries
+    return parse_run(document(*entries), "a test").entries
 
 
-def judged(*entries: Entry) -> Verdict:
+def judged(*entries: Entry) -> RunVerdict:
     """The verdict on the client that made these requests."""
-    return verdict(attempts(*entries))
+    return judge_run(attempts(*entries))
 
 
-def found(it: Verdict) -> list[str]:
+def found(it: RunVerdict) -> list[str]:
     """Its findings, a line each: the rule, the level, and what was found."""
     return [
         f"{case.rule.name}, {case.finding.level}: {case.finding.message}"

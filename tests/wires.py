@@ -130,7 +130,7 @@ async def wire(url: str, request: Request, *headers: tuple[str, str], within: fl
     """Ask, and keep what comes until the connection ends, or `within` seconds are over."""
     parts = urlsplit(url)
     sent = (
-        f"{request.method} {request.target} HTTP/1.1",
+        f"{request.method} {request.request_target} HTTP/1.1",
         f"Host: {parts.netloc}",
         "Connection: close",
         f"Content-Length: {len(request.body)}",

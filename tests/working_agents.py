@@ -73,9 +73,13 @@ class Terminal:
 
 def _asking(program: Program, *more: str) -> Program:
     """The program with this task, and nothing else that is the same at every start."""
-    kept = [it for it in program.arguments if it.startswith(("--skip", "--danger", "exec", "-p"))]
-    flags = [it for it in kept if it.startswith("--")]
-    verb = next(it for it in kept if not it.startswith("--"))
+    kept = [
+        argument
+        for argument in program.arguments
+        if argument.startswith(("--skip", "--danger", "exec", "-p"))
+    ]
+    flags = [item for item in kept if item.startswith("--")]
+    verb = next(item for item in kept if not item.startswith("--"))
     return Program(
         program.name, program.launcher, (verb, SAY, *flags, *more), program.environment,
         program.furnish, program.asks, program.rolls, program.late,

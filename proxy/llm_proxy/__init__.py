@@ -1,58 +1,76 @@
-"""llm-proxy: records live LLM streams and plays them back exactly.
+"""llm-proxy: records live LLM streams and replays them exactly.
 
 One idea carries everything: **a response is a sequence of actions**
 (`Begin`, `Send`, `SendRaw`, `Wait`, `Abort`).  A *source* yields them (the live
-upstream, a cassette, a scenario), one function performs them on the client's socket.
+upstream, a cassette, a scenario), and one function performs them on the client's socket.
+
+Glossary of the few words that are ours:
+
+    cassette    the file that holds one exchange
+    take        one of several exchanges recorded for the same key, in order
+    dialect     one provider wire format, such as `openai-chat` or `anthropic`
+    turn        one response of the model, free of any wire format: ordered parts (text,
+                reasoning, tool call, refusal), finish reason, usage
+    action      what a response does next: `Begin`, `Send`, `SendRaw`, `Wait`, `Abort`
+    pace        when the bytes of a replay or a simulation are sent
+    fault       a rewriting of actions that makes something go wrong
+    scenario    a document that scripts the responses of a conversation
+    journal     the requests and responses of this run
+    miss        a request in replay that no cassette answers
+    spool       the crash-safe file that a recording appends to while it runs
+    session     the scope of everything that is counted: takes, turns, attempts
 
 The map, in reading order; imports run downward only, from the last to the first:
 
-words       frozen values, no behaviour beyond their own
-    `exchange`   requests, heads, reads, endings, outcomes: what crossed the wire
-    `actions`    what a response does next
-    `turns`      what was said, free of any wire format
-    `miss_report`     a request that no cassette answered, as it is told
-    `conversation`  what a request asks, free of any wire format
-    `errors`     everything that we raise, drawn as a tree
+model       frozen values without behaviour
+    `exchange`       requests, heads, reads, endings and outcomes
+    `actions`        the actions of a response
+    `turns`          the decoded response
+    `conversation`   the decoded request
+    `miss_report`    a request that no cassette answers, and why
+    `errors`         every exception that is raised on purpose
 
 logic       bytes and values in, bytes and values out
-    `framing`    bytes <-> messages; knows no provider
-    `dialects`   messages <-> turns; knows no socket
-    `providers`  which provider a path belongs to, and where that provider lives
-    `http_heads`      what is passed on of a head, how it delimits its body, what may be written
-    `routing`    a request's session, provider, dialect and key: a `Call`
-    `redaction`  what never reaches the disk
-    `credentials`  what a request carries that must not, in all its spellings
-    `secret_names`  what holds secrets by its name
-    `frame_redaction`  the same, of a stream whose frames know their own length
-    `matching`   documents, rules and keys: which cassette answers; how two requests differ
-    `renaming`   a recording with the values of the client that it is played to
-    `misses`     why none does: the nearest, what differs, which rules would help
-    `diff.words`  how one text became another, word by word
-    `ages`       how old a cassette may be
-    `json_paths` JSONPaths in a limited number of steps
-    `exact_json` JSON that loses nothing when it is parsed
-    `cassette`   the file format, its spool, and its migrations
-    `cassette_views`  the dialect of a recording, and its response as that one sees it
-    `outcome`   what an ending means
-    `diff.exchanges`  how two exchanges differ, and what of it counts
-    `reissue` a stored request as it can be asked once more
-    `integrity`  whether a cassette lies where its key and session say
-    `chance`      chance that repeats
-    `timeline`   when each message of a recording came
-    `pacing`     when the bytes of an answer go out, and in which pieces
-    `faults`     what can go wrong on the way to a client
-    `verdict`    what a journal says of the clients, after each fault
-    `run_report` a run in figures
-    `last_message`  what a request asks, for people to know it by
-    `transcoding`  a recorded answer in another dialect
-    `exporting`  recorded exchanges in the formats of other tools
-    `scenario`   scripted conversations: documents read, chosen, checked, directed, performed
-    `synthesis`  answers that are made up
-    `importing`  recordings of other tools, as what a cassette holds, and fixtures, as scenarios
-    `display`    text from anywhere, made fit for a terminal
-    `ports`      the few things that modes ask of the world
+    `framing`        bytes <-> messages; knows no provider
+    `dialects`       messages <-> turns; knows no socket
+    `providers`      which provider a path belongs to, and its addresses, headers and keys
+    `http_heads`     HTTP heads: forwarded headers, body framing, validation
+    `routing`        session, provider, dialect and key of a request: a `RoutedRequest`
+    `redaction`      keeps secrets off the disk
+    `credentials`    a request's credentials in every spelling
+    `secret_names`   names of fields, headers and parameters that hold secrets
+    `frame_redaction`  redaction of AWS event streams, whose frames declare their length
+    `matching`       key documents, rules and keys
+    `diff`           compares requests, responses, exchanges and texts
+    `renaming`       replaces recorded values by those of the requesting client
+    `misses`         why no cassette answers: the nearest, its differences, rules that help
+    `ages`           the maximum age of cassettes
+    `json_paths`     JSONPaths within a step budget
+    `exact_json`     parses JSON without losing information
+    `cassette`       the file format, its spool, and its migrations
+    `cassette_views` a cassette's dialect, response, turns and request
+    `outcome`        whether an exchange is complete, from its ending
+    `reissue`        rebuilds a stored request so that it can be sent again
+    `integrity`      checks a cassette's name, key and folder
+    `take_numbers`   which take answers a request, and which number a new take gets
+    `chance`         seeded chance
+    `timeline`       message arrival times
+    `pacing`         when the bytes of a response are sent, and in which pieces
+    `faults`         what can go wrong on the way to a client
+    `verdict`        judges clients by the journal of a run
+    `run_report`     the figures of a run
+    `last_message`   the last message with text in a request
+    `transcoding`    a recorded response in another dialect
+    `exporting`      exchanges in the formats of other tools
+    `scenario`       scripted conversations: documents, engine, rendering
+    `synthesis`      responses for requests without a scenario
+    `importing`      recordings and fixtures of other tools
+    `chaos`          a command, run once for each fault
+    `unit_parsers`   durations, sizes and rates in text
+    `display`        text escaped and formatted for a terminal
+    `ports`          the protocols through which modes reach the shell
 
-modes       `record`, `replay`, `auto`, `simulate`: where an answer comes from
+modes       `record`, `replay`, `auto`, `simulate`: where a response comes from
 
 shell       the only place with sockets, files, clocks and environment
 

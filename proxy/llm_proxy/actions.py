@@ -1,4 +1,4 @@
-"""What a response does next.
+"""The actions that make up a response: `Begin`, `Send`, `SendRaw`, `Wait`, `Abort`.
 
 Actions come in *bursts*: tuples of actions that are known at the same time.  A cassette is
 one burst; a live upstream yields a burst whenever something arrived.  The performer writes
@@ -13,14 +13,14 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Literal
 
-from llm_proxy.exchange import Head
+from llm_proxy.exchange import ResponseHead
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
     """Send the head."""
 
-    head: Head
+    head: ResponseHead
 
 
 @dataclass(frozen=True, slots=True)

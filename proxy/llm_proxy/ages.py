@@ -1,4 +1,4 @@
-"""How old a cassette may be."""
+"""The maximum age of cassettes: parsing, comparing and formatting."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SHOWN: Final = 40
 class MaxAge:
     """The age from which a cassette is too old."""
 
-    age: timedelta
-    fails: bool
+    max_age: timedelta
+    is_failure: bool
     """Whether it is a failure to play one, rather than worth a warning."""
-    given: str
+    text: str
     """The age as it was given: `90d`."""
 
     def __str__(self) -> str:
-        return self.given
+        return self.text
 
 
-def span_of(text: str) -> timedelta:
+def parse_age(text: str) -> timedelta:
     """The span that `36h`, `90d`, `12w`, `6m` (of 30 days) or `1y` (of 365) is.
 
     Raises `UsageError` for anything else.
@@ -43,17 +43,17 @@ def span_of(text: str) -> timedelta:
     return timedelta(days=int(match[1]) * _DAYS[match[2]])
 
 
-def max_age_of(text: str) -> MaxAge:
+def parse_max_age(text: str) -> MaxAge:
     """The limit that `90d`, `90d,warn` or `90d,fail` sets.  Raises `UsageError`."""
     age, comma, then = text.partition(",")
     if comma and then.strip() not in {"warn", "fail"}:
         raise UsageError(
             f"'{printable(text, _SHOWN)}': behind the comma stands warn or fail, such as 90d,fail"
         )
-    return MaxAge(span_of(age), then.strip() == "fail", age.strip())
+    return MaxAge(parse_age(age), then.strip() == "fail", age.strip())
 
 
-def age_of(recorded: str, now: datetime) -> timedelta | None:
+def cassette_age(recorded: str, now: datetime) -> timedelta | None:
     """How old a cassette is by its line 1; None where that says no time."""
     try:
         then = datetime.fromisoformat(recorded)
@@ -64,7 +64,7 @@ def age_of(recorded: str, now: datetime) -> timedelta | None:
     return now - then
 
 
-def days(age: timedelta) -> str:
+def format_days(age: timedelta) -> str:
     """An age for people, in days or hours."""
     if age < timedelta(days=2):
         return f"{age // timedelta(hours=1)} h"

@@ -1,4 +1,4 @@
-"""What a recording means: the dialect that understands it, and its response as that one sees it.
+"""Decodes cassettes: their dialect, response, turns and request.
 
 A cassette says which dialect was recognised when it was recorded.  Where that was none, the
 dialects are asked again: they are learned over time, and files stay as they are.
@@ -8,35 +8,41 @@ from __future__ import annotations
 
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
-from llm_proxy.dialects import OPAQUE, Dialect, Response
+from llm_proxy.dialects import OPAQUE, Dialect, DialectResponse
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Turn
 
 
-def dialect_of(cassette: Cassette) -> Dialect:
+def cassette_dialect(cassette: Cassette) -> Dialect:
     """The dialect that it speaks; `OPAQUE` where none knows it, or only a later version does."""
     if cassette.meta.dialect == OPAQUE.name:
-        return dialects.find(asked(cassette))
-    return dialects.named(cassette.meta.dialect)
+        return dialects.find_dialect(stored_http_request(cassette))
+    return dialects.dialect_named(cassette.meta.dialect)
 
 
-def response_of(cassette: Cassette) -> Response:
+def dialect_response(cassette: Cassette) -> DialectResponse:
     """The response, cut as its dialect wants it."""
     codec, messages = cassette.codec, cassette.messages
     if cassette.meta.dialect == OPAQUE.name:
-        label = dialect_of(cassette).codec(asked(cassette), cassette.head)
-        codec = framing.by_bytes(label, cassette.body)
+        label = cassette_dialect(cassette).codec(stored_http_request(cassette), cassette.head)
+        codec = framing.codec_of_bytes(label, cassette.body)
         if codec != cassette.codec:
-            messages = tuple(framing.messages(codec, cassette.body))
-    return Response(cassette.head, codec, messages)
+            messages = tuple(framing.split_messages(codec, cassette.body))
+    return DialectResponse(cassette.head, codec, messages)
 
 
-def turns_of(cassette: Cassette) -> tuple[Turn, ...]:
+def cassette_turns(cassette: Cassette) -> tuple[Turn, ...]:
     """What was said, as far as its dialect can read it."""
-    return dialect_of(cassette).turns(response_of(cassette))
+    return cassette_dialect(cassette).decode(dialect_response(cassette))
 
 
-def asked(cassette: Cassette) -> Request:
+def stored_http_request(cassette: Cassette) -> Request:
     """The request as it was stored."""
-    it = cassette.request
-    return Request(it.method, it.path, it.query, it.headers, it.body)
+    stored_request = cassette.request
+    return Request(
+        stored_request.method,
+        stored_request.path,
+        stored_request.query,
+        stored_request.headers,
+        stored_request.body,
+    )

@@ -1,4 +1,4 @@
-"""What a request asks a model, free of any wire format: the twin of `turns`.
+"""The decoded request, free of any wire format: the counterpart of `turns`.
 
 A `Conversation` is a view.  Dialects read it from a request; scenarios are chosen, checked and
 filled in by it.  What a dialect's request cannot say is absent, never guessed.
@@ -16,7 +16,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class RequestMessage:
     """What one speaker said at once."""
 
     role: Role
@@ -29,13 +29,13 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ToolDefinition:
     """A tool that the model is offered."""
 
     name: str
     """A built-in tool of the provider's is called by its type."""
     description: str = ""
-    schema: Json = None
+    response_schema: Json = None
     """The JSON Schema of its arguments; None where it has none."""
 
 
@@ -43,30 +43,30 @@ class Tool:
 class Conversation:
     """A request for a turn, as far as its dialect has words for it."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[RequestMessage, ...]
     """In their order, those of role `system` too where they stand among them.  Where a dialect has
     items in place of messages, each unbroken run of what the model made is one.  Results of tools
     that follow each other are one message of role `tool`, also where the dialect has the user send
     them, if it says nothing else."""
     system: str = ""
     """The system prompt: where the dialect keeps it, else its first message of that role."""
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
     temperature: float | None = None
     """None where it is not sent; whole numbers stay `int`."""
     top_p: float | None = None
     """As `temperature`."""
-    reasons: bool = False
+    reasoning_enabled: bool = False
     """Whether reasoning is switched on: its switch is there, and not its explicit off."""
-    signs: bool = False
+    wants_signed_reasoning: bool = False
     """Whether reasoning in the history must bear its provider's seal (Anthropic)."""
-    schema: Json = None
+    response_schema: Json = None
     """The JSON Schema that the answer must have; `{}` where any JSON object will do."""
-    previous: str = ""
+    previous_response_id: str = ""
     """The id of the answer that this continues, whose history the request does not repeat."""
-    stored: str = ""
+    stored_conversation_id: str = ""
     """The id of the conversation that the provider keeps, and that this adds to."""
 
-    is_kept: bool = False
+    is_stored_by_provider: bool = False
     """Whether the provider keeps the answer: it can be continued, and asked for, by its id."""
 
     @property
@@ -77,28 +77,33 @@ class Conversation:
     @property
     def first_user_text(self) -> str:
         """What the first message of the user says; empty where there is none."""
-        return next((it.text for it in self.messages if it.role == "user"), "")
+        return next((message.text for message in self.messages if message.role == "user"), "")
 
     @property
     def last_user_text(self) -> str:
         """What the latest message of the user says that has text; empty where there is none."""
         return next(
-            (it.text for it in reversed(self.messages) if it.role == "user" and it.text), ""
+            (
+                message.text
+                for message in reversed(self.messages)
+                if message.role == "user" and message.text
+            ),
+            "",
         )
 
     @property
     def prompt(self) -> str:
         """All the words that a model reads of it: of the operator, of messages, of results."""
         has_system = any(message.role == "system" for message in self.messages)
-        said = [] if has_system else [self.system]
+        items = [] if has_system else [self.system]
         for message in self.messages:
             for part in message.parts:
                 match part:
                     case Text(text=words) | ToolResult(content=words):
-                        said.append(words)
+                        items.append(words)
                     case _:
                         pass
-        return "".join(said)
+        return "".join(items)
 
     @property
     def results(self) -> tuple[ToolResult, ...]:

@@ -1,4 +1,4 @@
-"""The credentials that a request carries, in all the spellings in which they may turn up again.
+"""Collects a request's credentials in every spelling in which they may occur.
 
 What can be a secret is decided by name, length and shape: the word `accepted` of a cookie is none,
 and it stands in many an answer.
@@ -57,13 +57,13 @@ _ORDINARY_NUMBER: Final = re.compile(
 )
 
 
-def credentials(request: Request) -> frozenset[bytes]:
+def credential_spellings(request: Request) -> frozenset[bytes]:
     """The credentials that this request carries in its headers and its query."""
-    return _found(request.headers, request.query)
+    return _find_credentials(request.headers, request.query)
 
 
 @lru_cache(64)  # asked for several times of a request, and clients send the same headers again
-def _found(headers: Headers, query: str) -> frozenset[bytes]:
+def _find_credentials(headers: Headers, query: str) -> frozenset[bytes]:
     found: set[bytes] = set()
     for name, value in headers:
         sent = value.encode("latin-1", "replace")
@@ -74,7 +74,11 @@ def _found(headers: Headers, query: str) -> frozenset[bytes]:
                     found.update((cookie, unquote_to_bytes(cookie)))
         elif _CREDENTIAL_HEADERS.fullmatch(name):
             named = is_credential_name(name)
-            found.update(it for it in _of_header(sent) if named or has_secret_shape(it))
+            found.update(
+                header_credential
+                for header_credential in _header_credentials(sent)
+                if named or has_secret_shape(header_credential)
+            )
     for pair in _PAIRS.split(query):
         name, _, value = pair.partition("=")
         sent = value.encode()
@@ -86,7 +90,7 @@ def _found(headers: Headers, query: str) -> frozenset[bytes]:
         for secret in bare
         if len(secret) >= _SHORTEST_SECRET and secret.lower() not in _NO_SECRETS
     )
-    return frozenset(spelling for secret in long for spelling in _spellings(secret))
+    return frozenset(spelling for secret in long for spelling in _spellings_of(secret))
 
 
 def has_secret_shape(value: bytes) -> bool:
@@ -102,7 +106,7 @@ def has_secret_shape(value: bytes) -> bool:
     return odd >= _LEAST_ODD
 
 
-def _of_header(value: bytes) -> set[bytes]:
+def _header_credentials(value: bytes) -> set[bytes]:
     """The credentials in a header: without its scheme, behind names, in HTTP Basic's base64."""
     secret = _SCHEME.sub(b"", value, count=1).strip()
     if secret.startswith(b"AWS4-"):
@@ -123,15 +127,15 @@ def _of_header(value: bytes) -> set[bytes]:
     return found | {password}
 
 
-def _spellings(secret: bytes) -> frozenset[bytes]:
+def _spellings_of(secret: bytes) -> frozenset[bytes]:
     """A secret as it is, as JSON writes it (also within JSON), and percent-encoded."""
-    escaped = _as_json(secret)
+    escaped = _json_escaped(secret)
     slashed = escaped.replace(b"/", b"\\/")
     percent = {quote(secret, safe=safe).encode() for safe in ("", "/")}
     percent |= {quote_plus(secret).encode()}
-    lower = {_HEX.sub(lambda match: match[0].lower(), it) for it in percent}
-    return frozenset((secret, escaped, slashed, _as_json(escaped), *percent, *lower))
+    lower = {_HEX.sub(lambda match: match[0].lower(), data) for data in percent}
+    return frozenset((secret, escaped, slashed, _json_escaped(escaped), *percent, *lower))
 
 
-def _as_json(text: bytes) -> bytes:
+def _json_escaped(text: bytes) -> bytes:
     return text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')

@@ -1,4 +1,4 @@
-r"""Text from anywhere, made fit for a terminal.
+r"""Escapes and formats text for a terminal.
 
 What a provider said may hold escape sequences that move the cursor, rename the window or turn
 the writing direction around.  Here they become visible text: `\x1b`, `\u202e`.
@@ -12,7 +12,7 @@ import unicodedata
 from pathlib import PurePath
 from typing import Final
 
-from llm_proxy.errors import spelled_out
+from llm_proxy.errors import escape_character
 
 _CONTROLS: Final = (
     r"\x00-\x1f\x7f-\x9f"  # C0, DEL and C1, which terminals obey
@@ -27,50 +27,50 @@ _WIDE: Final = frozenset("WF")
 _WIDTHLESS: Final = frozenset(("Mn", "Me", "Cf"))
 
 
-def one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """`text` in one line: an LF shows as `⏎`, every other control character escaped."""
-    return _UNSAFE.sub(_escaped, text)
+    return _UNSAFE.sub(_escape_match, text)
 
 
-def block(text: str) -> str:
+def escape_block(text: str) -> str:
     """`text` with its lines and tabs, and every other control character escaped."""
-    return _UNSAFE_IN_BLOCK.sub(_escaped, text)
+    return _UNSAFE_IN_BLOCK.sub(_escape_match, text)
 
 
-def json_text(document: str) -> str:
+def escape_json(document: str) -> str:
     """JSON of the same meaning, in which no control character stands raw."""
-    return _UNSAFE_IN_JSON.sub(_escaped_in_json, document)
+    return _UNSAFE_IN_JSON.sub(_escape_json_match, document)
 
 
-def path_text(path: PurePath | str) -> str:
+def escape_path(path: PurePath | str) -> str:
     """A path as JSON and terminals can have it, whatever bytes a file is named with."""
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def shell_word(path: PurePath | str) -> str:
     """A path as one word of a shell command that somebody may copy."""
-    return shlex.quote(one_line(path_text(path)))
+    return shlex.quote(escape_line(escape_path(path)))
 
 
-def cells(text: str) -> int:
+def terminal_width(text: str) -> int:
     """How many columns of a terminal one line of text takes."""
-    return len(text) if text.isascii() else sum(map(_cells, text))
+    return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
-def cut(text: str, width: int) -> str:
+def truncate(text: str, width: int) -> str:
     """One line of at most `width` columns, with an ellipsis where something is missing."""
-    if _fitting(text, width) == len(text):
+    if _fitting_length(text, width) == len(text):
         return text
-    return text[: _fitting(text, width - 1)] + "…"
+    return text[: _fitting_length(text, width - 1)] + "…"
 
 
-def padded(text: str, width: int, *, right: bool = False) -> str:
+def pad(text: str, width: int, *, right: bool = False) -> str:
     """One line filled up with spaces to `width` columns."""
-    space = " " * (width - cells(text))
+    space = " " * (width - terminal_width(text))
     return space + text if right else text + space
 
 
-def duration(ms: float) -> str:
+def format_duration(ms: float) -> str:
     """A time span for people: `0.42 ms`, `176 ms`, `12.3 s`, `2 min 5 s`."""
     if ms < 10:
         return f"{ms:.2f} ms"
@@ -82,12 +82,12 @@ def duration(ms: float) -> str:
     return f"{minutes} min {seconds} s"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """A share for people, rounded down: 100 % is all of it."""
     return f"{int(share * 100)} %"
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Bytes for people, by thousands: `812 B`, `6.1 kB`, `1.4 MB`, `12 GB`."""
     value, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
@@ -98,31 +98,31 @@ def size(count: int) -> str:
     return f"{value:.1f} {unit}" if few else f"{value:.0f} {unit}"
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def count_noun(number: int, noun: str, plural: str = "") -> str:
     """`1 cassette`, `2 cassettes`, `1,449 cassettes`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def _escaped(match: re.Match[str]) -> str:
-    return "⏎" if match[0] == "\n" else spelled_out(match[0])
+def _escape_match(match: re.Match[str]) -> str:
+    return "⏎" if match[0] == "\n" else escape_character(match[0])
 
 
-def _escaped_in_json(match: re.Match[str]) -> str:
+def _escape_json_match(match: re.Match[str]) -> str:
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
-def _fitting(text: str, width: int) -> int:
+def _fitting_length(text: str, width: int) -> int:
     """How many characters fit `width` columns, from the first."""
     taken = 0
     for index, character in enumerate(text):
-        taken += _cells(character)
+        taken += _character_width(character)
         if taken > width:
             return index
     return len(text)
 
 
-def _cells(character: str) -> int:
+def _character_width(character: str) -> int:
     if unicodedata.category(character) in _WIDTHLESS:
         return 0
     return 2 if unicodedata.east_asian_width(character) in _WIDE else 1

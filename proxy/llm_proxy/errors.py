@@ -1,4 +1,4 @@
-"""Everything that we raise on purpose.
+"""Every exception that the package raises on purpose.
 
     LlmProxyError
     ├── UsageError          the operator's settings, arguments or environment   -> exit code 2
@@ -8,12 +8,12 @@
     ├── RequestRefused      a request that we do not serve              -> its HTTP status
     │   └── NotSimulated    one that nothing can be scripted or made up for  -> 404 or 400
     ├── UpstreamFailed      no answer from the provider                 -> 502, 504, 508
-    ├── CannotSay           a turn that a dialect has no words for
-    │   └── CannotMake      a value that a JSON Schema asks for, and nobody could make up
-    ├── TooSlow             a pattern of a scenario takes too long      -> an error turn
-    ├── TooManySteps        a JSONPath visits too much of a request     -> an error turn
-    ├── RespondFailed       the operator's own function failed          -> 500
-    ├── ScriptExhausted     a script has no answer left                 -> 424
+    ├── NotRepresentable    a turn that the dialect cannot represent
+    │   └── SchemaNotSatisfiable  a JSON Schema that no generated value satisfies
+    ├── PatternsTooSlow     a pattern of a scenario takes too long      -> an error turn
+    ├── JsonPathTooManySteps  a JSONPath visits too much of a request   -> an error turn
+    ├── RespondFunctionFailed  the operator's own function failed       -> 500
+    ├── ScriptExhausted     a script has no response left               -> 424
     └── Miss                no cassette answers this request            -> 424
 
 A message names the thing, the place and the next step.  It is raised where it is known, and
@@ -23,10 +23,10 @@ command line into one sentence and an exit code.
 
 from __future__ import annotations
 
-from llm_proxy.miss_report import Missed
+from llm_proxy.miss_report import MissReport
 
 
-def spelled_out(character: str) -> str:
+def escape_character(character: str) -> str:
     r"""What stands for a character that is not shown as it is: `\n`, `\x1b`, `\u202e`."""
     return ascii(character)[1:-1]
 
@@ -38,7 +38,10 @@ def printable(text: str, limit: int) -> str:
     the direction of writing: they are spelled out.  `display` shows what was recorded instead,
     whose lines, joined emoji and columns count.
     """
-    shown = "".join(it if it.isprintable() else spelled_out(it) for it in text[: limit + 1])
+    shown = "".join(
+        content if content.isprintable() else escape_character(content)
+        for content in text[: limit + 1]
+    )
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
@@ -92,19 +95,19 @@ class UpstreamFailed(LlmProxyError):
         super().__init__(message)
 
 
-class CannotSay(LlmProxyError):
+class NotRepresentable(LlmProxyError):
     """A turn that would not be the same answer in this dialect."""
 
 
-class TooSlow(LlmProxyError):
+class PatternsTooSlow(LlmProxyError):
     """The patterns that were tried on a request took too long."""
 
 
-class TooManySteps(LlmProxyError):
+class JsonPathTooManySteps(LlmProxyError):
     """A JSONPath visits more values of a request than it may."""
 
 
-class RespondFailed(LlmProxyError):
+class RespondFunctionFailed(LlmProxyError):
     """The operator's own function, which says what a mock answers, failed."""
 
 
@@ -112,14 +115,14 @@ class ScriptExhausted(LlmProxyError):
     """More was asked than a script has answers for: its author should hear of it, loudly."""
 
 
-class CannotMake(CannotSay):
+class SchemaNotSatisfiable(NotRepresentable):
     """A JSON Schema that no value fits, or that asks for more than is understood."""
 
 
 class Miss(LlmProxyError):
     """No cassette answers this request; the message says what is nearest and what differs."""
 
-    def __init__(self, message: str, detail: str, missed: Missed | None = None) -> None:
+    def __init__(self, message: str, detail: str, missed: MissReport | None = None) -> None:
         self.detail = detail
-        self.missed = missed or Missed(text=detail)
+        self.missed = missed or MissReport(text=detail)
         super().__init__(message)

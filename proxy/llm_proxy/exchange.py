@@ -1,4 +1,4 @@
-"""What crossed the wire: one request and everything that came back.
+"""The HTTP exchange: one request, and the head, reads and ending of its response.
 
 Times are offsets in milliseconds from the moment the request was read in full.
 Header names and values are `str` decoded as Latin-1, which maps every byte to
@@ -18,7 +18,7 @@ Framing = Literal["chunked", "length", "close", "none"]
 """How HTTP delimits a body: by chunks, by a declared length, by closing, or no body at all."""
 
 
-def header(headers: Headers, name: str) -> str | None:
+def header_value(headers: Headers, name: str) -> str | None:
     """The first value of `name`, whatever its case, or None."""
     wanted = name.lower()
     return next((value for key, value in headers if key.lower() == wanted), None)
@@ -37,13 +37,13 @@ class Request:
     body: bytes
 
     @property
-    def target(self) -> str:
+    def request_target(self) -> str:
         """Path and query as they stand in a request line."""
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """The head of a response."""
 
     status: int
@@ -59,7 +59,7 @@ class Head:
 class Read:
     """Bytes that arrived together: one piece of one chunk, as the network delivered it."""
 
-    at: float
+    at_ms: float
     """ms since the request was read in full."""
     data: bytes
 

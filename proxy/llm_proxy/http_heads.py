@@ -1,4 +1,4 @@
-"""Heads of HTTP messages: what is passed on, how a body is delimited, what may be written.
+"""HTTP message heads: forwarded headers, body framing, and validation on output.
 
 Header fields are `str` decoded as Latin-1 (see `exchange`).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from llm_proxy.exchange import Framing, Head, Headers, header
+from llm_proxy.exchange import Framing, Headers, ResponseHead, header_value
 
 HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
@@ -23,12 +23,12 @@ _NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,15})?")
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-def passed_on(headers: Headers) -> Headers:
+def forwarded_headers(headers: Headers) -> Headers:
     """What a provider is sent of a client's headers; no content coding is asked for.
 
     Without those of the client's connection, and repeats of a name in the case of the first.
     """
-    dropped = _OURS | _named_by_connection(headers)
+    dropped = _OURS | _connection_header_names(headers)
     spelling: dict[str, str] = {}
     kept = tuple(
         (spelling.setdefault(name.lower(), name), value)
@@ -38,41 +38,41 @@ def passed_on(headers: Headers) -> Headers:
     return (*kept, ("Accept-Encoding", "identity"))
 
 
-def received(status: int, reason: str, headers: Headers, method: str) -> Head:
+def response_head(status: int, reason: str, headers: Headers, method: str) -> ResponseHead:
     """The head of a provider's response to `method`, without the fields of its connection."""
-    framing, length = _framing(headers, status, method)
-    dropped = HOP_BY_HOP | {"content-length"} | _named_by_connection(headers)
+    framing, length = _body_framing(headers, status, method)
+    dropped = HOP_BY_HOP | {"content-length"} | _connection_header_names(headers)
     kept = tuple(pair for pair in headers if pair[0].lower() not in dropped)
-    return Head(status, reason, kept, framing, length)
+    return ResponseHead(status, reason, kept, framing, length)
 
 
-def lines(head: Head) -> list[str]:
+def head_lines(head: ResponseHead) -> list[str]:
     """Status line and fields as they are written, HTTP/1.1.
 
     Raises `ValueError` for a head that could forge another response.
     """
-    fields = (f"{_name(name)}: {_value(value)}" for name, value in head.headers)
-    return [f"HTTP/1.1 {head.status} {_value(head.reason)}", *fields]
+    fields = (f"{_checked_name(name)}: {_checked_value(value)}" for name, value in head.headers)
+    return [f"HTTP/1.1 {head.status} {_checked_value(head.reason)}", *fields]
 
 
 def retry_after_ms(headers: Headers) -> float | None:
     """How long a response tells its client to wait, in ms; None where it tells no number."""
     for name, unit in (("retry-after-ms", 1), ("retry-after", 1000)):
-        told = header(headers, name)
-        if told is not None and _NUMBER.fullmatch(told.strip()):
-            return float(told) * unit
+        text = header_value(headers, name)
+        if text is not None and _NUMBER.fullmatch(text.strip()):
+            return float(text) * unit
     return None
 
 
-def _named_by_connection(headers: Headers) -> set[str]:
-    """The fields that `Connection` names: they are of this connection alone, too."""
+def _connection_header_names(headers: Headers) -> set[str]:
+    """The fields that `ClientConnection` names: they are of this connection alone, too."""
     values = (value for name, value in headers if name.lower() == "connection")
     return {name.strip().lower() for value in values for name in value.split(",")}
 
 
-def _framing(headers: Headers, status: int, method: str) -> tuple[Framing, int | None]:
+def _body_framing(headers: Headers, status: int, method: str) -> tuple[Framing, int | None]:
     """RFC 9112, section 6.3."""
-    declared = header(headers, "content-length")
+    declared = header_value(headers, "content-length")
     length = int(declared) if declared is not None and declared.isdecimal() else None
     if method == "HEAD" or status in _BODILESS:
         return "none", length
@@ -83,13 +83,13 @@ def _framing(headers: Headers, status: int, method: str) -> tuple[Framing, int |
     return ("close", None) if length is None else ("length", length)
 
 
-def _name(name: str) -> str:
+def _checked_name(name: str) -> str:
     if _TOKEN.fullmatch(name) is None:
         raise ValueError(f"{name!r} is no header name")
     return name
 
 
-def _value(value: str) -> str:
+def _checked_value(value: str) -> str:
     if _CONTROLS.search(value) is not None:
         raise ValueError(f"{value!r} is no header value")
     return value

@@ -1,4 +1,4 @@
-"""What a cassette that reads well may still have wrong: its name, its key, its folder.
+"""Checks a readable cassette's file name, key and folder against its content.
 
 `read_cassette` has checked the file in itself; here it is held against the rules of the library.
 """
@@ -14,23 +14,23 @@ from llm_proxy.cassette import Cassette, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.matching import KEY_RULES
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.routing import is_name
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.routing import is_valid_name
 
 _EDITED: Final = "was edited by hand; record it again"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LibraryLocation:
     """What a file's place in a library says about it."""
 
-    key16: str | None
+    key_prefix: str | None
     """The first digits of the key, as the file's name has them; None for another kind of name."""
     session: str | None
     """The session, as the folder has it; None where the library is not known."""
 
 
-def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
+def integrity_complaints(cassette: Cassette, location: LibraryLocation) -> Iterator[str]:
     """What is wrong with line 1, each in one sentence."""
     meta = cassette.meta
     known = [dialect.name for dialect in (*dialects.DIALECTS, dialects.OPAQUE)]
@@ -40,50 +40,50 @@ def complaints(cassette: Cassette, place: Place) -> Iterator[str]:
             f"dialect {named} is not one that this version knows: upgrade llm-proxy, "
             f"unless line 1 {_EDITED}"
         )
-    if place.key16 is not None and place.key16 != meta.key[:16]:
+    if location.key_prefix is not None and location.key_prefix != meta.key[:16]:
         yield (
-            f"the key begins {meta.key[:16]}, the file's name says {place.key16}: "
+            f"the key begins {meta.key[:16]}, the file's name says {location.key_prefix}: "
             f"a replay does not find it; rename the file to {meta.key[:16]}-<take>.jsonl"
         )
-    key = _key(cassette)
-    if key not in {None, meta.key} and not is_keyed_otherwise(cassette.request):
+    key = _recomputed_key(cassette)
+    if key not in {None, meta.key} and not has_other_key(cassette.request):
         yield (
             f"the stored request has key {str(key)[:16]}…, line 1 says {meta.key[:16]}…: "
             f"one of them {_EDITED}"
         )
     if meta.key_rules > KEY_RULES:
         yield f"key rules {meta.key_rules} are newer than ours ({KEY_RULES}): upgrade llm-proxy"
-    for what, name in (("session", meta.session), ("provider", meta.provider)):
-        if not is_name(name):
-            yield f"no {what} can be called {printable(repr(name), 60)}: line 1 {_EDITED}"
-    if is_name(meta.session) and place.session not in {None, meta.session}:
+    for label, name in (("session", meta.session), ("provider", meta.provider)):
+        if not is_valid_name(name):
+            yield f"no {label} can be called {printable(repr(name), 60)}: line 1 {_EDITED}"
+    if is_valid_name(meta.session) and location.session not in {None, meta.session}:
         yield (
-            f"session {meta.session} lies in the folder of session {place.session}: "
-            f"move it below {_folder(meta.session)}"
+            f"session {meta.session} lies in the folder of session {location.session}: "
+            f"move it below {_session_folder(meta.session)}"
         )
 
 
-def _key(cassette: Cassette) -> str | None:
+def _recomputed_key(cassette: Cassette) -> str | None:
     """The key of the stored request, by the rules of line 1; None where these are not ours."""
     meta = cassette.meta
     if meta.key_rules != KEY_RULES:
         return None
     try:
-        rules = rules_of(meta.rules)
+        rules = parse_rules(meta.rules)
     except UsageError:  # of another version of this tool
         return None
-    return matching.key(meta.provider, cassette.request, rules)
+    return matching.request_key(meta.provider, cassette.request, rules)
 
 
-def is_keyed_otherwise(asked: StoredRequest) -> bool:
+def has_other_key(stored_request: StoredRequest) -> bool:
     """Whether the key is that of another request than the stored one: with its secrets in it."""
-    headers = (value for _, value in asked.headers)
-    texts = (asked.path, asked.query, *headers)
+    headers = (value for _, value in stored_request.headers)
+    texts = (stored_request.path, stored_request.query, *headers)
     return any(
-        mark.encode() in asked.body or any(mark in text for text in texts)
+        mark.encode() in stored_request.body or any(mark in text for text in texts)
         for mark in redaction.AFTER_KEY
     )
 
 
-def _folder(session: str) -> str:
+def _session_folder(session: str) -> str:
     return "the library's own folder" if session == DEFAULT_SESSION else f"@{session}/"

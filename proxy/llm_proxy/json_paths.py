@@ -1,4 +1,4 @@
-"""JSONPaths of scenarios and options, evaluated in a bounded number of steps.
+"""Evaluates JSONPaths of scenarios and options within a step budget.
 
 A step is a node that an evaluation visits.  Without a limit, each `..` of a path multiplies the
 work by the size of the body.  Regular expressions in filters are refused: the filter functions
@@ -22,7 +22,7 @@ from jsonpath.parse import Parser
 from jsonpath.selectors import FilterContext
 from jsonpath.stream import TokenStream
 
-from llm_proxy.errors import TooManySteps
+from llm_proxy.errors import JsonPathTooManySteps
 from llm_proxy.turns import Json
 
 MOST_STEPS: Final = 20_000
@@ -30,32 +30,32 @@ MOST_STEPS: Final = 20_000
 _STEPS: Final = "steps"
 
 
-class Steps:
+class StepBudget:
     """How many nodes may still be visited."""
 
     def __init__(self, most: int = MOST_STEPS) -> None:
-        self._most = self._left = most
+        self._limit = self._remaining = most
 
-    def take(self) -> None:
-        """Visit a node.  Raises `TooManySteps`."""
-        self._left -= 1
-        if self._left < 0:
-            raise TooManySteps(
-                f"is the last of several that visit more than {self._most:,} values of the request"
+    def spend_one(self) -> None:
+        """Visit a node.  Raises `JsonPathTooManySteps`."""
+        self._remaining -= 1
+        if self._remaining < 0:
+            raise JsonPathTooManySteps(
+                f"is the last of several that visit more than {self._limit:,} values of the request"
             )
 
 
-class _Node(JSONPathMatch):
+class _CountedNode(JSONPathMatch):
     """A visited node: the library makes its children of the same class."""
 
     __slots__ = ()
 
     def __init__(self, **fields: Any) -> None:
-        fields["filter_context"][_STEPS].take()
+        fields["filter_context"][_STEPS].spend_one()
         super().__init__(**fields)
 
 
-class Path(JSONPath):
+class CountedPath(JSONPath):
     """A path whose evaluation counts its steps."""
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class Path(JSONPath):
     ) -> Iterable[JSONPathMatch]:
         """The matches; the library's own method makes a root node that counts nothing."""
         assert filter_context is not None  # noqa: S101 # `nodes` and every filter give it
-        root = _Node(
+        root = _CountedNode(
             filter_context=filter_context, obj=data, parent=None, path="$", parts=(), root=data
         )
         matches: Iterable[JSONPathMatch] = [root]
@@ -74,28 +74,28 @@ class Path(JSONPath):
         return matches
 
 
-class _RelativeQuery(RelativeFilterQuery):
+class _CountedRelativeQuery(RelativeFilterQuery):
     __slots__ = ()
 
     def evaluate(self, context: FilterContext) -> object:
-        context.extra_context[_STEPS].take()  # a scalar has no root node that does
+        context.extra_context[_STEPS].spend_one()  # a scalar has no root node that does
         return super().evaluate(context)
 
 
-class _Parser(Parser):
+class _CountingParser(Parser):
     """Has the queries of filters count their steps, too."""
 
     def parse_absolute_query(self, stream: TokenStream) -> BaseExpression:
         query = cast("RootFilterQuery", super().parse_absolute_query(stream))
-        return RootFilterQuery(Path(env=self.env, segments=query.path.segments))
+        return RootFilterQuery(CountedPath(env=self.env, segments=query.path.segments))
 
     def parse_relative_query(self, stream: TokenStream) -> BaseExpression:
         query = cast("RelativeFilterQuery", super().parse_relative_query(stream))
-        return _RelativeQuery(Path(env=self.env, segments=query.path.segments))
+        return _CountedRelativeQuery(CountedPath(env=self.env, segments=query.path.segments))
 
 
-class _Environment(JSONPathEnvironment):
-    parser_class = _Parser
+class _CountingEnvironment(JSONPathEnvironment):
+    parser_class = _CountingParser
 
     def setup_function_extensions(self) -> None:
         super().setup_function_extensions()
@@ -103,11 +103,11 @@ class _Environment(JSONPathEnvironment):
             del self.function_extensions[name]
 
 
-def compiled(path: str) -> Path:
+def compile_path(path: str) -> CountedPath:
     """The path, of RFC 9535.  Raises `ValueError` with the reason in a few words."""
     if not path.startswith("$"):
         raise ValueError("it begins with no $")
-    environment = _Environment(strict=True)
+    environment = _CountingEnvironment(strict=True)
     try:
         found = environment.compile(path)
     except JSONPathError as error:  # its own text may fail to be made
@@ -117,13 +117,13 @@ def compiled(path: str) -> Path:
         raise ValueError(why.partition("\n")[0].partition(", line ")[0]) from None
     except RecursionError:
         raise ValueError("it is too large") from None
-    return Path(env=environment, segments=cast("JSONPath", found).segments)
+    return CountedPath(env=environment, segments=cast("JSONPath", found).segments)
 
 
-def nodes(path: Path, body: Json, steps: Steps) -> Iterator[JSONPathMatch]:
+def find_nodes(path: CountedPath, body: Json, steps: StepBudget) -> Iterator[JSONPathMatch]:
     """What the path finds; of a body that is too deep for it, what it has found until then.
 
-    Raises `TooManySteps`.
+    Raises `JsonPathTooManySteps`.
     """
     if not isinstance(body, dict | list):
         return

@@ -1,4 +1,4 @@
-"""What a request asks, in whatever words its provider has for it.
+"""Finds the last message with text in a request of any provider.
 
 For people to recognise a request by, and to choose a few among very many that are looked into: no
 answer is decided on it.
@@ -23,7 +23,7 @@ _DEEPEST: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LastMessage:
     """The last thing that was said to the model."""
 
     role: str
@@ -31,41 +31,42 @@ class Question:
     text: str
 
 
-def question(body: bytes) -> Question | None:
+def last_message(body: bytes) -> LastMessage | None:
     """The last message of a request that has text, whoever said it; None where there is none."""
-    return question_in(lenient_json.document(body))
+    return last_message_of(lenient_json.parse_object(body))
 
 
-def question_in(asked: Fields) -> Question | None:
+def last_message_of(fields: Fields) -> LastMessage | None:
     """The same of a body that is read already."""
     for name in _CONVERSATIONS:
-        if (found := _last(lenient_json.objects(asked.get(name)))) is not None:
+        if (found := _last_with_text(lenient_json.object_items(fields.get(name)))) is not None:
             return found
     for name in _PROMPTS:
-        if text := _text(asked.get(name), _DEEPEST):
-            return Question("", text)
+        if text := _collect_text(fields.get(name), _DEEPEST):
+            return LastMessage("", text)
     return None
 
 
-def _last(messages: list[Fields]) -> Question | None:
+def _last_with_text(messages: list[Fields]) -> LastMessage | None:
     for message in reversed(messages):
-        role = lenient_json.words(message.get("role")) or lenient_json.words(message.get("type"))
-        if text := _text(dict(message), _DEEPEST):
-            return Question(role, text)
+        role = lenient_json.printable_text(message.get("role")) or lenient_json.printable_text(
+            message.get("type")
+        )
+        if text := _collect_text(dict(message), _DEEPEST):
+            return LastMessage(role, text)
     return None
 
 
-def _text(value: Json, depth: int) -> str:
-    """All text in a message, a part, or a list of them."""
+def _collect_text(value: Json, depth: int) -> str:
     if depth == 0:
         return ""
     match value:
         case str():
-            return lenient_json.joined([value])
+            return lenient_json.join_pieces([value])
         case list():
-            return "\n".join(filter(None, (_text(item, depth - 1) for item in value)))
+            return "\n".join(filter(None, (_collect_text(item, depth - 1) for item in value)))
         case dict():
-            texts = (_text(value.get(name), depth - 1) for name in _TEXTS)
+            texts = (_collect_text(value.get(name), depth - 1) for name in _TEXTS)
             return next(filter(None, texts), "")
         case _:
             return ""

@@ -1,4 +1,4 @@
-"""A request that no cassette answered, as it is told: by pages, journals and reports.
+"""A request that no cassette answers, as pages, journals and reports describe it.
 
 Journals hold these as JSON, and are read again, also those of another version: every field has a
 default.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MissedRequest:
     """What was asked."""
 
     method: str = ""
@@ -29,7 +29,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Differing:
+class MissDifference:
     """One place in which the nearest cassette differs."""
 
     path: str = ""
@@ -53,17 +53,17 @@ class NearestCassette:
     session: str = ""
     likeness: float = 0.0
     """From 0 to 1: how alike the two requests read."""
-    differences: tuple[Differing, ...] = ()
+    differences: tuple[MissDifference, ...] = ()
     """The first of them."""
     more: int = 0
     """How many there are beside those."""
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class MissReport:
     """A request that was not answered, and why."""
 
-    asked: Asked = field(default_factory=Asked)
+    asked: MissedRequest = field(default_factory=MissedRequest)
     why: str = ""
     """`empty` (there are no cassettes), `unlike` (none is like it), `differs` (from the nearest),
     `unplayable` (one is the same, and is not played), `unusable` (it cannot be trusted), or

@@ -1,4 +1,4 @@
-"""What an ending means: the outcome, computed whenever a cassette is loaded.
+"""Computes the outcome of an exchange from its ending.
 
 It is a view, so a dialect that is learned later judges old files too.
 """
@@ -6,7 +6,7 @@ It is a view, so a dialect that is learned later judges old files too.
 from __future__ import annotations
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import dialect_of, response_of
+from llm_proxy.cassette_views import cassette_dialect, dialect_response
 from llm_proxy.exchange import Ending, Outcome
 
 _WHY = {
@@ -20,11 +20,11 @@ _WHY = {
 }
 
 
-def outcome(cassette: Cassette) -> Outcome:
+def outcome_of(cassette: Cassette) -> Outcome:
     """Whether this exchange is complete, whether that is proven, and why."""
     if cassette.end.ending is not Ending.CLEAN:
         return Outcome(complete=False, proven=True, reason=_WHY[cassette.end.ending])
     if cassette.head.framing == "none":
         return Outcome(complete=True, proven=True, reason="no body")
-    judgement = dialect_of(cassette).judge(response_of(cassette))
-    return Outcome(judgement.whole, judgement.proven, judgement.reason)
+    judgement = cassette_dialect(cassette).completeness(dialect_response(cassette))
+    return Outcome(judgement.is_complete, judgement.is_proven, judgement.reason)

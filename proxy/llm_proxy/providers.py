@@ -1,4 +1,4 @@
-"""Which provider a path belongs to, and where that provider lives.
+"""Which provider a path belongs to, and each provider's addresses, headers and keys.
 
 The provider is part of the key, so it is found by the path alone (and by a header or a query
 parameter, on the paths that several providers share), never by what happens to be configured.
@@ -34,15 +34,15 @@ class Provider:
     """A regular expression for the paths that are this provider's."""
     headers: tuple[str, ...] = ()
     """Headers that only this provider's clients send, on paths that it shares with others."""
-    shared: str = ""
+    shared_paths: str = ""
     """A regular expression for paths that are this provider's where `tells` says so, and else
     another's, whatever the order."""
-    tells: str = ""
+    identifying_headers: str = ""
     """A regular expression for what says so, in any case: a header, `name: value`, with the method
     in front where that counts; a parameter, `?name=value`; the body's model, `$.model=name`."""
-    keys: tuple[str, ...] = ()
+    key_variables: tuple[str, ...] = ()
     """Environment variables that hold a client's key; the first that is set counts."""
-    carries: str = _BEARER
+    credential_template: str = _BEARER
     """The header in which the key is sent, `{}` in its place."""
 
 
@@ -58,69 +58,77 @@ PROVIDERS: Final[tuple[Provider, ...]] = (
         # A gateway's prefix may stand in front, up to the first /model/: no path takes long.
         "bedrock", "", r"((?!/model/).)*/model/.+/(converse|invoke|count)[a-z-]*/?"
         rf"|/(guardrail|async-invoke).*|{_OF_AGENTS}",
-        shared=_OF_SIGNED_AGENTS, tells=r"authorization: aws4-.*/bedrock/aws4_request\b.*",
-        keys=("AWS_BEARER_TOKEN_BEDROCK",),
+        shared_paths=_OF_SIGNED_AGENTS, identifying_headers=r"authorization: "
+                                                            r"aws4-.*/bedrock/aws4_request\b.*",
+        key_variables=("AWS_BEARER_TOKEN_BEDROCK",),
     ),
     Provider("vertex", "", r"/(v1(beta1)?/)?(projects|publishers)/.*"),
-    Provider("groq", "https://api.groq.com", r"/openai/v1/.*", keys=("GROQ_API_KEY",)),
+    Provider("groq", "https://api.groq.com", r"/openai/v1/.*", key_variables=("GROQ_API_KEY",)),
     Provider(
         "azure", "", r"/openai/.*",
-        shared=r"/openai/v1/.*", tells=r"api-key: .*|\?api-version=.*",
-        keys=("AZURE_OPENAI_API_KEY",), carries="api-key: {}",
+        shared_paths=r"/openai/v1/.*", identifying_headers=r"api-key: .*|\?api-version=.*",
+        key_variables=("AZURE_OPENAI_API_KEY",), credential_template="api-key: {}",
     ),
     Provider(
-        "openrouter", "https://openrouter.ai", r"/api/v1/.*", keys=("OPENROUTER_API_KEY",),
+        "openrouter", "https://openrouter.ai", r"/api/v1/.*", key_variables=("OPENROUTER_API_KEY",),
     ),
-    Provider("ollama", "http://127.0.0.1:11434", r"/api/(?!hello$).*|/", keys=("OLLAMA_API_KEY",)),
+    Provider(
+        "ollama", "http://127.0.0.1:11434", r"/api/(?!hello$).*|/",
+        key_variables=("OLLAMA_API_KEY",),
+    ),
     Provider(
         "anthropic", "https://api.anthropic.com", r"/(v1/)?(messages|complete)(/.*)?|/api/hello",
         ("anthropic-version",),
         # Claude Code opens its connection so: its `fetch` says nothing of itself but the runtime.
-        shared="/", tells=r"HEAD user-agent: (node|bun/.*)|anthropic-version: .*",
-        keys=("ANTHROPIC_API_KEY",), carries="x-api-key: {}",
+        shared_paths="/", identifying_headers=r"HEAD user-agent: "
+                                              r"(node|bun/.*)|anthropic-version: .*",
+        key_variables=("ANTHROPIC_API_KEY",), credential_template="x-api-key: {}",
     ),
     Provider("codeassist", "https://cloudcode-pa.googleapis.com", r"/v1internal[:/].*"),
     Provider(
         "gemini", "https://generativelanguage.googleapis.com",
         r"/v1(beta|alpha)/.*|/v1/models/[^/]+:.*|/upload/v1.*", ("x-goog-api-key",),
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"), carries="x-goog-api-key: {}",
+        key_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        credential_template="x-goog-api-key: {}",
     ),
     Provider(
         "cohere", "https://api.cohere.com",
         r"/v2/.*|/v1/(chat|generate|embed|tokenize|detokenize)",
-        shared=r"/v1/(models|datasets|connectors|finetuning|embed-jobs|classify|summarize"
+        shared_paths=r"/v1/(models|datasets|connectors|finetuning|embed-jobs|classify|summarize"
         r"|check-api-key|rerank)(/.*)?",
-        tells=r"x-fern-sdk-name: .*cohere.*|user-agent: .*cohere.*|cohere-version: .*"
+        identifying_headers=r"x-fern-sdk-name: .*cohere.*|user-agent: .*cohere.*|cohere-version: .*"
         r"|\$\.model=rerank-(v\d|english-|multilingual-).*",
-        keys=("CO_API_KEY", "COHERE_API_KEY"),
+        key_variables=("CO_API_KEY", "COHERE_API_KEY"),
     ),
     Provider(
         "openai", "https://api.openai.com",
         r"/v1/.*|/(chat/)?completions|/(responses|embeddings|models)(/.*)?",
-        keys=("OPENAI_API_KEY",),
+        key_variables=("OPENAI_API_KEY",),
     ),
-    Provider("mistral", "https://api.mistral.ai", keys=("MISTRAL_API_KEY",)),
-    Provider("deepseek", "https://api.deepseek.com", keys=("DEEPSEEK_API_KEY",)),
-    Provider("xai", "https://api.x.ai", keys=("XAI_API_KEY",)),
-    Provider("together", "https://api.together.xyz", keys=("TOGETHER_API_KEY",)),
-    Provider("fireworks", "https://api.fireworks.ai/inference", keys=("FIREWORKS_API_KEY",)),
-    Provider("perplexity", "https://api.perplexity.ai", keys=("PERPLEXITY_API_KEY",)),
+    Provider("mistral", "https://api.mistral.ai", key_variables=("MISTRAL_API_KEY",)),
+    Provider("deepseek", "https://api.deepseek.com", key_variables=("DEEPSEEK_API_KEY",)),
+    Provider("xai", "https://api.x.ai", key_variables=("XAI_API_KEY",)),
+    Provider("together", "https://api.together.xyz", key_variables=("TOGETHER_API_KEY",)),
+    Provider(
+        "fireworks", "https://api.fireworks.ai/inference", key_variables=("FIREWORKS_API_KEY",)
+    ),
+    Provider("perplexity", "https://api.perplexity.ai", key_variables=("PERPLEXITY_API_KEY",)),
 )  # fmt: skip
 """In the order in which they are asked, those whose paths nobody shares first; a header decides
 on the paths that come after.  Those without paths are reached as `/~NAME/...`."""
 
 
-def provider_of(request: Request) -> str:
+def provider_of_request(request: Request) -> str:
     """The name of the provider that this request belongs to; `ANY` where none claims it.
 
     A base URL that ends in a slash may have put another in front of the path.
     """
     path = "/" + request.path.lstrip("/")
-    for provider in _sharing(path):
-        if _says(request, provider.tells):
+    for provider in _providers_sharing_path(path):
+        if _request_matches(request, provider.identifying_headers):
             return provider.name
-    by_path = _of_path(path)
-    names = _telling().intersection(name.lower() for name, _ in request.headers)
+    by_path = _provider_of_path(path)
+    names = _identifying_headers().intersection(name.lower() for name, _ in request.headers)
     if not names:
         return by_path or ANY
     for provider in PROVIDERS:
@@ -129,47 +137,56 @@ def provider_of(request: Request) -> str:
     return ANY
 
 
-def is_probe(request: Request) -> bool:
+def is_probe_request(request: Request) -> bool:
     """Whether a client only asks whether anybody is there, as Claude Code and Ollama's do."""
     return request.method == "HEAD" and request.path in _PROBED
 
 
 @lru_cache(256)  # an application asks a handful
-def _of_path(path: str) -> str | None:
+def _provider_of_path(path: str) -> str | None:
     """The first provider whose path it is."""
-    match = _paths().fullmatch(path)
+    match = _combined_path_pattern().fullmatch(path)
     return match.lastgroup if match else None
 
 
 @lru_cache(256)
-def _sharing(path: str) -> tuple[Provider, ...]:
+def _providers_sharing_path(path: str) -> tuple[Provider, ...]:
     """The providers whose path it is where the request says so; mostly none."""
-    return tuple(it for it in PROVIDERS if it.shared and re.fullmatch(it.shared, path))
+    return tuple(
+        provider
+        for provider in PROVIDERS
+        if provider.shared_paths and re.fullmatch(provider.shared_paths, path)
+    )
 
 
-def _says(request: Request, what: str) -> bool:
+def _request_matches(request: Request, label: str) -> bool:
     """Whether anything of the request that may tell is what this expression asks for."""
     headers = [f"{name}: {value}" for name, value in request.headers]
-    of_method = (f"{request.method} {it}" for it in headers)
-    model = lenient_json.words(lenient_json.document(request.body).get("model"))
+    of_method = (f"{request.method} {header}" for header in headers)
+    model = lenient_json.printable_text(lenient_json.parse_object(request.body).get("model"))
     parameters = (f"?{pair}" for pair in request.query.split("&"))
-    said = re.compile(what, re.IGNORECASE)
-    return any(said.fullmatch(it) for it in (*headers, *of_method, *parameters, f"$.model={model}"))
+    pattern = re.compile(label, re.IGNORECASE)
+    return any(
+        pattern.fullmatch(text) for text in (*headers, *of_method, *parameters, f"$.model={model}")
+    )
 
 
 @cache
-def _telling() -> frozenset[str]:
-    """The headers that tell a provider."""
-    return frozenset(name for it in PROVIDERS for name in it.headers)
+def _identifying_headers() -> frozenset[str]:
+    return frozenset(name for provider in PROVIDERS for name in provider.headers)
 
 
 @cache
-def _paths() -> re.Pattern[str]:
+def _combined_path_pattern() -> re.Pattern[str]:
     """The paths of all providers in one expression, a group named after each."""
-    return re.compile("|".join(f"(?P<{it.name}>{it.paths})" for it in PROVIDERS if it.paths))
+    return re.compile(
+        "|".join(
+            f"(?P<{provider.name}>{provider.paths})" for provider in PROVIDERS if provider.paths
+        )
+    )
 
 
-def address(provider: str, configured: Mapping[str, str]) -> str | None:
+def upstream_address(provider: str, configured: Mapping[str, str]) -> str | None:
     """Where requests of this provider go, or None where nobody said.
 
     First its own `--upstream`, then `default=`, then the built-in address.
@@ -178,32 +195,34 @@ def address(provider: str, configured: Mapping[str, str]) -> str | None:
         return configured[provider]
     if ANY in configured:
         return configured[ANY]
-    return next((it.url for it in PROVIDERS if it.name == provider and it.url), None)
+    return next((item.url for item in PROVIDERS if item.name == provider and item.url), None)
 
 
-def key_names(provider: str) -> tuple[str, ...]:
+def key_variables(provider: str) -> tuple[str, ...]:
     """The environment variables that hold a key for this provider; none where none is known."""
-    return next((it.keys for it in PROVIDERS if it.name == provider), ())
+    return next((item.key_variables for item in PROVIDERS if item.name == provider), ())
 
 
-def credential(provider: str, key: str) -> tuple[str, str]:
+def credential_header(provider: str, key: str) -> tuple[str, str]:
     """The header in which a client of this provider sends its key."""
-    carries = next((it.carries for it in PROVIDERS if it.name == provider), _BEARER)
+    carries = next(
+        (item.credential_template for item in PROVIDERS if item.name == provider), _BEARER
+    )
     name, _, value = carries.partition(": ")
     return name, value.format(key)
 
 
-def needs_key(provider: str, configured: Mapping[str, str]) -> bool:
+def needs_api_key(provider: str, configured: Mapping[str, str]) -> bool:
     """Whether requests of this provider go to its public address, where nobody is served without.
 
     A server that an operator names may need none.
     """
-    url = address(provider, {}) or ""
+    url = upstream_address(provider, {}) or ""
     is_public = provider not in configured and ANY not in configured
-    return is_public and url.startswith("https:") and bool(key_names(provider))
+    return is_public and url.startswith("https:") and bool(key_variables(provider))
 
 
-def of_bedrock(path: str, region: str) -> str:
+def bedrock_url(path: str, region: str) -> str:
     """Where AWS serves this path of Bedrock's in a region: its agents have a host of their own."""
     agents = re.fullmatch(f"{_OF_AGENTS}|{_OF_SIGNED_AGENTS}", path)
     country = ".cn" if region.startswith("cn-") else ""
@@ -211,7 +230,7 @@ def of_bedrock(path: str, region: str) -> str:
     return f"https://{host}.{region}.amazonaws.com{country}"
 
 
-def join(base: str, target: str, *, in_place_of_v1: bool = False) -> str:
+def join_url(base: str, target: str, *, in_place_of_v1: bool = False) -> str:
     """The URL for a request target below a base URL; a `/v1` that both have is joined once.
 
     A base `in_place_of_v1` takes the place of that `/v1`, whatever it ends in: it is what a

@@ -1,4 +1,4 @@
-"""What never reaches the disk.
+"""Redaction: keeps secrets off the disk.
 
 Headers are kept by allow-list: what is not known to be harmless is not stored at all.  Secret
 query parameters are replaced.  The credentials that a request carries (`credentials`) are replaced
@@ -94,19 +94,19 @@ _USER: Final = re.compile(r"(^|//)[^/?#]*@")
 _REST: Final = re.compile(r"[?#].*", re.DOTALL)
 
 
-def request_headers(headers: Headers) -> Headers:
+def storable_request_headers(headers: Headers) -> Headers:
     """The request headers that may be stored, their names in lower case."""
     lower = ((name.lower(), value) for name, value in headers)
     return tuple(pair for pair in lower if pair[0] in REQUEST_HEADERS)
 
 
-def response_headers(headers: Headers) -> Headers:
+def storable_response_headers(headers: Headers) -> Headers:
     """The response headers that may be stored; ids are replaced, so that readers find one."""
     kept: list[tuple[str, str]] = []
     for name, value in headers:
         lower = name.lower()
         if lower in _URLS:
-            kept.append((name, _url(value)))
+            kept.append((name, _redact_url(value)))
         elif (
             lower in RESPONSE_HEADERS
             or lower.startswith(_RESPONSE_PREFIXES)
@@ -118,19 +118,18 @@ def response_headers(headers: Headers) -> Headers:
     return tuple(kept)
 
 
-def _url(url: str) -> str:
-    """A URL without its user, and the secrets of its query and its fragment."""
+def _redact_url(url: str) -> str:
     rest, hash_mark, fragment = _USER.sub(r"\1", url).partition("#")
     target, mark, parameters = rest.partition("?")
-    return target + mark + query(parameters)[0] + hash_mark + query(fragment)[0]
+    return target + mark + redact_query(parameters)[0] + hash_mark + redact_query(fragment)[0]
 
 
-def shown_target(target: str) -> str:
+def displayable_target(target: str) -> str:
     """A request's target as it may be shown: without user, query and fragment."""
     return _USER.sub(r"\1", _REST.sub("", target))
 
 
-def query(raw: str) -> tuple[str, int]:
+def redact_query(raw: str) -> tuple[str, int]:
     """The query with its secret parameters replaced, and how many there were."""
     count, kept = 0, list[str]()
     for pair in _PAIRS.split(raw):
@@ -144,11 +143,11 @@ def query(raw: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RedactedPiece:
     """A read without secrets, or a part of one."""
 
     read: Read
-    rest: bool = False
+    is_rest: bool = False
     """Whether it goes on with the read of the piece before, of which it was held back."""
 
 
@@ -165,13 +164,13 @@ class Redactor:
         self._secrets = ordered
         self._pattern = re.compile(b"|".join(map(re.escape, ordered))) if ordered else None
         self._mark = mark.encode()
-        self._held: list[Piece] = []
-        self._is_gone = False
+        self._held_reads: list[RedactedPiece] = []
+        self._is_replaced = False
         """Whether nothing is left of what was settled last, so that a rest begins its read."""
         self.count = 0
         """How many secrets were replaced so far."""
 
-    def whole(self, data: bytes) -> bytes:
+    def redact(self, data: bytes) -> bytes:
         """All of `data` with its secrets replaced."""
         if self._pattern is None:
             return data
@@ -185,39 +184,39 @@ class Redactor:
         return self._pattern is not None
 
     @property
-    def holds_back(self) -> bool:
+    def is_holding_back(self) -> bool:
         """Whether something was fed that is not settled."""
-        return bool(self._held)
+        return bool(self._held_reads)
 
-    def spans(self, data: bytes) -> list[tuple[int, int]]:
+    def secret_spans(self, data: bytes) -> list[tuple[int, int]]:
         """Where in `data` secrets stand, from left to right."""
-        return [it.span() for it in self._pattern.finditer(data)] if self._pattern else []
+        return [match.span() for match in self._pattern.finditer(data)] if self._pattern else []
 
-    def text(self, value: str) -> str:
+    def redact_text(self, value: str) -> str:
         """A header's value with its secrets replaced."""
-        return self.whole(value.encode("latin-1", "replace")).decode("latin-1")
+        return self.redact(value.encode("latin-1", "replace")).decode("latin-1")
 
-    def feed(self, read: Read, *, rest: bool = False) -> list[Piece]:
+    def feed(self, read: Read, *, rest: bool = False) -> list[RedactedPiece]:
         """What is settled after this read, or `rest` of one, in order, without secrets."""
         if self._pattern is None:
-            return [Piece(read, rest)]
-        self._held.append(Piece(read, rest))
-        data = b"".join(held.read.data for held in self._held)
-        return self._release(data, self._open_at(data))
+            return [RedactedPiece(read, rest)]
+        self._held_reads.append(RedactedPiece(read, rest))
+        data = b"".join(held.read.data for held in self._held_reads)
+        return self._release_until(data, self._open_secret_offset(data))
 
-    def skip(self, pieces: list[Piece]) -> list[Piece]:
+    def pass_through(self, pieces: list[RedactedPiece]) -> list[RedactedPiece]:
         """Pieces that are known to hold no secret, where nothing is held back."""
         if pieces:
-            pieces[0] = Piece(pieces[0].read, pieces[0].rest and not self._is_gone)
-            self._is_gone = False
+            pieces[0] = RedactedPiece(pieces[0].read, pieces[0].is_rest and not self._is_replaced)
+            self._is_replaced = False
         return pieces
 
-    def close(self) -> list[Piece]:
+    def close(self) -> list[RedactedPiece]:
         """What was held back; more may follow."""
-        data = b"".join(held.read.data for held in self._held)
-        return self._release(data, len(data))
+        data = b"".join(held.read.data for held in self._held_reads)
+        return self._release_until(data, len(data))
 
-    def _open_at(self, data: bytes) -> int:
+    def _open_secret_offset(self, data: bytes) -> int:
         """Where a secret may have begun that has not ended; the length of `data` if nowhere."""
         first = len(data)
         for secret in self._secrets:
@@ -228,31 +227,33 @@ class Redactor:
                 start = data.find(secret[:1], start + 1)
         return first
 
-    def _release(self, data: bytes, until: int) -> list[Piece]:
+    def _release_until(self, data: bytes, until: int) -> list[RedactedPiece]:
         """Give the reads up to `until`; a placeholder goes to the read in which it began."""
-        spans = [(begin, end) for begin, end in self.spans(data) if begin < until]
+        spans = [(begin, end) for begin, end in self.secret_spans(data) if begin < until]
         until = max([until, *(end for _, end in spans)])
         self.count += len(spans)
-        settled, kept = list[Piece](), list[Piece]()
+        settled, kept = list[RedactedPiece](), list[RedactedPiece]()
         position = 0
-        for held in self._held:
+        for held in self._held_reads:
             begin, position = position, position + len(held.read.data)
             if begin >= until:
                 kept.append(held)
                 continue
-            rest = held.rest and not self._is_gone
-            piece = _without(data, begin, min(position, until), spans, self._mark)
+            rest = held.is_rest and not self._is_replaced
+            piece = _replace_spans(data, begin, min(position, until), spans, self._mark)
             if piece:
-                settled.append(Piece(Read(held.read.at, piece), rest))
+                settled.append(RedactedPiece(Read(held.read.at_ms, piece), rest))
                 rest = True
             if position > until:
-                kept.append(Piece(Read(held.read.at, data[until:position]), rest))
-            self._is_gone = position <= until and not rest
-        self._held = kept
+                kept.append(RedactedPiece(Read(held.read.at_ms, data[until:position]), rest))
+            self._is_replaced = position <= until and not rest
+        self._held_reads = kept
         return settled
 
 
-def _without(data: bytes, begin: int, end: int, spans: list[tuple[int, int]], mark: bytes) -> bytes:
+def _replace_spans(
+    data: bytes, begin: int, end: int, spans: list[tuple[int, int]], mark: bytes
+) -> bytes:
     """`data[begin:end]` with `mark` for the spans, each where it begins."""
     pieces: list[bytes] = []
     at = begin

@@ -1,4 +1,4 @@
-"""A stored request as it can be asked again: with a key, and with nothing of it missing."""
+"""Rebuilds a stored request so that it can be sent to its provider again."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ _LINE: Final = 2
 """Of a cassette, where its request stands."""
 
 
-def request_of(file: str, meta: Meta, stored: StoredRequest, key: str) -> Request:
+def reissued_request(file: str, meta: Meta, stored: StoredRequest, key: str) -> Request:
     """The request as its provider is asked again, with this key; an empty one is not sent.
 
     A parameter that held a key is left out where one is sent.  Raises `CassetteError` for a
     request of which something else was replaced: it would ask something else.
     """
-    query, dropped = open_query(stored.query) if key else (stored.query, 0)
+    query, dropped = query_without_placeholders(stored.query) if key else (stored.query, 0)
     if stored.redacted > dropped or redaction.OF_OPERATOR.encode() in stored.body:
-        what = "a key in its query" if not key and open_query(stored.query)[1] else "a secret"
+        what = (
+            "a key in its query"
+            if not key and query_without_placeholders(stored.query)[1]
+            else "a secret"
+        )
         raise CassetteError(
             file,
             _LINE,
@@ -31,17 +35,17 @@ def request_of(file: str, meta: Meta, stored: StoredRequest, key: str) -> Reques
         )
     headers = stored.headers
     if key:
-        headers = (*headers, providers.credential(meta.provider, key))
+        headers = (*headers, providers.credential_header(meta.provider, key))
     return Request(stored.method, stored.path, query, headers, stored.body)
 
 
-def open_query(query: str) -> tuple[str, int]:
+def query_without_placeholders(query: str) -> tuple[str, int]:
     """A query without the parameters whose secret was replaced, and how many there were."""
     pairs = [pair for pair in query.split("&") if pair]
-    kept = [pair for pair in pairs if not _is_secret(pair)]
+    kept = [pair for pair in pairs if not _is_redacted_parameter(pair)]
     return "&".join(kept), len(pairs) - len(kept)
 
 
-def _is_secret(pair: str) -> bool:
+def _is_redacted_parameter(pair: str) -> bool:
     name, _, value = pair.partition("=")
     return value == redaction.PLACEHOLDER and is_secret_parameter(name)

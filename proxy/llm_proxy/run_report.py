@@ -1,4 +1,4 @@
-"""What a run was, in figures, from its journal document."""
+"""Computes the figures of a run from its journal document."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from llm_proxy.misses.grouping import Group, grouped
-from llm_proxy.verdict.attempts import Attempt, Run
+from llm_proxy.misses.grouping import MissGroup, group_misses
+from llm_proxy.verdict.attempts import JournalAttempt, JournalRun
 
 _FRACTIONS: Final = (0.5, 0.95)
 """Of the answers: each figure is the longest time of that many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class LatencyFigures:
     """How long answers took, from the request read in full to the last byte, in ms."""
 
     median: float
@@ -25,7 +25,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class Lateness:
+class LatenessFigures:
     """How far writes were behind the times that the pace had for them, in ms."""
 
     mean: float
@@ -38,7 +38,7 @@ class Lateness:
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class FaultRuleFigures:
     """What became of one fault rule."""
 
     rule: str
@@ -51,7 +51,7 @@ class Struck:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RunReport:
     """A run in figures."""
 
     requests: int
@@ -64,84 +64,91 @@ class Report:
     sessions: int
     retries: int
     """Requests that their SDK counts as a retry."""
-    times: Times | None
+    times: LatencyFigures | None
     """None where no answer is over."""
     paces: dict[str, int]
     """Answers by their pace, where the journal says it."""
-    lateness: Lateness | None
+    lateness: LatenessFigures | None
     """None where nothing had to be written at a time."""
-    faults: tuple[Struck, ...]
+    faults: tuple[FaultRuleFigures, ...]
     never: tuple[str, ...]
     """Fault rules that never struck, where the journal names all there were."""
     nearest: int = 0
     """Requests that a cassette answered which is not the same, only alike."""
-    misses: tuple[Group, ...] = ()
+    misses: tuple[MissGroup, ...] = ()
     """Requests that no cassette answered, each told once."""
 
 
-def report(run: Run) -> Report:
+def run_report(run: JournalRun) -> RunReport:
     """The figures of a run."""
     entries = run.entries
-    return Report(
+    return RunReport(
         requests=max(run.requests, len(entries)),
         kept=len(entries),
-        origins=_counted(map(_origin, entries)),
-        statuses=_counted(str(it.status) if it.status else "none" for it in entries),
-        endings=_counted(it.ending or ("sent" if it.is_over else "running") for it in entries),
-        sessions=len({it.session for it in entries}),
-        retries=sum(bool(it.retry_count) for it in entries),
-        times=_times([it.ms for it in entries if it.is_over]),
-        paces=_counted(it.pace for it in entries if it.pace),
-        lateness=_lateness(entries),
-        faults=_faults(entries),
-        never=tuple(it.rule for it in run.faults if not it.struck),
-        nearest=sum(it.likeness is not None for it in entries),
-        misses=grouped(run.misses),
+        origins=_count_by_frequency(map(_origin_label, entries)),
+        statuses=_count_by_frequency(
+            str(entry.status) if entry.status else "none" for entry in entries
+        ),
+        endings=_count_by_frequency(
+            entry.ending or ("sent" if entry.is_over else "running") for entry in entries
+        ),
+        sessions=len({entry.session for entry in entries}),
+        retries=sum(bool(entry.retry_count) for entry in entries),
+        times=_latency_figures([entry.ms for entry in entries if entry.is_over]),
+        paces=_count_by_frequency(entry.pace for entry in entries if entry.pace),
+        lateness=_lateness_figures(entries),
+        faults=_fault_figures(entries),
+        never=tuple(fault.rule for fault in run.faults if not fault.struck),
+        nearest=sum(entry.likeness is not None for entry in entries),
+        misses=group_misses(run.misses),
     )
 
 
-def _origin(entry: Attempt) -> str:
-    """Where an answer came from, in one word or two."""
+def _origin_label(entry: JournalAttempt) -> str:
     if entry.simulated is not None:
         return "simulated"
     return "cassette" if entry.origin.endswith(".jsonl") else entry.origin or "none"
 
 
-def _counted(words: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(words).items(), key=lambda it: (-it[1], it[0])))
+def _count_by_frequency(words: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(words).items(), key=lambda values: (-values[1], values[0])))
 
 
-def _times(ms: Sequence[float]) -> Times | None:
+def _latency_figures(ms: Sequence[float]) -> LatencyFigures | None:
     if not ms:
         return None
     ordered = sorted(ms)
-    median, p95 = (ordered[ceil(len(ordered) * it) - 1] for it in _FRACTIONS)
-    return Times(median, p95, ordered[-1])
+    median, p95 = (ordered[ceil(len(ordered) * fraction) - 1] for fraction in _FRACTIONS)
+    return LatencyFigures(median, p95, ordered[-1])
 
 
-def _lateness(entries: Sequence[Attempt]) -> Lateness | None:
-    timed = [it for it in entries if it.timed_writes or it.late_mean_ms or it.late_worst_ms]
+def _lateness_figures(entries: Sequence[JournalAttempt]) -> LatenessFigures | None:
+    timed = [
+        entry
+        for entry in entries
+        if entry.timed_writes or entry.late_mean_ms or entry.late_worst_ms
+    ]
     if not timed:
         return None
-    is_counted = all(it.timed_writes for it in timed)
-    weights = [it.timed_writes if is_counted else 1 for it in timed]
+    is_counted = all(journal_attempt.timed_writes for journal_attempt in timed)
+    weights = [journal_attempt.timed_writes if is_counted else 1 for journal_attempt in timed]
     total = sum(it.late_mean_ms * weight for it, weight in zip(timed, weights, strict=True))
-    return Lateness(
+    return LatenessFigures(
         mean=round(total / sum(weights), 3),
-        worst=max(it.late_worst_ms for it in timed),
+        worst=max(journal_attempt.late_worst_ms for journal_attempt in timed),
         writes=sum(weights) if is_counted else None,
         requests=len(timed),
     )
 
 
-def _faults(entries: Sequence[Attempt]) -> tuple[Struck, ...]:
-    struck = Counter(fault.rule for it in entries for fault in it.struck)
-    skipped = Counter(fault.rule for it in entries for fault in it.skipped)
+def _fault_figures(entries: Sequence[JournalAttempt]) -> tuple[FaultRuleFigures, ...]:
+    struck = Counter(fault.rule for entry in entries for fault in entry.injected_faults)
+    skipped = Counter(fault.rule for entry in entries for fault in entry.skipped_faults)
     why: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for it in entries:
-        for fault in it.skipped:
+    for entry in entries:
+        for fault in entry.skipped_faults:
             why[fault.rule][fault.skipped] = None
     return tuple(
-        Struck(rule, struck[rule], skipped[rule], tuple(why[rule]))
+        FaultRuleFigures(rule, struck[rule], skipped[rule], tuple(why[rule]))
         for rule in sorted({*struck, *skipped}, key=lambda it: (-struck[it], it))
     )

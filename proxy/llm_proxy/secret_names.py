@@ -1,4 +1,4 @@
-"""What holds secrets by its name: query parameters, fields of bodies, headers and cookies."""
+"""Decides by name whether a parameter, field, header or cookie holds a secret."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ _BRACKETS: Final = re.compile(r"[\[\]]+")
 
 def is_secret_parameter(name: str) -> bool:
     """Whether a query parameter is called like a secret, or a part of its name is."""
-    return _is_called(_SECRET_PARAMETERS, name)
+    return _matches_name(_SECRET_PARAMETERS, name)
 
 
 def is_credential_parameter(name: str) -> bool:
     """Whether a query parameter holds what a client may as well send in a header."""
-    return any(_CREDENTIALS.fullmatch(part) for part in _parts(name))
+    return any(_CREDENTIALS.fullmatch(part) for part in _name_parts(name))
 
 
 def is_secret_field(name: str) -> bool:
     """Whether a field of a body is called like a secret: `api_key`, `authorizationToken`."""
-    return _is_called(_SECRET_FIELDS, name)
+    return _matches_name(_SECRET_FIELDS, name)
 
 
 @lru_cache(256)  # clients send the same names again and again
@@ -67,16 +67,16 @@ def is_credential_name(name: str) -> bool:
 
     Not one that only has such a word within its name: `x-auth-mode`.
     """
-    return _is_called(_OF_HEADERS, name)
+    return _matches_name(_OF_HEADERS, name)
 
 
-def _is_called(pattern: re.Pattern[str], name: str) -> bool:
+def _matches_name(pattern: re.Pattern[str], name: str) -> bool:
     return any(
         pattern.fullmatch(part) is not None and _OF_PAGES.fullmatch(part) is None
-        for part in _parts(name)
+        for part in _name_parts(name)
     )
 
 
-def _parts(name: str) -> list[str]:
+def _name_parts(name: str) -> list[str]:
     """The parts of a parameter's name, `camelCase` with dashes between its words."""
     return [_HUMP.sub("-", part) for part in _BRACKETS.split(unquote(name)) if part]

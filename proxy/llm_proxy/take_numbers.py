@@ -1,4 +1,4 @@
-"""Which take answers which request, and which number a new take gets.
+"""Numbers takes: which take answers a request, and which number a new take gets.
 
 Requests of one key are counted in each session on its own, in the order of their arrival.
 """
@@ -25,7 +25,7 @@ _WISHES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class LogicalRequest:
     """What a client wants, however often it asks for it."""
 
     number: int
@@ -34,38 +34,45 @@ class Wish:
     """How often it was asked for before."""
 
 
-class Ordinals:
+class RequestCounter:
     """Counts the requests of every session and key."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._wishes: OrderedDict[int, tuple[str, int]] = OrderedDict()
+        self._logical_requests: OrderedDict[int, tuple[str, int]] = OrderedDict()
         """The session and the ordinal of each."""
 
-    def next(self, session: str, key: str, wish: Wish | None = None) -> int:
+    def next_ordinal(
+        self, session: str, key: str, logical_request: LogicalRequest | None = None
+    ) -> int:
         """The ordinal of this request: 1 for the first of its session and key.
 
         Every attempt at a wish has the ordinal of the first.
         """
-        if wish is not None and (known := self._wishes.get(wish.number)) is not None:
+        if (
+            logical_request is not None
+            and (known := self._logical_requests.get(logical_request.number)) is not None
+        ):
             return known[1]
         self._counts[session, key] += 1
         ordinal = self._counts[session, key]
-        if wish is not None:
-            self._wishes[wish.number] = (session, ordinal)
-            if len(self._wishes) > _WISHES:
-                self._wishes.popitem(last=False)
+        if logical_request is not None:
+            self._logical_requests[logical_request.number] = (session, ordinal)
+            if len(self._logical_requests) > _WISHES:
+                self._logical_requests.popitem(last=False)
         return ordinal
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Count the requests of this session from 1 again."""
         for pair in [pair for pair in self._counts if pair[0] == session]:
             del self._counts[pair]
-        for number in [number for number, (of, _) in self._wishes.items() if of == session]:
-            del self._wishes[number]
+        for number in [
+            number for number, (of, _) in self._logical_requests.items() if of == session
+        ]:
+            del self._logical_requests[number]
 
 
-def sequence(own: Iterable[int], default: Iterable[int]) -> list[tuple[bool, int]]:
+def take_sequence(own: Iterable[int], default: Iterable[int]) -> list[tuple[bool, int]]:
     """The takes that a session plays, in order: whether it is its own, and its number.
 
     A session plays its own takes; in front of its first one, the default session's.  So one
@@ -77,7 +84,7 @@ def sequence(own: Iterable[int], default: Iterable[int]) -> list[tuple[bool, int
     return [(False, number) for number in borrowed] + [(True, number) for number in mine]
 
 
-def pick(takes: Sequence[T], ordinal: int, after_last: AfterLast) -> T | None:
+def pick_take(takes: Sequence[T], ordinal: int, after_last: AfterLast) -> T | None:
     """The take for the request of that ordinal; None when nothing is left for it."""
     if not takes:
         return None
@@ -93,23 +100,23 @@ def pick(takes: Sequence[T], ordinal: int, after_last: AfterLast) -> T | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class TakePlacement:
     """Where a finished take goes, and what happens then, in this order."""
 
     number: int
     """Where it is put down; a take of this number that is already there is replaced."""
-    move: tuple[tuple[int, int], ...] = ()
+    moves: tuple[tuple[int, int], ...] = ()
     """Takes to renumber, one after the other: from, to; it may itself be one of them."""
-    remove: tuple[int, ...] = ()
+    removals: tuple[int, ...] = ()
     """Takes to delete."""
 
     @property
-    def final(self) -> int:
+    def final_number(self) -> int:
         """The number that it has in the end."""
-        return dict(self.move).get(self.number, self.number)
+        return dict(self.moves).get(self.number, self.number)
 
 
-class Shelf:
+class TakeAllocator:
     """The take numbers of one key and session while a run records them.
 
     With `renew` (mode record), takes of this run replace the older ones as soon as the first
@@ -126,75 +133,81 @@ class Shelf:
         foreign: Callable[[int], bool] = lambda _: False,
     ) -> None:
         """`foreign` tells whether another run has put down a take of that number meanwhile."""
-        self._old = set(on_disk)
-        self._mine: set[int] = set()
-        self._parked: list[tuple[int, int]] = []
+        self._older_takes = set(on_disk)
+        self._own_takes: set[int] = set()
+        self._parked_takes: list[tuple[int, int]] = []
         """Incomplete takes of this run: their own numbers, and those that they have meanwhile."""
-        self._renewing = renew
-        self._foreign = foreign
+        self._is_replacing = renew
+        self._foreign_takes = foreign
 
-    def copy(self) -> Shelf:
+    def copy(self) -> TakeAllocator:
         """The same, to go back to where a placement cannot be carried out."""
-        twin = Shelf(self._old, renew=self._renewing, foreign=self._foreign)
-        twin._mine, twin._parked = set(self._mine), list(self._parked)
+        twin = TakeAllocator(
+            self._older_takes, renew=self._is_replacing, foreign=self._foreign_takes
+        )
+        twin._own_takes, twin._parked_takes = set(self._own_takes), list(self._parked_takes)
         return twin
 
-    def place(self, number: int, *, complete: bool) -> Placement:
+    def place_take(self, number: int, *, complete: bool) -> TakePlacement:
         """The place of the run's take `number`, which is used again after a reset."""
-        if self._renewing and complete:
-            return self._renew(number)
-        spot = max(self._old, default=0) + number if self._renewing else number
-        spot = self._free(spot, self._old | self._mine)
-        if self._renewing:
-            self._parked.append((number, spot))
-        self._mine.add(spot)
-        return Placement(spot)
+        if self._is_replacing and complete:
+            return self._replace_older_takes(number)
+        stored_number = max(self._older_takes, default=0) + number if self._is_replacing else number
+        stored_number = self._free_number(stored_number, self._older_takes | self._own_takes)
+        if self._is_replacing:
+            self._parked_takes.append((number, stored_number))
+        self._own_takes.add(stored_number)
+        return TakePlacement(stored_number)
 
-    def forget(self, number: int, spot: int) -> None:
+    def forget(self, number: int, stored_number: int) -> None:
         """The run's take `number`, which lay at `spot`, is no more: it will be placed again."""
-        self._parked = [it for it in self._parked if it != (number, spot)]
-        self._mine.discard(spot)
+        self._parked_takes = [
+            parked_take
+            for parked_take in self._parked_takes
+            if parked_take != (number, stored_number)
+        ]
+        self._own_takes.discard(stored_number)
 
     @property
-    def renews(self) -> bool:
+    def is_replacing(self) -> bool:
         """Whether takes of this run still wait behind the older ones."""
-        return self._renewing
+        return self._is_replacing
 
-    def _elsewhere(self, number: int) -> bool:
+    def _is_foreign(self, number: int) -> bool:
         """Whether a number that we know nothing of is another run's."""
-        return number not in self._mine | self._old and self._foreign(number)
+        return number not in self._own_takes | self._older_takes and self._foreign_takes(number)
 
-    def _free(self, number: int, taken: AbstractSet[int]) -> int:
+    def _free_number(self, number: int, taken: AbstractSet[int]) -> int:
         """`number`, if no take has it; else one behind all of them."""
-        if number in taken or self._elsewhere(number):
+        if number in taken or self._is_foreign(number):
             number = max(taken | {number}) + 1
-            while self._elsewhere(number):
+            while self._is_foreign(number):
                 number += 1
         return number
 
-    def _renew(self, number: int) -> Placement:
+    def _replace_older_takes(self, number: int) -> TakePlacement:
         """Put the first complete take down, then everything of this run in its own place.
 
         It is put down first, and never on a parked one: at no moment is there none.
         """
-        kept = {old for old in self._old if self._foreign(old)}
-        there = self._old | self._mine | {number}
+        kept = {old for old in self._older_takes if self._foreign_takes(old)}
+        there = self._older_takes | self._own_takes | {number}
         homes = set(kept)
         moves: list[tuple[int, int]] = []
-        final = self._home(number, homes, there)
-        for own, spot in sorted(self._parked):
-            moves.append((spot, self._home(own, homes, there)))
+        final = self._final_home(number, homes, there)
+        for own, stored_number in sorted(self._parked_takes):
+            moves.append((stored_number, self._final_home(own, homes, there)))
         aside = final in dict(moves)
-        first = self._free(final, there | homes) if aside else final
+        first = self._free_number(final, there | homes) if aside else final
         moves.append((first, final))
-        gone = tuple(sorted(self._old - homes))
-        self._old, self._mine, self._renewing = kept, homes - kept, False
-        return Placement(first, tuple(it for it in moves if it[0] != it[1]), gone)
+        gone = tuple(sorted(self._older_takes - homes))
+        self._older_takes, self._own_takes, self._is_replacing = kept, homes - kept, False
+        return TakePlacement(first, tuple(move for move in moves if move[0] != move[1]), gone)
 
-    def _home(self, own: int, homes: set[int], there: AbstractSet[int]) -> int:
+    def _final_home(self, own: int, homes: set[int], there: AbstractSet[int]) -> int:
         """The final place of the run's take `own`: its own number, or one behind everything."""
         home = own
-        if own in homes or self._elsewhere(own):
-            home = self._free(own, there | homes | {own})
+        if own in homes or self._is_foreign(own):
+            home = self._free_number(own, there | homes | {own})
         homes.add(home)
         return home

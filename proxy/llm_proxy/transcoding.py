@@ -1,4 +1,4 @@
-"""A recorded answer told again, in another dialect: a re-telling, never a replay.
+"""Transcodes a recorded response into another dialect.
 
 What crosses from one dialect into another is what was said: the parts, why it finished, and what
 it cost.  What only means something to the provider that said it (ids, its own word for the
@@ -16,20 +16,20 @@ import orjson
 
 from llm_proxy import dialects
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import dialect_of, turns_of
-from llm_proxy.dialects import Response
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.dialects.provider_calls import WORDED, is_provided
-from llm_proxy.errors import CannotSay
-from llm_proxy.exchange import header
-from llm_proxy.outcome import outcome
+from llm_proxy.cassette_views import cassette_dialect, cassette_turns
+from llm_proxy.dialects import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.provider_calls import WORDED, is_provider_tool_call
+from llm_proxy.errors import NotRepresentable
+from llm_proxy.exchange import header_value
+from llm_proxy.outcome import outcome_of
 from llm_proxy.turns import (
-    Counting,
     Failure,
     Finish,
     Part,
     Reasoning,
     Text,
+    TokenCounting,
     ToolCall,
     ToolResult,
     Turn,
@@ -50,21 +50,21 @@ _OF_ANY: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Retelling:
+class TranscodedResponse:
     """An answer in other words."""
 
-    response: Response
-    lost: tuple[str, ...]
+    response: DialectResponse
+    losses: tuple[str, ...]
     """What those words do not say of it, each a few words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class TranscodeOptions:
     """How an answer is to be told."""
 
     dialect: str
     """The name of a dialect that is spoken."""
-    whole: bool = False
+    is_whole: bool = False
     """As one document, not as a stream."""
     model: str = ""
     """Another model than the recorded one."""
@@ -72,40 +72,51 @@ class Manner:
     """The member of the dialect's family that speaks."""
 
 
-def retell(cassette: Cassette, manner: Manner) -> Retelling:
+def transcode(cassette: Cassette, options: TranscodeOptions) -> TranscodedResponse:
     """What this cassette holds, told in this manner.
 
-    Raises `CannotSay` where nothing was said, not all of it was recorded, or the dialect has no
-    words for it; `KeyError` for a dialect that is not spoken.
+    Raises `NotRepresentable` where nothing was said, not all of it was recorded, or the dialect
+    has no words for it; `KeyError` for a dialect that is not spoken.
     """
-    dialect = dialects.speakers()[manner.dialect]
-    recorded = outcome(cassette)
+    dialect = dialects.chat_dialects()[options.dialect]
+    recorded = outcome_of(cassette)
     if not recorded.complete:
-        raise CannotSay(f"{cassette.file} is {recorded}; told again it would seem whole")
-    turns = turns_of(cassette)
+        raise NotRepresentable(f"{cassette.file} is {recorded}; told again it would seem whole")
+    turns = cassette_turns(cassette)
     if not turns:
-        raise CannotSay(f"{cassette.file} holds no turn: nothing that could be told again")
-    is_foreign = dialect.name != dialect_of(cassette).name
-    told = tuple(map(_abroad, turns)) if is_foreign else turns
-    left = tuple(dict.fromkeys(it for turn in turns for it in _left(turn))) if is_foreign else ()
-    counts = (dialect_of(cassette).counting, dialect.counting)
-    told = tuple(replace(it, usage=it.usage and _recounted(it.usage, *counts)) for it in told)
-    asked = manner.model or cassette.meta.model
-    told = tuple(replace(it, model=manner.model or it.model or asked) for it in told)
+        raise NotRepresentable(f"{cassette.file} holds no turn: nothing that could be told again")
+    is_foreign = dialect.name != cassette_dialect(cassette).name
+    values = tuple(map(_without_provider_parts, turns)) if is_foreign else turns
+    left = (
+        tuple(
+            dict.fromkeys(removed_part for turn in turns for removed_part in _removed_parts(turn))
+        )
+        if is_foreign
+        else ()
+    )
+    counts = (cassette_dialect(cassette).token_counting, dialect.token_counting)
+    values = tuple(
+        replace(item, usage=item.usage and _convert_token_counts(item.usage, *counts))
+        for item in values
+    )
+    text = options.model or cassette.meta.model
+    values = tuple(replace(item, model=options.model or item.model or text) for item in values)
     seed = f"{cassette.meta.key} {cassette.end.sha256}"  # takes of one request are told apart
-    delivery = Delivery(seed, _second(cassette.meta.recorded), provider=manner.provider)
-    failure = told[0].failure
+    delivery = EncodeContext(
+        seed, _recorded_second(cassette.meta.recorded), provider=options.provider
+    )
+    failure = values[0].failure
     if failure and cassette.head.status >= _REFUSED:
-        after = _seconds(header(cassette.head.headers, "retry-after"))
-        refused = dialect.refuse(cassette.head.status, failure, delivery, after)
+        after = _retry_after_seconds(header_value(cassette.head.headers, "retry-after"))
+        refused = dialect.error_response(cassette.head.status, failure, delivery, after)
         others = any(name.lower() not in _OF_ANY for name, _ in cassette.head.headers)
-        return Retelling(refused, (*left, *("the other headers of its error",) * others))
-    request = dialect.typical(told[0].model, stream=not manner.whole)
-    lost = dialect.fit(request, told, delivery).lost
-    return Retelling(dialect.speak(request, told, delivery), (*left, *lost))
+        return TranscodedResponse(refused, (*left, *("the other headers of its error",) * others))
+    request = dialect.sample_request(values[0].model, stream=not options.is_whole)
+    lost = dialect.convert(request, values, delivery).losses
+    return TranscodedResponse(dialect.encode(request, values, delivery), (*left, *lost))
 
 
-def _second(recorded: str) -> int:
+def _recorded_second(recorded: str) -> int:
     """The moment of the recording, in s since 1970; 0 where it is none."""
     try:
         return int(datetime.fromisoformat(recorded).timestamp())
@@ -113,30 +124,36 @@ def _second(recorded: str) -> int:
         return 0
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def _retry_after_seconds(retry_after: str | None) -> float | None:
     """When to ask again; None where it is not said in seconds."""
     is_count = retry_after is not None and retry_after.isdecimal() and len(retry_after) < _DIGITS
     return float(retry_after or 0) if is_count else None
 
 
-def _abroad(turn: Turn) -> Turn:
+def _without_provider_parts(turn: Turn) -> Turn:
     """The turn without what its own provider alone could read, or run.
 
-    Raises `CannotSay` where it waits for its caller to run nothing but a tool of that provider.
+    Raises `NotRepresentable` where it waits for its caller to run nothing but a tool of that
+    provider.
     """
-    answered = {it.call_id for it in turn.parts if isinstance(it, ToolResult)}
-    kept = [it for it in turn.parts if not is_provided(it) or it.id in answered]
-    calls = [it for it in turn.parts if isinstance(it, ToolCall) and it.id not in answered]
-    if turn.finish is Finish.TOOL_CALLS and calls and not any(it in kept for it in calls):
-        kinds = ", ".join(dict.fromkeys(str(dict(it.metadata)["type"]) for it in calls))
-        raise CannotSay(f"it waits for a tool that only its own dialect has: {kinds}")
-    parts = tuple(replace(_plain(part), metadata=()) for part in kept)
+    answered = {item.call_id for item in turn.parts if isinstance(item, ToolResult)}
+    kept = [item for item in turn.parts if not is_provider_tool_call(item) or item.id in answered]
+    calls = [item for item in turn.parts if isinstance(item, ToolCall) and item.id not in answered]
+    if (
+        turn.finish is Finish.TOOL_CALLS
+        and calls
+        and not any(tool_call in kept for tool_call in calls)
+    ):
+        kinds = ", ".join(
+            dict.fromkeys(str(dict(tool_call.metadata)["type"]) for tool_call in calls)
+        )
+        raise NotRepresentable(f"it waits for a tool that only its own dialect has: {kinds}")
+    parts = tuple(replace(_portable_part(part), metadata=()) for part in kept)
     failure = turn.failure and Failure(turn.failure.message)
     return replace(turn, parts=parts, finish_raw="", failure=failure, id="", metadata=())
 
 
-def _recounted(usage: Usage, ours: Counting, theirs: Counting) -> Usage:
-    """The usage as another provider would count the same tokens."""
+def _convert_token_counts(usage: Usage, ours: TokenCounting, theirs: TokenCounting) -> Usage:
     if ours == theirs:
         return usage
     cached = (usage.cache_read or 0) + (usage.cache_write or 0)
@@ -146,12 +163,11 @@ def _recounted(usage: Usage, ours: Counting, theirs: Counting) -> Usage:
         usage,
         input=None if usage.input is None else max(usage.input + moved_in, 0),
         output=None if usage.output is None else max(usage.output + moved_out, 0),
-        total=_total(usage, ours),
+        total=_total_tokens(usage, ours),
     )
 
 
-def _total(usage: Usage, counted: Counting) -> int | None:
-    """All tokens, in whatever way input and output were counted."""
+def _total_tokens(usage: Usage, counted: TokenCounting) -> int | None:
     if usage.input is None or usage.output is None:
         return usage.total
     cached = 0 if counted.cache_is_input else (usage.cache_read or 0) + (usage.cache_write or 0)
@@ -159,7 +175,7 @@ def _total(usage: Usage, counted: Counting) -> int | None:
     return usage.total or usage.input + usage.output + cached + thought
 
 
-def _plain(part: Part) -> Part:
+def _portable_part(part: Part) -> Part:
     """A part in words that any dialect could have: unsealed, and a call with an object.
 
     What a tool took as plain text stands abroad as the `input` of an object.
@@ -168,19 +184,20 @@ def _plain(part: Part) -> Part:
         case Reasoning():
             return Reasoning(part.text)
         case Text():
-            return replace(part, citations=tuple(replace(it, metadata=()) for it in part.citations))
+            return replace(
+                part, citations=tuple(replace(citation, metadata=()) for citation in part.citations)
+            )
         case ToolCall() if dict(part.metadata).get("type") in WORDED:
             return replace(part, arguments=orjson.dumps({"input": part.arguments}).decode())
         case _:
             return part
 
 
-def _left(turn: Turn) -> Iterator[str]:
-    """What stays behind."""
+def _removed_parts(turn: Turn) -> Iterator[str]:
     for part in turn.parts:
         if isinstance(part, Reasoning) and (part.signature or part.redacted):
             yield "the seal of its reasoning"
-        if is_provided(part):
+        if is_provider_tool_call(part):
             yield "what the provider's own tools did"
         if isinstance(part, ToolCall) and part.metadata:
             yield "the provider's own words on a tool call"

@@ -1,4 +1,4 @@
-"""What was said, free of any wire format: ordered parts, a finish, and what it cost.
+"""The decoded response, free of any wire format: parts, finish reason and usage.
 
 A `Turn` is a view.  Dialects compute it from a recording, and speak it onto a wire; the
 recording itself stays bytes.  What a wire gives beyond these words is kept verbatim in
@@ -111,7 +111,7 @@ class Finish(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class TokenCounting:
     """What a provider counts as input and as output."""
 
     cache_is_input: bool = True
@@ -122,7 +122,7 @@ class Counting:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens, as the provider counted them (see `Counting`); None where it said nothing."""
+    """Tokens, as the provider counted them (see `TokenCounting`); None where it said nothing."""
 
     input: int | None = None
     output: int | None = None

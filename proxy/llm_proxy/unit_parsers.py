@@ -1,4 +1,4 @@
-"""Spans of time and sizes as people spell them: `300ms`, `0.5s`, `16kB`.
+"""Parses durations, windows, sizes, rates, counts and shares: `300ms`, `0.5s`, `16kB`.
 
 Each function raises `ValueError` with what it should have been, to stand behind "is not".
 """
@@ -18,7 +18,7 @@ _LONGEST: Final = 8760 * 3_600_000.0
 _COUNT: Final = re.compile("[0-9]{1,12}")
 
 
-def milliseconds(text: str) -> float:
+def parse_milliseconds(text: str) -> float:
     """A span of time, in ms."""
     found = _SPAN.fullmatch(text.strip().lower())
     if found is None and re.fullmatch(_NUMBER, text.strip()):
@@ -31,16 +31,20 @@ def milliseconds(text: str) -> float:
     return found_ms
 
 
-def window(text: str) -> tuple[float, float]:
+def parse_window(text: str) -> tuple[float, float]:
     """A window such as `10s..20s`, or `10s` for one that begins at once, in ms."""
     begin, dots, end = text.partition("..")
-    found = (milliseconds(begin), milliseconds(end)) if dots else (0.0, milliseconds(text))
+    found = (
+        (parse_milliseconds(begin), parse_milliseconds(end))
+        if dots
+        else (0.0, parse_milliseconds(text))
+    )
     if found[0] >= found[1]:
         raise ValueError("a window that ends after it begins, such as 10s..20s")
     return found
 
 
-def size(text: str) -> int:
+def parse_size(text: str) -> int:
     """A number of bytes."""
     found = _SIZE.fullmatch(text.strip().lower())
     if found is None:
@@ -48,10 +52,10 @@ def size(text: str) -> int:
     return round(float(found["number"]) * _BYTES[found["unit"]])
 
 
-def rate(text: str) -> int:
+def parse_rate(text: str) -> int:
     """A number of bytes a second, from 1 on."""
     try:
-        found = size(text.strip().lower().removesuffix("/s"))
+        found = parse_size(text.strip().lower().removesuffix("/s"))
     except ValueError:
         found = 0
     if found < 1:
@@ -59,14 +63,14 @@ def rate(text: str) -> int:
     return found
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     """A whole number."""
     if _COUNT.fullmatch(text.strip()) is None:
         raise ValueError("a whole number")
     return int(text)
 
 
-def share(text: str) -> float:
+def parse_share(text: str) -> float:
     """A number from 0 to 1, or a percentage."""
     stripped = text.strip()
     number, factor = (stripped[:-1], 0.01) if stripped.endswith("%") else (stripped, 1.0)
@@ -75,7 +79,7 @@ def share(text: str) -> float:
     return float(number) * factor
 
 
-def truth(text: str) -> bool:
+def parse_bool(text: str) -> bool:
     """Whether something is so."""
     match text.strip().lower():
         case "true" | "yes" | "on":

@@ -14,7 +14,7 @@ from table import Row
 
 from llm_proxy import framing
 from llm_proxy.cassette import CassetteWriter, Meta, StoredRequest, read_cassette
-from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.exchange import Ending, Read, ResponseHead
 
 HELP_TARGET: Final = 0.15
 """Seconds of CPU."""
@@ -63,7 +63,7 @@ def _speeds(events: int) -> Iterator[Row]:
 
 
 def _cut(pieces: list[bytes]) -> None:
-    codec = framing.codec("sse")
+    codec = framing.new_codec("sse")
     for piece in pieces:
         codec.feed(piece)
     codec.close()
@@ -73,9 +73,12 @@ def _written(reads: list[Read]) -> bytes:
     writer = CassetteWriter("sse")
     meta = Meta("bench", "now", "openai-chat", "openai", "bench", "default", "0" * 64, 1, 1)
     request = StoredRequest("POST", "/v1/chat/completions", "", (), b"{}")
-    lines = [writer.opening(meta, request), writer.head(Head(200, "OK", (), "chunked"), 0.0)]
-    lines += map(writer.read, reads)
-    return b"".join([*lines, writer.ending(Ending.CLEAN, reads[-1].at)])
+    lines = [
+        writer.encode_opening(meta, request),
+        writer.encode_head(ResponseHead(200, "OK", (), "chunked"), 0.0),
+    ]
+    lines += map(writer.encode_read, reads)
+    return b"".join([*lines, writer.encode_ending(Ending.CLEAN, reads[-1].at_ms)])
 
 
 def _megabytes(size: int, work: Callable[[], object]) -> float:

@@ -16,8 +16,8 @@ import wire
 from table import Row, median_p95
 
 from llm_proxy.cassette import CassetteWriter, Meta, StoredRequest
-from llm_proxy.exchange import Ending, Head, Read
-from llm_proxy.matching import KEY_RULES, key
+from llm_proxy.exchange import Ending, Read, ResponseHead
+from llm_proxy.matching import KEY_RULES, request_key
 
 TARGET: Final = 100.0
 """ms."""
@@ -46,12 +46,12 @@ def fill(folder: Path, count: int) -> None:
     for number in range(count):
         body = json.dumps(_asked(number)).encode()
         request = StoredRequest("POST", "/v1/chat/completions", "", (), body)
-        name = key("openai", request)
+        name = request_key("openai", request)
         meta = Meta("bench", "now", "openai-chat", "openai", "m", "default", name, KEY_RULES, 1)
         writer = CassetteWriter("sse")
-        head = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
-        lines = [writer.opening(meta, request), writer.head(head, 0.0)]
-        lines += [writer.read(Read(1.0, _EVENT)), writer.ending(Ending.CLEAN, 1.0)]
+        head = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
+        lines = [writer.encode_opening(meta, request), writer.encode_head(head, 0.0)]
+        lines += [writer.encode_read(Read(1.0, _EVENT)), writer.encode_ending(Ending.CLEAN, 1.0)]
         path = folder / "cassettes" / "openai-chat" / "m" / f"{name[:16]}-1.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"".join(lines))

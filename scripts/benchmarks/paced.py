@@ -17,11 +17,11 @@ from table import Row, median_p95
 
 from llm_proxy.actions import Begin, Send, Wait
 from llm_proxy.cassette import Cassette, CassetteWriter, Meta, StoredRequest, read_cassette
-from llm_proxy.exchange import Ending, Head, Read
-from llm_proxy.matching import KEY_RULES, key
+from llm_proxy.exchange import Ending, Read, ResponseHead
+from llm_proxy.matching import KEY_RULES, request_key
 from llm_proxy.pacing import parse_pace
-from llm_proxy.pacing.cassette_player import play
-from llm_proxy.pacing.timing import chance
+from llm_proxy.pacing.cassette_player import play_cassette
+from llm_proxy.pacing.timing import seeded_chance
 from llm_proxy.routing import PACE_HEADER
 from llm_proxy.shell.library.library import Library
 
@@ -99,11 +99,11 @@ def _streams(library: Path) -> Iterator[Cassette]:
 
 def _planned(cassette: Cassette, pace: str, ordinal: int) -> _Plan:
     """What the product is to do, computed as it does."""
-    rolls = chance(0, _SESSION, cassette.meta.key, ordinal)
+    rolls = seeded_chance(0, _SESSION, cassette.meta.key, ordinal)
     head = waited = 0.0
     due: list[float] = []
     pieces: list[bytes] = []
-    for action in play(cassette, parse_pace(pace), rolls):
+    for action in play_cassette(cassette, parse_pace(pace), rolls):
         match action:
             case Wait(moment):
                 waited = moment
@@ -208,17 +208,18 @@ def _long(library: Path, events: int) -> Cassette:
     """A recording of so many events, a millisecond apart."""
     body = b'{"model":"bench","stream":true,"messages":[{"role":"user","content":"count"}]}'
     asked = StoredRequest("POST", "/v1/chat/completions", "", (), body)
-    meta = Meta("bench", "now", "openai-chat", "openai", "bench", _SESSION, key("openai", asked),
+    meta = Meta("bench", "now", "openai-chat", "openai", "bench", _SESSION,
+    request_key("openai", asked),
                 KEY_RULES, 1)  # fmt: skip
     writer = CassetteWriter("sse")
-    head = Head(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
-    lines = [writer.opening(meta, asked), writer.head(head, 0.0)]
+    head = ResponseHead(200, "OK", (("Content-Type", "text/event-stream"),), "chunked")
+    lines = [writer.encode_opening(meta, asked), writer.encode_head(head, 0.0)]
     for number in range(1, events + 1):
         said = json.dumps({"choices": [{"index": 0, "delta": {"content": f"{number} "}}]})
-        lines.append(writer.read(Read(float(number), f"data: {said}\n\n".encode())))
-    lines.append(writer.read(Read(float(events), b"data: [DONE]\n\n")))
-    lines.append(writer.ending(Ending.CLEAN, float(events)))
-    path = Library(library).place(meta, asked, 1)
+        lines.append(writer.encode_read(Read(float(number), f"data: {said}\n\n".encode())))
+    lines.append(writer.encode_read(Read(float(events), b"data: [DONE]\n\n")))
+    lines.append(writer.encode_ending(Ending.CLEAN, float(events)))
+    path = Library(library).path_for_take(meta, asked, 1)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"".join(lines))
     return read_cassette(str(path), path.read_bytes())

@@ -46,7 +46,7 @@ def _record(folder: Path) -> Path:
 
 
 def _accuracy(folder: Path, cassette: Cassette, speed: float, pace: str, rounds: int) -> Row:
-    due = [read.at / speed for read in cassette.reads]
+    due = [read.at_ms / speed for read in cassette.reads]
     errors: dict[str, list[float]] = {"replay": [], "bare": []}
     with (
         processes.llm_proxy(folder, "replay", "--pace", pace) as replay,

@@ -127,10 +127,10 @@ async def deadlines(cassette: Cassette, speed: float) -> int:
         start = loop.time()
         answer = web.StreamResponse()
         answer.enable_chunked_encoding()
-        await asyncio.sleep(start + cassette.head_at / speed / 1000 - loop.time())
+        await asyncio.sleep(start + cassette.head_at_ms / speed / 1000 - loop.time())
         await answer.prepare(request)
         for read in cassette.reads:
-            await asyncio.sleep(start + read.at / speed / 1000 - loop.time())
+            await asyncio.sleep(start + read.at_ms / speed / 1000 - loop.time())
             await answer.write(read.data)
         await answer.write_eof()
         return answer

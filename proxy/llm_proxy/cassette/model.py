@@ -1,4 +1,4 @@
-"""What a cassette holds, as values."""
+"""The values that a cassette holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.exchange import Ending, Head, Headers, Read
+from llm_proxy.exchange import Ending, Headers, Read, ResponseHead
 
 FORMAT: Final = 1
 """The format that this tool writes, and the newest that it reads."""
@@ -54,7 +54,7 @@ class End:
     """The last line: how it ended."""
 
     ending: Ending
-    at: float
+    at_ms: float
     """ms since the request was read in full."""
     size: int
     """Bytes of the stored body."""
@@ -71,8 +71,8 @@ class Cassette:
     """Its path, as it is named in messages."""
     meta: Meta
     request: StoredRequest
-    head: Head
-    head_at: float
+    head: ResponseHead
+    head_at_ms: float
     """ms since the request was read in full."""
     codec: str
     """What cut the body into messages: a name of `llm_proxy.framing.CODECS`."""

@@ -1,4 +1,4 @@
-"""Reads a cassette and checks all of it: the only thing a hostile file can do is be refused.
+"""Reads and validates a cassette. A hostile file can do nothing but be refused.
 
 Every refusal is a `CassetteError` that names the file and the line.  Nothing is repaired and
 nothing is served in part.
@@ -20,7 +20,7 @@ import msgspec
 import orjson
 
 from llm_proxy import framing
-from llm_proxy.cassette.message_json import unspell
+from llm_proxy.cassette.message_json import decode_message
 from llm_proxy.cassette.migrations import migrate
 from llm_proxy.cassette.model import FORMAT, Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.schema import (
@@ -30,10 +30,10 @@ from llm_proxy.cassette.schema import (
     Marks,
     MetaLine,
     RequestLine,
-    refusal,
+    refusal_sentence_of,
 )
 from llm_proxy.errors import CassetteError
-from llm_proxy.exchange import Head, Read
+from llm_proxy.exchange import Read, ResponseHead
 from llm_proxy.framing import CODECS
 
 MAX_FILE: Final = 256 * 1024 * 1024
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
+class _CassetteLines:
     """The lines of a file in the present format, each parsed when its turn comes.
 
     An event of a model is a handful of containers once it is parsed, and Python's collector stops
@@ -57,7 +57,7 @@ class _Lines:
 
     count: int
     last: dict[str, Any]
-    each: Iterator[dict[str, Any]]
+    parsed: Iterator[dict[str, Any]]
 
 
 def read_cassette(file: str, content: bytes) -> Cassette:
@@ -65,7 +65,7 @@ def read_cassette(file: str, content: bytes) -> Cassette:
 
     Raises `CassetteError` for anything that is not a whole and consistent cassette.
     """
-    return _read(file, content, _cassette)
+    return _read_with(file, content, _parse_cassette)
 
 
 def read_opening(file: str, content: bytes) -> tuple[Meta, StoredRequest]:
@@ -77,7 +77,7 @@ def read_opening(file: str, content: bytes) -> tuple[Meta, StoredRequest]:
     second, newline, _ = rest.partition(b"\n")
     if not newline:
         raise CassetteError(file, 2, "the file is torn: it ends before its request")
-    return _read(file, first + b"\n" + second + b"\n", _opening)
+    return _read_with(file, first + b"\n" + second + b"\n", _parse_opening)
 
 
 def read_meta(file: str, content: bytes) -> Meta:
@@ -85,42 +85,44 @@ def read_meta(file: str, content: bytes) -> Meta:
 
     Raises `CassetteError` as `read_cassette` does.
     """
-    return _read(file, content, _meta)
+    return _read_with(file, content, _parse_meta)
 
 
-def _read(file: str, content: bytes, make: Callable[[str, _Lines], T]) -> T:
-    count = _counted(file, content)
+def _read_with(file: str, content: bytes, make: Callable[[str, _CassetteLines], T]) -> T:
+    count = _count_lines(file, content)
     try:
-        return make(file, _parsed(file, content, count))
+        return make(file, _parse_lines(file, content, count))
     except CassetteError:
-        deque(_each(file, content), maxlen=0)  # a line that is no JSON may be why: it comes first
+        deque(
+            _parse_each_line(file, content), maxlen=0
+        )  # a line that is no JSON may be why: it comes first
         raise
 
 
-def _cassette(file: str, lines: _Lines) -> Cassette:
-    meta, request = _opening(file, lines)
+def _parse_cassette(file: str, lines: _CassetteLines) -> Cassette:
+    meta, request = _parse_opening(file, lines)
     last = lines.count
     if last < 4 or "end" not in lines.last:
         raise CassetteError(file, last, "the file is torn: its last line is not an end line")
-    head_line = _convert(file, 3, HeadLine, next(lines.each))
-    head = _checked_head(file, head_line, request.method)
+    head_line = _convert_line(file, 3, HeadLine, next(lines.parsed))
+    head = _parse_head(file, head_line, request.method)
     head_at, codec = head_line.response.at, head_line.response.codec
-    end = _convert(file, last, EndLine, lines.last).value()
-    messages, starts = _messages(file, islice(lines.each, last - 4), head_at)
+    end = _convert_line(file, last, EndLine, lines.last).to_value()
+    messages, starts = _parse_messages(file, islice(lines.parsed, last - 4), head_at)
     body = b"".join(messages)
-    _check_end(file, last, body, head, end)
-    if end.at < (starts[-1][1] if starts else head_at):
-        raise CassetteError(file, last, f"it ends at {end.at} ms, before what came ahead of it")
-    fitting = framing.by_bytes(codec, body)
+    _check_end_line(file, last, body, head, end)
+    if end.at_ms < (starts[-1][1] if starts else head_at):
+        raise CassetteError(file, last, f"it ends at {end.at_ms} ms, before what came ahead of it")
+    fitting = framing.codec_of_bytes(codec, body)
     if fitting != codec:  # stored by a version that went by the label alone
-        codec, messages = fitting, framing.messages(fitting, body)
-    stops = pairwise([*starts, (len(body), end.at)])
+        codec, messages = fitting, framing.split_messages(fitting, body)
+    stops = pairwise([*starts, (len(body), end.at_ms)])
     return Cassette(
         file=file,
         meta=meta,
         request=request,
         head=head,
-        head_at=head_at,
+        head_at_ms=head_at,
         codec=codec,
         decoded=head_line.response.decoded,
         messages=tuple(messages),
@@ -129,8 +131,7 @@ def _cassette(file: str, lines: _Lines) -> Cassette:
     )
 
 
-def _counted(file: str, content: bytes) -> int:
-    """How many lines there are, all of them whole."""
+def _count_lines(file: str, content: bytes) -> int:
     if len(content) > MAX_FILE:
         raise CassetteError(file, None, f"larger than {MAX_FILE} bytes")
     if not content:
@@ -143,25 +144,24 @@ def _counted(file: str, content: bytes) -> int:
     return count
 
 
-def _parsed(file: str, content: bytes, count: int) -> _Lines:
-    each = _each(file, content)
-    first = next(each)
+def _parse_lines(file: str, content: bytes, count: int) -> _CassetteLines:
+    lines = _parse_each_line(file, content)
+    first = next(lines)
     version = first.get("cassette")
     if isinstance(version, int) and 0 < version < FORMAT:
-        older = migrate(file, [first, *each])  # its steps look at all lines
-        return _Lines(len(older), older[-1], iter(older))
+        older = migrate(file, [first, *lines])  # its steps look at all lines
+        return _CassetteLines(len(older), older[-1], iter(older))
     migrate(file, [first])  # refused, unless it is the present one
-    last = _fields(file, count, content[content.rfind(b"\n", 0, -1) + 1 : -1])
-    return _Lines(count, last, chain([first], each))
+    last = _parse_line(file, count, content[content.rfind(b"\n", 0, -1) + 1 : -1])
+    return _CassetteLines(count, last, chain([first], lines))
 
 
-def _each(file: str, content: bytes) -> Iterator[dict[str, Any]]:
-    """Every line, parsed."""
+def _parse_each_line(file: str, content: bytes) -> Iterator[dict[str, Any]]:
     for number, line in enumerate(BytesIO(content), 1):
-        yield _fields(file, number, line[:-1])
+        yield _parse_line(file, number, line[:-1])
 
 
-def _fields(file: str, number: int, line: bytes) -> dict[str, Any]:
+def _parse_line(file: str, number: int, line: bytes) -> dict[str, Any]:
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -172,26 +172,26 @@ def _fields(file: str, number: int, line: bytes) -> dict[str, Any]:
     return fields
 
 
-def _opening(file: str, lines: _Lines) -> tuple[Meta, StoredRequest]:
-    meta = _meta(file, lines)
+def _parse_opening(file: str, lines: _CassetteLines) -> tuple[Meta, StoredRequest]:
+    meta = _parse_meta(file, lines)
     if lines.count < 2:
         raise CassetteError(file, 2, "the file is torn: it ends before its request")
-    line = _convert(file, 2, RequestLine, next(lines.each))
-    return meta, _at_line(file, 2, line.value)
+    line = _convert_line(file, 2, RequestLine, next(lines.parsed))
+    return meta, _with_line_number(file, 2, line.to_value)
 
 
-def _meta(file: str, lines: _Lines) -> Meta:
-    return _convert(file, 1, MetaLine, next(lines.each)).value()
+def _parse_meta(file: str, lines: _CassetteLines) -> Meta:
+    return _convert_line(file, 1, MetaLine, next(lines.parsed)).to_value()
 
 
-def _convert(file: str, number: int, kind: type[T], fields: dict[str, Any]) -> T:
+def _convert_line(file: str, number: int, kind: type[T], fields: dict[str, Any]) -> T:
     try:
         return msgspec.convert(fields, kind)
     except msgspec.ValidationError as error:
-        raise CassetteError(file, number, refusal(error)) from None
+        raise CassetteError(file, number, refusal_sentence_of(error)) from None
 
 
-def _at_line(file: str, number: int, make: Callable[[], T]) -> T:
+def _with_line_number(file: str, number: int, make: Callable[[], T]) -> T:
     try:
         return make()
     except binascii.Error as error:
@@ -201,8 +201,8 @@ def _at_line(file: str, number: int, make: Callable[[], T]) -> T:
         raise CassetteError(file, number, str(error)) from None
 
 
-def _checked_head(file: str, line: HeadLine, method: str) -> Head:
-    head = line.value()
+def _parse_head(file: str, line: HeadLine, method: str) -> ResponseHead:
+    head = line.to_value()
     if line.response.codec not in CODECS:
         known = ", ".join(sorted(CODECS))
         raise CassetteError(file, 3, f"codec is {line.response.codec!r}, not one of {known}")
@@ -216,7 +216,7 @@ def _checked_head(file: str, line: HeadLine, method: str) -> Head:
     return head
 
 
-def _messages(
+def _parse_messages(
     file: str, lines: Iterable[dict[str, Any]], head_at: float
 ) -> tuple[list[bytes], list[tuple[int, float]]]:
     """The messages, and where in the body reads begin: offset and ms, both ascending."""
@@ -225,8 +225,8 @@ def _messages(
     position, earliest = 0, head_at
     for number, fields in enumerate(lines, 4):
         at = fields.pop("at", [])
-        message = _at_line(file, number, partial(unspell, fields))
-        marks = _marks(file, number, at, len(message), earliest)
+        message = _with_line_number(file, number, partial(decode_message, fields))
+        marks = _parse_read_marks(file, number, at, len(message), earliest)
         if message and not starts and (not marks or marks[0][0] != 0):
             raise CassetteError(file, number, "no read begins at the first byte of the body")
         starts += [(position + offset, ms) for offset, ms in marks]
@@ -236,7 +236,7 @@ def _messages(
     return messages, starts
 
 
-def _marks(
+def _parse_read_marks(
     file: str, number: int, at: object, size: int, earliest: float
 ) -> list[tuple[int, float]]:
     """The reads that begin in a message of `size` bytes: offsets in it, and ms."""
@@ -246,7 +246,8 @@ def _marks(
         raise CassetteError(
             file,
             number,
-            f"at must be a number of ms, or a list of [bytes, ms]: {refusal(error, 'at')}",
+            f"at must be a number of ms, or a list of [bytes, ms]: "
+            f"{refusal_sentence_of(error, 'at')}",
         ) from None
     marks = [(0, spelled)] if isinstance(spelled, float) else spelled
     before = -1
@@ -263,7 +264,7 @@ def _marks(
     return marks
 
 
-def _check_end(file: str, last: int, body: bytes, head: Head, end: End) -> None:
+def _check_end_line(file: str, last: int, body: bytes, head: ResponseHead, end: End) -> None:
     if body and head.framing == "none":
         raise CassetteError(file, 3, f"framing is 'none', but there are {len(body)} bytes of body")
     if len(body) != end.size:

@@ -1,4 +1,4 @@
-"""Why a line is refused, in words: the field, what it must be, and what it is.
+"""Turns msgspec validation errors into sentences.
 
 `msgspec` says ``Expected `int`, got `str` - at `$.response.status` ``; a person reads
 "response.status must be an integer, and it is text".
@@ -32,8 +32,8 @@ _SHOWN: Final = 40
 """Characters of a value that are shown."""
 
 
-def sentence(
-    message: str, known: Mapping[str, str], words: Mapping[str, str], root: str = ""
+def refusal_sentence(
+    message: str, field_names: Mapping[str, str], word_choices: Mapping[str, str], root: str = ""
 ) -> str:
     """What the message of a `msgspec.ValidationError` says, as a sentence without a full stop.
 
@@ -43,33 +43,32 @@ def sentence(
     match = _PLACE.fullmatch(message)
     what, path = (match["what"], match["path"] or "") if match else (message, "")
     if (missing := _MISSING.fullmatch(what)) is not None:
-        return f"{_named(root, f'{path}.{missing[1]}')} is missing"
+        return f"{_field_name(root, f'{path}.{missing[1]}')} is missing"
     if (unknown := _UNKNOWN.fullmatch(what)) is not None:
-        return f"{_named(root, f'{path}.{unknown[1]}')} is an unknown field"
-    name = _named(root, path)
-    must = _must(what, known.get(name.rpartition(".")[2], ""), words)
+        return f"{_field_name(root, f'{path}.{unknown[1]}')} is an unknown field"
+    name = _field_name(root, path)
+    must = _expectation(what, field_names.get(name.rpartition(".")[2], ""), word_choices)
     return f"{name or 'the line'} must be {must}"
 
 
-def _named(root: str, path: str) -> str:
+def _field_name(root: str, path: str) -> str:
     return (root + path).removeprefix(".")
 
 
-def _must(what: str, known: str, words: Mapping[str, str]) -> str:
-    """What a value must be, and what it is."""
-    if (value := _ENUM.fullmatch(what)) is not None:
+def _expectation(received: str, field_names: str, word_choices: Mapping[str, str]) -> str:
+    if (value := _ENUM.fullmatch(received)) is not None:
         shown = value[1] if len(value[1]) <= _SHOWN else value[1][:_SHOWN] + "…"
-        return f"one of {known}, and it is {shown}"
-    if (length := _LENGTH.fullmatch(what)) is not None:
+        return f"one of {field_names}, and it is {shown}"
+    if (length := _LENGTH.fullmatch(received)) is not None:
         return f"a list of {length[1]}, and it has {length[2]}"
-    if (wrong := _WRONG.fullmatch(what)) is not None:
+    if (wrong := _WRONG.fullmatch(received)) is not None:
         must = " or ".join(_KINDS.get(kind, kind) for kind in wrong[1].split(" | "))
         found = "another number" if wrong.groups() == ("int", "float") else _KINDS.get(wrong[2], "")
         return f"{must}, and it is {found or wrong[2]}"
-    if (pattern := _PATTERN.fullmatch(what)) is not None:
-        return words.get(pattern[1], "spelled otherwise")
-    if (limit := _LIMIT.fullmatch(what)) is not None:
+    if (pattern := _PATTERN.fullmatch(received)) is not None:
+        return word_choices.get(pattern[1], "spelled otherwise")
+    if (limit := _LIMIT.fullmatch(received)) is not None:
         side = "at least" if limit[2] == ">=" else "at most"
         number = limit[3].removesuffix(".0")
         return f"text of {side} {number} characters" if limit[1] else f"{side} {number}"
-    return what
+    return received

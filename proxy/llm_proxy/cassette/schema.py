@@ -1,4 +1,4 @@
-"""The lines of a cassette that are not messages: their exact shape, checked when read.
+"""The exact schema of the cassette lines that are not messages.
 
 `msgspec` refuses unknown fields and wrong types, and names the path of the mistake; `refusal`
 says it in words.
@@ -16,11 +16,11 @@ from msgspec import UNSET, UnsetType
 from msgspec import Meta as Is
 
 from llm_proxy.cassette import refusal_messages
-from llm_proxy.cassette.message_json import spell, unspell
+from llm_proxy.cassette.message_json import decode_message, encode_message
 from llm_proxy.cassette.model import End, Meta, StoredRequest
 from llm_proxy.errors import printable
-from llm_proxy.exact_json import exact
-from llm_proxy.exchange import Ending, Framing, Head
+from llm_proxy.exact_json import parse_exact
+from llm_proxy.exchange import Ending, Framing, ResponseHead
 
 LONGEST_MS = 6 * 60 * 60 * 1000.0
 """The latest offset that is believed: a hostile file cannot make a replay wait for years."""
@@ -69,16 +69,16 @@ _KNOWN: Final = MappingProxyType(
 """What a field with few possible values may be."""
 
 
-def refusal(error: msgspec.ValidationError, root: str = "") -> str:
+def refusal_sentence_of(error: msgspec.ValidationError, root: str = "") -> str:
     """Why a line is refused, in one sentence; `root` is what the checked value is called."""
-    return refusal_messages.sentence(str(error), _KNOWN, _WORDS, root)
+    return refusal_messages.refusal_sentence(str(error), _KNOWN, _WORDS, root)
 
 
-class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class _LineStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A line, or what stands in it."""
 
 
-def is_word(text: str) -> bool:
+def is_line1_word(text: str) -> bool:
     """Whether a text can stand in line 1 as it is."""
     try:
         msgspec.convert(text.encode().decode(), Word)
@@ -87,7 +87,7 @@ def is_word(text: str) -> bool:
     return True
 
 
-class MetaLine(_Line, frozen=True):
+class MetaLine(_LineStruct, frozen=True):
     """Line 1."""
 
     cassette: int
@@ -103,7 +103,7 @@ class MetaLine(_Line, frozen=True):
     rules: Annotated[tuple[Word, ...], Is(max_length=MOST_RULES)] = ()
 
     @classmethod
-    def of(cls, meta: Meta) -> MetaLine:
+    def from_value(cls, meta: Meta) -> MetaLine:
         """The line for this value."""
         return cls(
             meta.format, meta.tool, meta.recorded, meta.dialect, meta.provider,
@@ -112,7 +112,7 @@ class MetaLine(_Line, frozen=True):
             meta.rules,
         )  # fmt: skip
 
-    def value(self) -> Meta:
+    def to_value(self) -> Meta:
         """The value of this line."""
         return Meta(
             self.tool, self.recorded, self.dialect, self.provider, self.model, self.session,
@@ -120,7 +120,7 @@ class MetaLine(_Line, frozen=True):
         )  # fmt: skip
 
 
-class RequestFields(_Line, frozen=True):
+class RequestFields(_LineStruct, frozen=True):
     """The request: its body as JSON where it is JSON, whatever its spacing was."""
 
     method: Name
@@ -133,13 +133,13 @@ class RequestFields(_Line, frozen=True):
     base64: str | UnsetType = UNSET
 
 
-class RequestLine(_Line, frozen=True):
+class RequestLine(_LineStruct, frozen=True):
     """Line 2."""
 
     request: RequestFields
 
     @classmethod
-    def of(cls, request: StoredRequest) -> RequestLine:
+    def from_value(cls, request: StoredRequest) -> RequestLine:
         """The line for this value."""
         return cls(
             RequestFields(
@@ -148,23 +148,34 @@ class RequestLine(_Line, frozen=True):
                 query=request.query,
                 headers=request.headers,
                 redacted=request.redacted,
-                **_body(request.body),
+                **_decode_body(request.body),
             )
         )
 
-    def value(self) -> StoredRequest:
+    def to_value(self) -> StoredRequest:
         """The value of this line; raises `ValueError` for a body that cannot be restored."""
-        it = self.request
+        request_fields = self.request
         spelled = {
             name: value
-            for name, value in (("json", it.json), ("text", it.text), ("base64", it.base64))
+            for name, value in (
+                ("json", request_fields.json),
+                ("text", request_fields.text),
+                ("base64", request_fields.base64),
+            )
             if value is not UNSET
         }
-        body = unspell(spelled) if spelled else b""
-        return StoredRequest(it.method, it.path, it.query, it.headers, body, it.redacted)
+        body = decode_message(spelled) if spelled else b""
+        return StoredRequest(
+            request_fields.method,
+            request_fields.path,
+            request_fields.query,
+            request_fields.headers,
+            body,
+            request_fields.redacted,
+        )
 
 
-class HeadFields(_Line, frozen=True):
+class HeadFields(_LineStruct, frozen=True):
     """The head of the response."""
 
     at: Offset
@@ -177,17 +188,17 @@ class HeadFields(_Line, frozen=True):
     decoded: Word = ""
 
 
-class HeadLine(_Line, frozen=True):
+class HeadLine(_LineStruct, frozen=True):
     """Line 3."""
 
     response: HeadFields
 
     @classmethod
-    def of(cls, head: Head, at: float, codec: str, decoded: str) -> HeadLine:
+    def from_value(cls, head: ResponseHead, at: float, codec: str, decoded: str) -> HeadLine:
         """The line for these values."""
         return cls(
             HeadFields(
-                at=stamp(at),
+                at=rounded_offset_ms(at),
                 status=head.status,
                 reason=head.reason,
                 framing=head.framing,
@@ -198,13 +209,19 @@ class HeadLine(_Line, frozen=True):
             )
         )
 
-    def value(self) -> Head:
+    def to_value(self) -> ResponseHead:
         """The head alone."""
-        it = self.response
-        return Head(it.status, it.reason, it.headers, it.framing, it.length)
+        head_fields = self.response
+        return ResponseHead(
+            head_fields.status,
+            head_fields.reason,
+            head_fields.headers,
+            head_fields.framing,
+            head_fields.length,
+        )
 
 
-class EndFields(_Line, frozen=True):
+class EndFields(_LineStruct, frozen=True):
     """How it ended."""
 
     ending: Ending
@@ -214,29 +231,37 @@ class EndFields(_Line, frozen=True):
     redacted: Count = 0
 
 
-class EndLine(_Line, frozen=True):
+class EndLine(_LineStruct, frozen=True):
     """The last line."""
 
     end: EndFields
 
     @classmethod
-    def of(cls, end: End) -> EndLine:
+    def from_value(cls, end: End) -> EndLine:
         """The line for this value."""
-        return cls(EndFields(end.ending, stamp(end.at), end.size, end.sha256, end.redacted))
+        return cls(
+            EndFields(end.ending, rounded_offset_ms(end.at_ms), end.size, end.sha256, end.redacted)
+        )
 
-    def value(self) -> End:
+    def to_value(self) -> End:
         """The value of this line."""
-        it = self.end
-        return End(it.ending, it.at, it.bytes, it.sha256, it.redacted)
+        end_fields = self.end
+        return End(
+            end_fields.ending,
+            end_fields.at,
+            end_fields.bytes,
+            end_fields.sha256,
+            end_fields.redacted,
+        )
 
 
-def prepared(*kinds: Any) -> None:
+def prepare_msgspec(*kinds: Any) -> None:
     """Build what msgspec needs to read these, before two threads do so at once and crash it."""
     for kind in kinds:
         msgspec.json.Decoder(kind)
 
 
-def dump(line: _Line | dict[str, Any]) -> bytes:
+def encode_line(line: _LineStruct | dict[str, Any]) -> bytes:
     """One line, its LF included."""
     fields = line if isinstance(line, dict) else msgspec.to_builtins(line, builtin_types=_KEPT)
     return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
@@ -245,20 +270,20 @@ def dump(line: _Line | dict[str, Any]) -> bytes:
 _KEPT = (orjson.Fragment,)
 
 
-def stamp(at: float) -> float:
+def rounded_offset_ms(at: float) -> float:
     """An offset in ms as it is written: to the hundredth, finer than any network."""
     return round(at, 2)
 
 
-def _body(body: bytes) -> dict[str, Any]:
+def _decode_body(body: bytes) -> dict[str, Any]:
     if not body:
         return {}
-    parsed = exact(body)
+    parsed = parse_exact(body)
     if parsed is not None:
         with suppress(TypeError):  # nested too deep to be written again
             return {"json": orjson.Fragment(orjson.dumps(parsed[0]))}
-    fields = spell(body)
+    fields = encode_message(body)
     return fields if "text" in fields or "base64" in fields else {"text": body.decode()}
 
 
-prepared(MetaLine, RequestLine, HeadLine, EndLine, Marks)
+prepare_msgspec(MetaLine, RequestLine, HeadLine, EndLine, Marks)

@@ -1,4 +1,4 @@
-"""The crash-safe form of a recording that is still running.
+"""The crash-safe spool format of a recording that is still running.
 
 A spool is appended to as the stream runs, read by read, and made into a cassette when it ends:
 by the recorder, or by `llm-proxy recover` after a crash.  Both take the same path.  A last line
@@ -32,12 +32,12 @@ from llm_proxy.cassette.schema import (
     MetaLine,
     Offset,
     RequestLine,
-    dump,
-    prepared,
+    encode_line,
+    prepare_msgspec,
 )
 from llm_proxy.cassette.writer import CassetteWriter
 from llm_proxy.errors import CassetteError
-from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.framing import CODECS
 
 _ENOUGH: Final = 64 * 1024
@@ -57,13 +57,13 @@ class SpoolLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     take: int
 
 
-class _ReadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _SpoolReadLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read: Offset
     base64: str
     rest: bool = False
 
 
-class _EndLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _SpoolEndLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     end: Ending
     at: Offset
     redacted: Count
@@ -85,7 +85,7 @@ BROKEN_OFF: Final = SpoolEnd(Ending.KILLED, None, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Spooled:
+class SpoolContent:
     """A spool as far as it goes."""
 
     target: SpoolLine
@@ -97,92 +97,98 @@ class Spooled:
     """Lazily: a spool may be far larger than memory.  Then the end, where the recorder saw it."""
 
 
-def opening(target: SpoolLine, meta: Meta, request: StoredRequest) -> bytes:
+def encode_opening(target: SpoolLine, meta: Meta, request: StoredRequest) -> bytes:
     """Lines 1 to 3 of a spool."""
     first = {"spool": target.spool, "library": target.library, "take": target.take}
-    return dump(first) + dump(MetaLine.of(meta)) + dump(RequestLine.of(request))
+    return (
+        encode_line(first)
+        + encode_line(MetaLine.from_value(meta))
+        + encode_line(RequestLine.from_value(request))
+    )
 
 
-def head(it: Head, at: float, codec: str, decoded: str) -> bytes:
+def encode_head(response_head: ResponseHead, at: float, codec: str, decoded: str) -> bytes:
     """Line 4 of a spool."""
-    return dump(HeadLine.of(it, at, codec, decoded))
+    return encode_line(HeadLine.from_value(response_head, at, codec, decoded))
 
 
-def read(it: Read, *, rest: bool = False) -> bytes:
+def encode_read(read: Read, *, rest: bool = False) -> bytes:
     """The line of one read, or of the rest of the read in the line before."""
-    encoded = b64encode(it.data).decode("ascii")
-    return dump({"read": it.at, "base64": encoded} | ({"rest": True} if rest else {}))
+    encoded = b64encode(read.data).decode("ascii")
+    return encode_line({"read": read.at_ms, "base64": encoded} | ({"rest": True} if rest else {}))
 
 
-def end(it: SpoolEnd) -> bytes:
+def encode_end(spool_end: SpoolEnd) -> bytes:
     """The last line of a recording that was seen to its end."""
-    return dump({"end": it.ending, "at": it.at, "redacted": it.redacted})
+    return encode_line(
+        {"end": spool_end.ending, "at": spool_end.at, "redacted": spool_end.redacted}
+    )
 
 
-def parse(file: str, lines: Iterable[bytes]) -> Spooled:
+def parse_spool(file: str, lines: Iterable[bytes]) -> SpoolContent:
     """Read a spool; `lines` keep their LF.
 
     Raises `CassetteError` when not even its opening is whole, and for a line that is no line of
     a spool: a crash tears the last one and no other.  So does taking the reads.
     """
-    whole = _whole(file, lines)
+    whole = _whole_lines(file, lines)
     try:
-        target = _convert(file, next(whole), SpoolLine)
-        meta = _convert(file, next(whole), MetaLine).value()
+        target = _convert_line(file, next(whole), SpoolLine)
+        meta = _convert_line(file, next(whole), MetaLine).to_value()
         number, fields = next(whole)
-        request_line = _convert(file, (number, fields), RequestLine)
+        request_line = _convert_line(file, (number, fields), RequestLine)
     except StopIteration:
         raise CassetteError(file, None, "it is torn before its request ends") from None
     try:
-        request = request_line.value()
+        request = request_line.to_value()
     except ValueError as error:
         raise CassetteError(file, number, str(error)) from None
-    head_line = next((_convert(file, line, HeadLine) for line in whole), None)
+    head_line = next((_convert_line(file, line, HeadLine) for line in whole), None)
     if head_line is not None and head_line.response.codec not in CODECS:
         codec = head_line.response.codec
         raise CassetteError(file, 4, f"codec is {codec!r}, which this tool cannot cut")
-    return Spooled(target, meta, request, head_line, _reads(file, whole))
+    return SpoolContent(target, meta, request, head_line, _parse_reads(file, whole))
 
 
-def fitted(spooled: Spooled) -> Spooled:
+def with_fitting_codec(spooled: SpoolContent) -> SpoolContent:
     """The same, its codec the one that fits the bytes: the head came before any of them."""
     line = spooled.head_line
     if line is None:
         return spooled
     ahead: list[Read | SpoolEnd] = []
     start = b""
-    for each in spooled.reads:
-        ahead.append(each)
-        start += each.data if isinstance(each, Read) else b""
+    for read in spooled.reads:
+        ahead.append(read)
+        start += read.data if isinstance(read, Read) else b""
         if len(start) >= _ENOUGH:
             break
-    codec = framing.by_bytes(line.response.codec, start)
+    codec = framing.codec_of_bytes(line.response.codec, start)
     response = msgspec.structs.replace(line.response, codec=codec)
     head_line = msgspec.structs.replace(line, response=response)
     return replace(spooled, head_line=head_line, reads=chain(ahead, spooled.reads))
 
 
-def assemble(spooled: Spooled, otherwise: SpoolEnd = BROKEN_OFF) -> Iterator[bytes]:
+def assemble_cassette(spooled: SpoolContent, otherwise: SpoolEnd = BROKEN_OFF) -> Iterator[bytes]:
     """The lines of the cassette; it ended `otherwise` where the spool does not say how."""
-    spooled = fitted(spooled)
+    spooled = with_fitting_codec(spooled)
     line = spooled.head_line
     assert line is not None  # noqa: S101 # there is no cassette without a head
     writer = CassetteWriter(line.response.codec)
-    yield writer.opening(spooled.meta, spooled.request)
-    yield writer.head(line.value(), line.response.at, line.response.decoded)
+    yield writer.encode_opening(spooled.meta, spooled.request)
+    yield writer.encode_head(line.to_value(), line.response.at, line.response.decoded)
     last, ended = line.response.at, otherwise
-    for each in spooled.reads:
-        match each:
+    for read in spooled.reads:
+        match read:
             case Read():
-                last = each.at
-                yield writer.read(each)
+                last = read.at_ms
+                yield writer.encode_read(read)
             case SpoolEnd():
-                ended = each
+                ended = read
     at = last if ended.at is None else max(ended.at, last)
-    yield writer.ending(ended.ending, at, ended.redacted)
+    yield writer.encode_ending(ended.ending, at, ended.redacted)
 
 
-def _whole(file: str, lines: Iterable[bytes]) -> Iterator[_Numbered]:
+def _whole_lines(file: str, lines: Iterable[bytes]) -> Iterator[_Numbered]:
     """The parsed lines with their numbers, up to a last one that is torn."""
     for number, line in enumerate(lines, 1):
         if not line.endswith(b"\n"):
@@ -193,7 +199,7 @@ def _whole(file: str, lines: Iterable[bytes]) -> Iterator[_Numbered]:
             raise CassetteError(file, number, "the line is no JSON: no crash does that") from None
 
 
-def _convert(file: str, line: _Numbered, kind: type[T]) -> T:
+def _convert_line(file: str, line: _Numbered, kind: type[T]) -> T:
     number, fields = line
     try:
         return msgspec.convert(fields, kind)
@@ -201,7 +207,7 @@ def _convert(file: str, line: _Numbered, kind: type[T]) -> T:
         raise CassetteError(file, number, f"not a spool's line: {error}") from None
 
 
-def _reads(file: str, lines: Iterable[_Numbered]) -> Iterator[Read | SpoolEnd]:
+def _parse_reads(file: str, lines: Iterable[_Numbered]) -> Iterator[Read | SpoolEnd]:
     """The reads, each in one piece again, and the end where there is one."""
     at, data = 0.0, b""
     ended: SpoolEnd | None = None
@@ -209,22 +215,22 @@ def _reads(file: str, lines: Iterable[_Numbered]) -> Iterator[Read | SpoolEnd]:
         if ended is not None:
             raise CassetteError(file, line[0], "it goes on behind its end")
         if isinstance(line[1], dict) and "end" in line[1]:
-            last = _convert(file, line, _EndLine)
+            last = _convert_line(file, line, _SpoolEndLine)
             ended = SpoolEnd(last.end, last.at, last.redacted)
             continue
-        it = _convert(file, line, _ReadLine)
+        spool_read_line = _convert_line(file, line, _SpoolReadLine)
         try:
-            piece = b64decode(it.base64, validate=True)
+            piece = b64decode(spool_read_line.base64, validate=True)
         except ValueError:
             raise CassetteError(file, line[0], "not a spool's line: no base64") from None
-        if data and not it.rest:
+        if data and not spool_read_line.rest:
             yield Read(at, data)
             data = b""
-        at, data = it.read, data + piece
+        at, data = spool_read_line.read, data + piece
     if data:
         yield Read(at, data)
     if ended is not None:
         yield ended
 
 
-prepared(SpoolLine, _ReadLine, _EndLine)
+prepare_msgspec(SpoolLine, _SpoolReadLine, _SpoolEndLine)

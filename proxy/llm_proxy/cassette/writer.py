@@ -1,4 +1,4 @@
-"""Makes the lines of a cassette from reads, incrementally and in bounded memory.
+"""Writes the lines of a cassette from reads, incrementally and in bounded memory.
 
 Real network reads do not end where events end, so the boundaries are noted beside the
 messages and never cut them.  Say three reads R arrive like this:
@@ -19,10 +19,17 @@ from collections import deque
 from typing import Any
 
 from llm_proxy import framing
-from llm_proxy.cassette.message_json import spell
+from llm_proxy.cassette.message_json import encode_message
 from llm_proxy.cassette.model import End, Meta, StoredRequest
-from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine, dump, stamp
-from llm_proxy.exchange import Ending, Head, Read
+from llm_proxy.cassette.schema import (
+    EndLine,
+    HeadLine,
+    MetaLine,
+    RequestLine,
+    encode_line,
+    rounded_offset_ms,
+)
+from llm_proxy.exchange import Ending, Read, ResponseHead
 
 
 class CassetteWriter:
@@ -31,46 +38,46 @@ class CassetteWriter:
     def __init__(self, codec: str) -> None:
         """`codec` is the name of the one that cuts the body."""
         self._codec = codec
-        self._cutter = framing.codec(codec)
-        self._starts: deque[tuple[int, float]] = deque()
+        self._message_splitter = framing.new_codec(codec)
+        self._read_starts: deque[tuple[int, float]] = deque()
         """Where reads began that no message covers yet: offset in the body, ms."""
-        self._written = 0
-        self._received = 0
+        self._written_size = 0
+        self._received_size = 0
         self._sha256 = hashlib.sha256()
 
-    def opening(self, meta: Meta, request: StoredRequest) -> bytes:
+    def encode_opening(self, meta: Meta, request: StoredRequest) -> bytes:
         """Lines 1 and 2."""
-        return dump(MetaLine.of(meta)) + dump(RequestLine.of(request))
+        return encode_line(MetaLine.from_value(meta)) + encode_line(RequestLine.from_value(request))
 
-    def head(self, head: Head, at: float, decoded: str = "") -> bytes:
+    def encode_head(self, head: ResponseHead, at: float, decoded: str = "") -> bytes:
         """Line 3."""
-        return dump(HeadLine.of(head, at, self._codec, decoded))
+        return encode_line(HeadLine.from_value(head, at, self._codec, decoded))
 
-    def read(self, read: Read) -> bytes:
+    def encode_read(self, read: Read) -> bytes:
         """The lines of the messages that this read completes."""
         if not read.data:
             return b""
-        self._starts.append((self._received, read.at))
-        self._received += len(read.data)
+        self._read_starts.append((self._received_size, read.at_ms))
+        self._received_size += len(read.data)
         self._sha256.update(read.data)
-        return b"".join(map(self._line, self._cutter.feed(read.data)))
+        return b"".join(map(self._encode_message_line, self._message_splitter.feed(read.data)))
 
-    def ending(self, ending: Ending, at: float, redacted: int = 0) -> bytes:
+    def encode_ending(self, ending: Ending, at: float, redacted: int = 0) -> bytes:
         """The lines of what is left, and the last line."""
-        rest = b"".join(map(self._line, self._cutter.close()))
-        end = End(ending, at, self._received, self._sha256.hexdigest(), redacted)
-        return rest + dump(EndLine.of(end))
+        rest = b"".join(map(self._encode_message_line, self._message_splitter.close()))
+        end = End(ending, at, self._received_size, self._sha256.hexdigest(), redacted)
+        return rest + encode_line(EndLine.from_value(end))
 
-    def _line(self, message: bytes) -> bytes:
-        begin, end = self._written, self._written + len(message)
-        self._written = end
+    def _encode_message_line(self, message: bytes) -> bytes:
+        begin, end = self._written_size, self._written_size + len(message)
+        self._written_size = end
         reads: list[tuple[int, float]] = []
-        while self._starts and self._starts[0][0] < end:
-            offset, at = self._starts.popleft()
-            reads.append((offset - begin, stamp(at)))
+        while self._read_starts and self._read_starts[0][0] < end:
+            offset, at = self._read_starts.popleft()
+            reads.append((offset - begin, rounded_offset_ms(at)))
         fields: dict[str, Any] = {}
         if len(reads) == 1 and reads[0][0] == 0:
             fields["at"] = reads[0][1]
         elif reads:
             fields["at"] = reads
-        return dump(fields | spell(message))
+        return encode_line(fields | encode_message(message))

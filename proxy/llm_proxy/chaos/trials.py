@@ -1,4 +1,4 @@
-"""What a trial came to: how the command ended, what it met, what it made of that."""
+"""The result of a trial: exit code, injected faults, outcome and verdict."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from llm_proxy.display import counted
-from llm_proxy.verdict.attempts import Run
-from llm_proxy.verdict.finding import Case, Level
-from llm_proxy.verdict.judging import Verdict, verdict
+from llm_proxy.display import count_noun
+from llm_proxy.verdict.attempts import JournalRun
+from llm_proxy.verdict.finding import FindingLevel, JudgedCase
+from llm_proxy.verdict.judging import RunVerdict, judge_run
 
 BASELINE: Final = "no fault"
 """What the trial without a fault is called."""
@@ -18,7 +18,7 @@ _SUSPICIONS: Final = frozenset(("truncated-accepted", "malformed-accepted", "fai
 """Rules that suspect a client, below the level of an error, of having noticed nothing."""
 
 
-class Outcome(StrEnum):
+class TrialOutcome(StrEnum):
     """How a trial ended."""
 
     PASSED = "passed"
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class FaultTrial:
     """One run of the command."""
 
     fault: str
@@ -38,8 +38,8 @@ class Trial:
     code: int
     """The command's exit code; that of a signal is 128 and its number."""
     seconds: float
-    hung: bool
-    run: Run
+    timed_out: bool
+    run: JournalRun
     """What the journal shows."""
     misses: int
     """Requests that no cassette answered: the fault led the command to ask something else."""
@@ -52,91 +52,100 @@ class Trial:
         return self.run.requests
 
     @property
-    def struck(self) -> int:
+    def injected_count(self) -> int:
         """How many answers the fault struck."""
-        return sum(any(fault.rule == self.fault for fault in it.struck) for it in self.run.entries)
+        return sum(
+            any(fault.rule == self.fault for fault in entry.injected_faults)
+            for entry in self.run.entries
+        )
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TrialOutcome:
         """How it ended."""
-        if self.hung:
-            return Outcome.HUNG
-        if self.fault != BASELINE and not self.struck:
-            return Outcome.NOT_STRUCK
-        return Outcome.PASSED if self.code == 0 else Outcome.FAILED
+        if self.timed_out:
+            return TrialOutcome.HUNG
+        if self.fault != BASELINE and not self.injected_count:
+            return TrialOutcome.NOT_STRUCK
+        return TrialOutcome.PASSED if self.code == 0 else TrialOutcome.FAILED
 
     @property
-    def judged(self) -> Verdict:
+    def verdict(self) -> RunVerdict:
         """What is said of the command as a client.
 
         A command that fails has noticed what it met: no more than a note is left of what it is
         only suspected to have passed over.
         """
-        judged = verdict(self.run.entries)
-        if self.outcome is not Outcome.FAILED:
+        judged = judge_run(self.run.entries)
+        if self.outcome is not TrialOutcome.FAILED:
             return judged
-        return replace(judged, cases=tuple(map(_noticed, judged.cases)))
+        return replace(judged, cases=tuple(map(_was_noticed, judged.cases)))
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """What stands behind the outcome, in a few words."""
         match self.outcome:
-            case Outcome.FAILED:
+            case TrialOutcome.FAILED:
                 return f"failed, exit {self.code}"
-            case Outcome.HUNG:
+            case TrialOutcome.HUNG:
                 return f"hung, stopped after {self.seconds:.0f} s"
-            case Outcome.NOT_STRUCK:
-                skipped = [fault.skipped for it in self.run.entries for fault in it.skipped]
+            case TrialOutcome.NOT_STRUCK:
+                skipped = [
+                    fault.skipped for entry in self.run.entries for fault in entry.skipped_faults
+                ]
                 return f"not struck: {skipped[0]}" if skipped else "not struck"
-            case Outcome.PASSED:
+            case TrialOutcome.PASSED:
                 return "passed"
 
     @property
-    def remark(self) -> str:
+    def verdict_summary(self) -> str:
         """The verdict in a few words."""
-        judged = self.judged
+        judged = self.verdict
         if not judged.faults:
             return ""
         found = judged.findings
-        rules = dict.fromkeys(f"{it.finding.level} {it.rule.name}" for it in found if it.finding)
-        missed = f"; {counted(self.misses, 'miss', 'misses')}" if self.misses else ""
+        rules = dict.fromkeys(
+            f"{judged_case.finding.level} {judged_case.rule.name}"
+            for judged_case in found
+            if judged_case.finding
+        )
+        missed = f"; {count_noun(self.misses, 'miss', 'misses')}" if self.misses else ""
         return (", ".join(rules) or "nothing to find fault with") + missed
 
 
-def _noticed(case: Case) -> Case:
+def _was_noticed(case: JudgedCase) -> JudgedCase:
     finding = case.finding
-    if finding is None or case.rule.name not in _SUSPICIONS or finding.level is Level.ERROR:
+    if finding is None or case.rule.name not in _SUSPICIONS or finding.level is FindingLevel.ERROR:
         return case
     message = f"{finding.message}, but that the command failed"
-    return replace(case, finding=replace(finding, level=Level.NOTE, message=message))
+    return replace(case, finding=replace(finding, level=FindingLevel.NOTE, message=message))
 
 
 @dataclass(frozen=True, slots=True)
-class Chaos:
+class ChaosRun:
     """All trials."""
 
     command: tuple[str, ...]
-    trials: tuple[Trial, ...]
-    level: Level
+    trials: tuple[FaultTrial, ...]
+    level: FindingLevel
     """Findings of this level and above are what it fails for."""
-    survives: bool
+    must_survive: bool
     """Whether it fails for a command that fails under a fault, too."""
-    planned: int
+    planned_count: int
     """How many faults were to be tried."""
 
     @property
     def is_complete(self) -> bool:
         """Whether every fault of the plan was tried."""
-        return len(self.trials) == 1 + self.planned
+        return len(self.trials) == 1 + self.planned_count
 
     @property
-    def wrong(self) -> tuple[Trial, ...]:
+    def failed_trials(self) -> tuple[FaultTrial, ...]:
         """The trials that it fails for."""
-        return tuple(filter(self._is_wrong, self.trials))
+        return tuple(filter(self._is_failed, self.trials))
 
-    def _is_wrong(self, trial: Trial) -> bool:
+    def _is_failed(self, trial: FaultTrial) -> bool:
         if trial.fault == BASELINE:
             return False
-        if trial.outcome is Outcome.HUNG or trial.judged.reaching(self.level):
+        if trial.outcome is TrialOutcome.HUNG or trial.verdict.findings_at_least(self.level):
             return True
-        return self.survives and trial.outcome is Outcome.FAILED
+        return self.must_survive and trial.outcome is TrialOutcome.FAILED

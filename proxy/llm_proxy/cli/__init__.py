@@ -12,35 +12,39 @@ from typing import Final
 
 import click
 
-from llm_proxy.cli.commands import Command, Commands
-from llm_proxy.cli.usage_errors import sentence
+from llm_proxy.cli.commands import CommandEntry, LazyCommandGroup
+from llm_proxy.cli.usage_errors import error_sentence
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.version import __version__
 
 _COMMANDS: Final = {
-    "record": Command("serve", "Pass requests on to the live provider and keep every stream."),
-    "replay": Command("serve", "Answer from cassettes alone, with no network at all."),
-    "auto": Command("serve", "Replay what is there, record what is not."),
-    "simulate": Command("serve", "Answer from scenarios, a mock, or made-up text."),
-    "chaos": Command("chaos", "Run a command once for each fault, and judge it."),
-    "ls": Command("ls", "List the cassettes of a library."),
-    "stats": Command("stats", "Tell a library in figures: counts, sizes, ages, duplicates."),
-    "prune": Command("prune", "Delete cassettes that nobody needs any more."),
-    "show": Command("show", "Show one cassette: what was said, and when each byte came."),
-    "diff": Command("diff", "Compare two cassettes, or one with what is answered today."),
-    "import": Command("import_", "Make cassettes or scenarios of other tools' files.", "import_"),
-    "explain": Command("explain", "Say which cassette answers a request, or why none does."),
-    "export": Command("export", "Tell a recorded answer again in another dialect."),
-    "rerecord": Command("rerecord", "Ask recorded requests again, and replace their cassettes."),
-    "verify": Command("verify", "Check that every cassette is whole and consistent."),
-    "rekey": Command("rekey", "Name cassettes by the rules that you match by now."),
-    "recover": Command("recover", "Make cassettes of recordings that a crash broke off."),
-    "verdict": Command("verdict", "Judge the clients of a run: what each made of its faults."),
-    "report": Command("report", "Tell a run in figures: answers, times, faults."),
-    "demo": Command("demo", "Record a stream, stop the provider, replay it; needs no key."),
-    "scenario": Command("scenario", "List scenarios, and check their files."),
-    "schema": Command("schema", "Print the JSON Schema of scenario files, for editors."),
-    "doctor": Command("doctor", "Check this machine and this library for trouble."),
+    "record": CommandEntry("serve", "Pass requests on to the live provider and keep every stream."),
+    "replay": CommandEntry("serve", "Answer from cassettes alone, with no network at all."),
+    "auto": CommandEntry("serve", "Replay what is there, record what is not."),
+    "simulate": CommandEntry("serve", "Answer from scenarios, a mock, or made-up text."),
+    "chaos": CommandEntry("chaos", "Run a command once for each fault, and judge it."),
+    "ls": CommandEntry("ls", "List the cassettes of a library."),
+    "stats": CommandEntry("stats", "Tell a library in figures: counts, sizes, ages, duplicates."),
+    "prune": CommandEntry("prune", "Delete cassettes that nobody needs any more."),
+    "show": CommandEntry("show", "Show one cassette: what was said, and when each byte came."),
+    "diff": CommandEntry("diff", "Compare two cassettes, or one with what is answered today."),
+    "import": CommandEntry(
+        "import_", "Make cassettes or scenarios of other tools' files.", "import_"
+    ),
+    "explain": CommandEntry("explain", "Say which cassette answers a request, or why none does."),
+    "export": CommandEntry("export", "Tell a recorded answer again in another dialect."),
+    "rerecord": CommandEntry(
+        "rerecord", "Ask recorded requests again, and replace their cassettes."
+    ),
+    "verify": CommandEntry("verify", "Check that every cassette is whole and consistent."),
+    "rekey": CommandEntry("rekey", "Name cassettes by the rules that you match by now."),
+    "recover": CommandEntry("recover", "Make cassettes of recordings that a crash broke off."),
+    "verdict": CommandEntry("verdict", "Judge the clients of a run: what each made of its faults."),
+    "report": CommandEntry("report", "Tell a run in figures: answers, times, faults."),
+    "demo": CommandEntry("demo", "Record a stream, stop the provider, replay it; needs no key."),
+    "scenario": CommandEntry("scenario", "List scenarios, and check their files."),
+    "schema": CommandEntry("schema", "Print the JSON Schema of scenario files, for editors."),
+    "doctor": CommandEntry("doctor", "Check this machine and this library for trouble."),
 }
 
 _ALIASES: Final = {
@@ -53,7 +57,7 @@ _ALIASES: Final = {
 
 
 @click.group(
-    cls=Commands,
+    cls=LazyCommandGroup,
     table=_COMMANDS,
     aliases=_ALIASES,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -81,7 +85,7 @@ def main() -> None:
         error.show()
         code = error.exit_code
     except click.ClickException as error:
-        code = _complain(sentence(error), error.exit_code)
+        code = _complain(error_sentence(error), error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
         code = 130
     except UsageError as error:

@@ -11,37 +11,44 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.chaos.document import document
-from llm_proxy.chaos.plan import plan
-from llm_proxy.chaos.trials import BASELINE, Chaos, Outcome, Trial
-from llm_proxy.cli.option_types import OneOf, Seconds
+from llm_proxy.chaos.document import chaos_document
+from llm_proxy.chaos.plan import fault_plan
+from llm_proxy.chaos.trials import BASELINE, ChaosRun, FaultTrial, TrialOutcome
+from llm_proxy.cli.option_types import ChoiceType, SecondsType
 from llm_proxy.cli.options import server_options, settings_of
-from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
-from llm_proxy.cli.output.progress import Progress, progress
-from llm_proxy.cli.output.tables import Column, print_table
+from llm_proxy.cli.output.printing import (
+    Line,
+    StyledText,
+    print_json,
+    print_lines,
+    print_note,
+    styled_line,
+)
+from llm_proxy.cli.output.progress import ProgressReporter, progress_reporter
+from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.cli.verdict import finding_lines
-from llm_proxy.display import counted
+from llm_proxy.display import count_noun
 from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.faults.rule import Rule
-from llm_proxy.shell.running.chaos import Command, trials
+from llm_proxy.faults.rule import FaultRule
+from llm_proxy.shell.running.chaos import TrialCommand, run_trials
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.verdict.document import DEFAULT_LEVEL
-from llm_proxy.verdict.finding import Case, Level
+from llm_proxy.verdict.finding import FindingLevel, JudgedCase
 
 _DEFAULTS: Final[dict[str, Any]] = {"pace": "recorded,max-gap=20ms", "silence": 10.0}
 """What chaos has in place of the defaults of other commands: a trial should not take long."""
 _STYLES: Final = {
-    Outcome.PASSED: "good",
-    Outcome.FAILED: "doubtful",
-    Outcome.HUNG: "bad",
-    Outcome.NOT_STRUCK: "dim",
+    TrialOutcome.PASSED: "good",
+    TrialOutcome.FAILED: "doubtful",
+    TrialOutcome.HUNG: "bad",
+    TrialOutcome.NOT_STRUCK: "dim",
 }
 _HEADS: Final = (
-    Column("fault"),
-    Column("outcome"),
-    Column("requests", right=True, spare=2),
-    Column("seconds", right=True, spare=1),
-    Column("verdict"),
+    TableColumn("fault"),
+    TableColumn("outcome"),
+    TableColumn("requests", right=True, spare=2),
+    TableColumn("seconds", right=True, spare=1),
+    TableColumn("verdict"),
 )
 _SHOWN: Final = 3
 """Pieces of evidence that are printed of one finding."""
@@ -50,7 +57,7 @@ _LINES: Final = 15
 """Of the command's output, where it fails without any fault."""
 
 
-class _Command(click.Command):
+class _ChaosCommand(click.Command):
     """One with defaults of its own for server options."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -59,18 +66,18 @@ class _Command(click.Command):
             param.default = _DEFAULTS.get(param.name or "", param.default)
 
 
-@click.command(cls=_Command, context_settings={"allow_interspersed_args": False})
+@click.command(cls=_ChaosCommand, context_settings={"allow_interspersed_args": False})
 @server_options
 @click.option(
     "--timeout",
-    type=Seconds(),
+    type=SecondsType(),
     default=120.0,
     show_default=True,
     help="How long the command may run in each trial, in seconds.",
 )
 @click.option(
     "--level",
-    type=OneOf([it.value for it in Level]),
+    type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
     default=DEFAULT_LEVEL.value,
     show_default=True,
     help="Findings of this level and above make the exit code 1.",
@@ -105,40 +112,42 @@ def chaos(
     """
     if not command:
         raise UsageError("chaos runs a command: llm-proxy chaos -- pytest tests/")
-    scripted = any(values[it] for it in ("scenarios", "mock", "respond"))
+    scripted = any(values[item] for item in ("scenarios", "mock", "respond"))
     values["on_miss"] = values["on_miss"] or ("scenario" if scripted else "fail")
     settings = settings_of(values, command, live=False)
-    rules = plan(settings.faults)
+    rules = fault_plan(settings.faults)
     logging.disable(logging.WARNING)  # each trial has its journal; faults of ours are told
-    tried = _Trials(settings, Command(command, timeout), rules)
-    tried.run()
-    done = Chaos(command, tuple(tried.done), Level(level), survive, len(rules))
+    tried = _TrialRunner(settings, TrialCommand(command, timeout), rules)
+    tried.run_all()
+    done = ChaosRun(command, tuple(tried.finished), FindingLevel(level), survive, len(rules))
     if as_json:
-        print_json(document(done))
+        print_json(chaos_document(done))
     else:
-        _show(done)
+        _print_results(done)
     if tried.stopped_by:
         raise click.exceptions.Exit(128 + tried.stopped_by)
-    raise click.exceptions.Exit(1 if done.wrong else 0)
+    raise click.exceptions.Exit(1 if done.failed_trials else 0)
 
 
-class _Trials:
+class _TrialRunner:
     """The trials, as they come to an end."""
 
-    def __init__(self, settings: Settings, command: Command, rules: tuple[Rule, ...]) -> None:
+    def __init__(
+        self, settings: Settings, command: TrialCommand, rules: tuple[FaultRule, ...]
+    ) -> None:
         self._settings = settings
         self._command = command
         self._rules = rules
-        self.done: list[Trial] = []
+        self.finished: list[FaultTrial] = []
         self.stopped_by = 0
         """The signal that ended them early; 0 for none."""
 
-    def run(self) -> None:
+    def run_all(self) -> None:
         """Try everything, unless a signal ends it."""
-        with progress(1 + len(self._rules)) as watched, suppress(asyncio.CancelledError):
-            asyncio.run(self._run(watched))
+        with progress_reporter(1 + len(self._rules)) as watched, suppress(asyncio.CancelledError):
+            asyncio.run(self._run_trials(watched))
 
-    async def _run(self, watched: Progress) -> None:
+    async def _run_trials(self, watched: ProgressReporter) -> None:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 # asyncio.run made one
@@ -151,24 +160,24 @@ class _Trials:
             if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
                 continue  # started by nohup
             loop.add_signal_handler(number, stop, number)
-        watched.begins(BASELINE)
-        async with aclosing(trials(self._settings, self._command, self._rules)) as coming:
+        watched.start(BASELINE)
+        async with aclosing(run_trials(self._settings, self._command, self._rules)) as coming:
             names = iter([*(rule.text for rule in self._rules), ""])
             async for trial in coming:
-                self.done.append(trial)
-                watched.ends(trial)
+                self.finished.append(trial)
+                watched.finish(trial)
                 if trial.fault == BASELINE:
-                    _check(trial)
-                watched.begins(next(names))
+                    _check_baseline(trial)
+                watched.start(next(names))
 
 
-def _check(baseline: Trial) -> None:
+def _check_baseline(baseline: FaultTrial) -> None:
     """Raises `LlmProxyError` where trials would say nothing."""
-    if baseline.hung or baseline.code:
-        said = map(display.one_line, baseline.output.splitlines()[-_LINES:])
-        lines = "".join(f"\n  {it}" for it in said)
+    if baseline.timed_out or baseline.code:
+        said = map(display.escape_line, baseline.output.splitlines()[-_LINES:])
+        lines = "".join(f"\n  {text}" for text in said)
         raise LlmProxyError(
-            f"without any fault the command {baseline.why}: mend that first; it printed{lines}"
+            f"without any fault the command {baseline.reason}: mend that first; it printed{lines}"
         )
     if not baseline.requests:
         raise LlmProxyError(
@@ -177,45 +186,51 @@ def _check(baseline: Trial) -> None:
         )
 
 
-def _show(done: Chaos) -> None:
-    rows = [_row(it) for it in done.trials]
+def _print_results(done: ChaosRun) -> None:
+    rows = [_trial_row(fault_trial) for fault_trial in done.trials]
     print_table(_HEADS, rows)
-    for name, found in _by_rule(done).items():
+    for name, found in _findings_by_rule(done).items():
         faults = "; ".join(trial.fault for trial, _ in found)
         _, case = found[0]
         if case.finding is not None:
-            print_lines([line(""), line(Span(name, "bold"), f", under {display.one_line(faults)}")])
+            print_lines(
+                [
+                    styled_line(""),
+                    styled_line(StyledText(name, "bold"), f", under {display.escape_line(faults)}"),
+                ]
+            )
             print_lines(finding_lines(case, case.finding, _SHOWN))
-    print_note(_summary(done))
+    print_note(_summary_line(done))
 
 
-def _by_rule(done: Chaos) -> dict[str, list[tuple[Trial, Case]]]:
-    """The findings that count, with the trials that they were made in."""
-    found: dict[str, list[tuple[Trial, Case]]] = {}
+def _findings_by_rule(done: ChaosRun) -> dict[str, list[tuple[FaultTrial, JudgedCase]]]:
+    found: dict[str, list[tuple[FaultTrial, JudgedCase]]] = {}
     for trial in done.trials:
-        for case in trial.judged.reaching(done.level):
-            told = found.setdefault(case.rule.name, [])
-            if trial not in (it for it, _ in told):
-                told.append((trial, case))
+        for case in trial.verdict.findings_at_least(done.level):
+            items = found.setdefault(case.rule.name, [])
+            if trial not in (fault_trial for fault_trial, _ in items):
+                items.append((trial, case))
     return found
 
 
-def _row(it: Trial) -> Line:
+def _trial_row(fault_trial: FaultTrial) -> Line:
     return (
-        Span(it.fault),
-        Span(it.why, _STYLES[it.outcome]),
-        Span(str(it.requests)),
-        Span(f"{it.seconds:.1f}"),
-        Span(it.remark),
+        StyledText(fault_trial.fault),
+        StyledText(fault_trial.reason, _STYLES[fault_trial.outcome]),
+        StyledText(str(fault_trial.requests)),
+        StyledText(f"{fault_trial.seconds:.1f}"),
+        StyledText(fault_trial.verdict_summary),
     )
 
 
-def _summary(done: Chaos) -> str:
-    tried = [it for it in done.trials if it.fault != BASELINE]
-    counts = [(kind, sum(it.outcome is kind for it in tried)) for kind in Outcome]
+def _summary_line(done: ChaosRun) -> str:
+    tried = [trial for trial in done.trials if trial.fault != BASELINE]
+    counts = [
+        (kind, sum(fault_trial.outcome is kind for fault_trial in tried)) for kind in TrialOutcome
+    ]
     ended = ", ".join(f"{number} {kind}" for kind, number in counts if number)
-    wrong = len(done.wrong)
-    verdict = f"{counted(wrong, 'trial')} with something wrong" if wrong else "nothing wrong"
-    left = done.planned - len(tried)
+    wrong = len(done.failed_trials)
+    verdict = f"{count_noun(wrong, 'trial')} with something wrong" if wrong else "nothing wrong"
+    left = done.planned_count - len(tried)
     rest = f"; {left} not tried" if left else ""
-    return f"{counted(len(tried), 'fault')} tried: {ended or 'none'}; {verdict}{rest}"
+    return f"{count_noun(len(tried), 'fault')} tried: {ended or 'none'}; {verdict}{rest}"

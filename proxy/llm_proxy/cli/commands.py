@@ -1,4 +1,4 @@
-"""Groups of commands, each of which is imported when it is asked for."""
+"""Command groups that import a command only when it runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from llm_proxy.cli.usage_errors import no_such_command
+from llm_proxy.cli.usage_errors import unknown_command_message
 from llm_proxy.errors import UsageError
 
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Command(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command is, and what the list of commands says of it."""
 
     module: str
@@ -24,18 +24,18 @@ class Command(NamedTuple):
     function: str = ""
 
 
-class Commands(click.Group):
+class LazyCommandGroup(click.Group):
     """A group whose commands stand in a table."""
 
     def __init__(
         self,
         *args: Any,
-        table: Mapping[str, Command],
+        table: Mapping[str, CommandEntry],
         aliases: Mapping[str, str] = _NO_ALIASES,
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
-        self.help = verbatim(self.help)
+        self.help = verbatim_paragraph(self.help)
         self._table = table
         self._aliases = aliases
 
@@ -48,24 +48,26 @@ class Commands(click.Group):
         name = self._aliases.get(cmd_name, cmd_name)
         if name not in self._table:
             return None
-        it = self._table[name]
+        command_entry = self._table[name]
         command: click.Command = getattr(
-            import_module(f"llm_proxy.cli.{it.module}"), it.function or name
+            import_module(f"llm_proxy.cli.{command_entry.module}"), command_entry.function or name
         )
-        command.help = verbatim(command.help)
+        command.help = verbatim_paragraph(command.help)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, it.help) for name, it in self._table.items()])
+            formatter.write_dl(
+                [(name, command_entry.help) for name, command_entry in self._table.items()]
+            )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that arguments begin with.  Raises `UsageError` where there is none."""
         if args[0] not in self._table and args[0] not in self._aliases and args[0][:1] != "-":
-            raise UsageError(no_such_command(args[0], self._table, self._aliases))
+            raise UsageError(unknown_command_message(args[0], self._table, self._aliases))
         name, command, rest = super().resolve_command(ctx, args)
         return command.name if command is not None else name, command, rest
 
@@ -81,6 +83,6 @@ class Commands(click.Group):
             raise
 
 
-def verbatim(text: str | None) -> str | None:
+def verbatim_paragraph(text: str | None) -> str | None:
     r"""`text` with click's mark for a paragraph to be left as it is; docstrings spell it `\b`."""
     return text and text.replace("\\b\n", "\b\n")

@@ -12,14 +12,27 @@ import click
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
 from llm_proxy.cli.options import CONFIG, asking_options, cassettes, normalise
-from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
-from llm_proxy.cli.reissuing import asking_of, until_done
-from llm_proxy.cli.show.lookup import find
-from llm_proxy.diff.exchanges import Comparison, Difference, Kind, Manner, compare
+from llm_proxy.cli.output.printing import (
+    Line,
+    StyledText,
+    print_json,
+    print_lines,
+    print_note,
+    styled_line,
+)
+from llm_proxy.cli.reissuing import reissue_settings_of, run_until_done
+from llm_proxy.cli.show.lookup import find_cassette
+from llm_proxy.diff.exchanges import (
+    DifferenceKind,
+    ExchangeComparison,
+    ExchangeDifference,
+    Manner,
+    compare_exchanges,
+)
 from llm_proxy.diff.words import word_diff
-from llm_proxy.display import counted
+from llm_proxy.display import count_noun
 from llm_proxy.errors import UsageError
-from llm_proxy.matching.grammar import rules_of
+from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.library.library import Library
 
 _LIVE: Final = "the live answer"
@@ -29,7 +42,7 @@ _SHORT: Final = 40
 """Characters up to which two values stand side by side; longer ones show as a word diff."""
 _LONGEST: Final = 300
 """Characters of a value that are shown."""
-_WORDED: Final = frozenset((Kind.ASKED, Kind.SAID, Kind.BYTES))
+_WORDED: Final = frozenset((DifferenceKind.ASKED, DifferenceKind.SAID, DifferenceKind.BYTES))
 """What may be long, and mostly the same."""
 
 
@@ -67,85 +80,102 @@ def diff(cassette: str, other: str | None, cassettes: Path, *, live: bool, **val
     if live == (other is not None):
         raise UsageError("diff compares two cassettes, or one with --live: llm-proxy diff A B")
     library = Library(cassettes)
-    first = library.load(find(library, cassette))
+    first = library.load_cassette(find_cassette(library, cassette))
     rules = values.pop("normalise")
-    second = library.load(find(library, other)) if other else _live(first, values, rules)
+    second = (
+        library.load_cassette(find_cassette(library, other))
+        if other
+        else _live_cassette(first, values, rules)
+    )
     how: Manner = "shape" if values["shape"] else "live" if live else "exact"
-    found = compare(first, second, how, rules_of(rules))
+    found = compare_exchanges(first, second, how, parse_rules(rules))
     if values["as_json"]:
-        print_json(_document(found))
+        print_json(_diff_document(found))
     else:
-        print_lines(_page(found))
-        print_note(_sum(found))
-    raise click.exceptions.Exit(0 if found.same else 1)
+        print_lines(_diff_lines(found))
+        print_note(_summary_line(found))
+    raise click.exceptions.Exit(0 if found.is_same else 1)
 
 
-def _live(it: Cassette, values: dict[str, Any], rules: tuple[str, ...]) -> Cassette:
-    """What the provider of a cassette answers now."""
-    from llm_proxy.shell.reissuing.reissuer import check_keys, live_answer  # noqa: PLC0415 # only to ask
+def _live_cassette(cassette: Cassette, values: dict[str, Any], rules: tuple[str, ...]) -> Cassette:
+    from llm_proxy.shell.reissuing.reissuer import check_api_keys, live_response  # noqa: PLC0415 # only to ask
 
-    asking = asking_of(values, rules)
-    check_keys(asking, {it.meta.provider})
-    return replace(until_done(live_answer(asking, it)), file=_LIVE)
+    asking = reissue_settings_of(values, rules)
+    check_api_keys(asking, {cassette.meta.provider})
+    return replace(run_until_done(live_response(asking, cassette)), file=_LIVE)
 
 
-def _page(found: Comparison) -> Iterator[Line]:
-    yield line(Span(f"- {display.path_text(found.one)}", "bad"))
-    yield line(Span(f"+ {display.path_text(found.other)}", "good"))
-    counting = [it for it in found.differences if it.counts]
-    others = [it for it in found.differences if not it.counts]
-    yield from map(_row, counting)
+def _diff_lines(found: ExchangeComparison) -> Iterator[Line]:
+    yield styled_line(StyledText(f"- {display.escape_path(found.one)}", "bad"))
+    yield styled_line(StyledText(f"+ {display.escape_path(found.other)}", "good"))
+    counting = [difference for difference in found.differences if difference.is_significant]
+    others = [difference for difference in found.differences if not difference.is_significant]
+    yield from map(_difference_row, counting)
     if others:
-        yield line(Span(_others(found.manner), "dim"))
-        yield from map(_row, others)
+        yield styled_line(StyledText(_other_strictness_lines(found.strictness), "dim"))
+        yield from map(_difference_row, others)
 
 
-def _others(manner: Manner) -> str:
+def _other_strictness_lines(manner: Manner) -> str:
     if manner == "exact":
         return "different, and no matter:"
     return "different by nature, and no matter:"
 
 
-def _row(it: Difference) -> Line:
-    style = "bold" if it.counts else "dim"
-    return line(Span(f"{it.kind.value:<{_WIDTH}}", style), f"{it.where}  {_values(it)}")
+def _difference_row(exchange_difference: ExchangeDifference) -> Line:
+    style = "bold" if exchange_difference.is_significant else "dim"
+    return styled_line(
+        StyledText(f"{exchange_difference.kind.value:<{_WIDTH}}", style),
+        f"{exchange_difference.path}  {_value_lines(exchange_difference)}",
+    )
 
 
-def _values(it: Difference) -> str:
-    if not it.one or not it.other:
-        sign, value = ("+", it.other) if it.other else ("-", it.one)
-        return f"{sign} {_shown(value)}"
-    has_words = " " in it.one and " " in it.other
-    if it.kind in _WORDED and has_words and max(len(it.one), len(it.other)) > _SHORT:
-        return word_diff(it.one, it.other)
-    return f"{_shown(it.one)} → {_shown(it.other)}"
+def _value_lines(exchange_difference: ExchangeDifference) -> str:
+    if not exchange_difference.one or not exchange_difference.other:
+        sign, value = (
+            ("+", exchange_difference.other)
+            if exchange_difference.other
+            else ("-", exchange_difference.one)
+        )
+        return f"{sign} {_displayed_value(value)}"
+    has_words = " " in exchange_difference.one and " " in exchange_difference.other
+    if (
+        exchange_difference.kind in _WORDED
+        and has_words
+        and max(len(exchange_difference.one), len(exchange_difference.other)) > _SHORT
+    ):
+        return word_diff(exchange_difference.one, exchange_difference.other)
+    one, other = exchange_difference.one, exchange_difference.other
+    return f"{_displayed_value(one)} → {_displayed_value(other)}"
 
 
-def _shown(value: str) -> str:
-    return display.cut(display.one_line(value), _LONGEST)
+def _displayed_value(value: str) -> str:
+    return display.truncate(display.escape_line(value), _LONGEST)
 
 
-def _sum(found: Comparison) -> str:
-    if found.same:
+def _summary_line(found: ExchangeComparison) -> str:
+    if found.is_same:
         more = ", but for what is no matter" if found.differences else ""
         return f"the same{more}"
-    return counted(sum(it.counts for it in found.differences), "difference")
+    return count_noun(
+        sum(difference.is_significant for difference in found.differences), "difference"
+    )
 
 
-def _document(found: Comparison) -> dict[str, Any]:
+def _diff_document(found: ExchangeComparison) -> dict[str, Any]:
     return {
-        "one": display.path_text(found.one),
-        "other": display.path_text(found.other),
-        "manner": found.manner,
-        "same": found.same,
+        "one": display.escape_path(found.one),
+        "other": display.escape_path(found.other),
+        "manner": found.strictness,
+        "same": found.is_same,
         "differences": [
             {
-                "kind": it.kind.value,
-                "where": it.where,
-                "one": it.one,
-                "other": it.other,
-                "counts": it.counts,
+                "kind": difference.kind.value,
+                "where": difference.path,
+                "one": difference.one,
+                "other": difference.other,
+                "counts": difference.is_significant,
             }
-            for it in found.differences
+            for difference in found.differences
         ],
     }

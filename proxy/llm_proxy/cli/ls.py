@@ -15,44 +15,44 @@ import click
 from llm_proxy import ages, display
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.cli.library import groups
-from llm_proxy.cli.library.cassettes import there
-from llm_proxy.cli.library.filters import Filters, filters
-from llm_proxy.cli.library.rows import Row, read_rows
+from llm_proxy.cli.library.cassettes import existing_folder
+from llm_proxy.cli.library.filters import CassetteFilters, filter_options
+from llm_proxy.cli.library.rows import CassetteRow, read_rows
 from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.json_documents import refusal_document
 from llm_proxy.cli.output.printing import (
     Line,
-    Span,
-    outcome_span,
+    StyledText,
     print_json,
     print_lines,
     print_note,
+    styled_outcome,
 )
-from llm_proxy.cli.output.tables import Column, print_table
+from llm_proxy.cli.output.tables import TableColumn, print_table
 from llm_proxy.errors import CassetteError
-from llm_proxy.shell.library.library import Library, files_below
+from llm_proxy.shell.library.library import Library, cassette_files
 
 _HEADS: Final = (
-    Column("cassette"),
-    Column("dialect", spare=7),
-    Column("model", spare=5),
-    Column("session", spare=2),
-    Column("status", right=True),
-    Column("outcome"),
-    Column("messages", right=True, spare=6),
-    Column("size", right=True, spare=1),
-    Column("duration", right=True),
-    Column("age", right=True, spare=3),
-    Column("recorded", spare=4),
+    TableColumn("cassette"),
+    TableColumn("dialect", spare=7),
+    TableColumn("model", spare=5),
+    TableColumn("session", spare=2),
+    TableColumn("status", right=True),
+    TableColumn("outcome"),
+    TableColumn("messages", right=True, spare=6),
+    TableColumn("size", right=True, spare=1),
+    TableColumn("duration", right=True),
+    TableColumn("age", right=True, spare=3),
+    TableColumn("recorded", spare=4),
 )
 _SESSION: Final = 3
 """The column that a library without named sessions does without."""
-_ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
+_ORDERS: Final[Mapping[str, Callable[[CassetteRow], Any]]] = MappingProxyType(
     {
-        "name": lambda row: _by_number(row.name),
+        "name": lambda row: _name_sort_key(row.name),
         "recorded": lambda row: -(row.age or timedelta.max),
         "size": lambda row: row.size,
-        "duration": lambda row: row.end.at,
+        "duration": lambda row: row.end.at_ms,
         "model": lambda row: row.meta.model.lower(),
     }
 )
@@ -60,7 +60,7 @@ _ORDERS: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
 _TAKE: Final = re.compile(r"(.*-)([0-9]{1,9})\.jsonl")
 
 
-def _by_number(name: str) -> tuple[list[str], int]:
+def _name_sort_key(name: str) -> tuple[list[str], int]:
     """What names are sorted by: folder by folder, and takes by their numbers."""
     found = _TAKE.fullmatch(name)
     return (name.split("/"), 0) if found is None else (found[1].split("/"), int(found[2]))
@@ -69,7 +69,7 @@ def _by_number(name: str) -> tuple[list[str], int]:
 @click.command
 @cassettes
 @CONFIG
-@filters
+@filter_options
 @click.option("--sort", type=click.Choice(list(_ORDERS)), default="name", show_default=True,
               help="What the rows are sorted by, the least or the oldest first.")  # fmt: skip
 @click.option("--duplicates", is_flag=True,
@@ -94,48 +94,50 @@ def ls(
       llm-proxy ls --cassettes tests/cassettes --model gpt-5
       llm-proxy ls --json | jq '.cassettes[] | select(.status >= 400) | .file'
     """
-    library = Library(there(cassettes))
-    every, refused = read_rows(library, files_below(library.root), datetime.now(UTC))
-    rows = list(filter(Filters(**chosen).admit, every))
+    library = Library(existing_folder(cassettes))
+    every, refused = read_rows(library, cassette_files(library.root), datetime.now(UTC))
+    rows = list(filter(CassetteFilters(**chosen).admits, every))
     if duplicates:
-        rows = [row for same in groups.duplicates(rows) for row in same]
+        rows = [row for same in groups.duplicate_groups(rows) for row in same]
     rows.sort(key=_ORDERS["name"])
     rows.sort(key=_ORDERS[sort], reverse=reverse)
     if as_json:
-        print_json(_document(library, rows, refused))
+        print_json(_ls_document(library, rows, refused))
     else:
-        _print(library, rows, len(every), refused)
+        _print_rows(library, rows, len(every), refused)
     raise click.exceptions.Exit(1 if refused else 0)
 
 
-def _print(library: Library, rows: list[Row], read: int, refused: list[CassetteError]) -> None:
+def _print_rows(
+    library: Library, rows: list[CassetteRow], read: int, refused: list[CassetteError]
+) -> None:
     if rows:
         named = any(row.meta.session != DEFAULT_SESSION for row in rows)
         keep = [i for i in range(len(_HEADS)) if named or i != _SESSION]
-        cells = [_cells(row) for row in rows]
+        cells = [_row_cells(row) for row in rows]
         print_table([_HEADS[i] for i in keep], [tuple(row[i] for i in keep) for row in cells])
-    print_lines((Span(f"unreadable: {error}", "bad"),) for error in refused)
-    print_note(_summary(library, rows, read, len(refused)))
+    print_lines((StyledText(f"unreadable: {error}", "bad"),) for error in refused)
+    print_note(_summary_line(library, rows, read, len(refused)))
 
 
-def _cells(row: Row) -> Line:
+def _row_cells(row: CassetteRow) -> Line:
     meta = row.meta
     return (
-        Span(row.name),
-        Span(meta.dialect),
-        Span(meta.model or "-"),
-        Span("" if meta.session == DEFAULT_SESSION else meta.session),
-        Span(str(row.status), "" if row.status < HTTPStatus.BAD_REQUEST else "doubtful"),
-        outcome_span(row.outcome),
-        Span(str(row.messages)),
-        Span(display.size(row.size)),
-        Span(display.duration(row.end.at)),
-        Span("-" if row.age is None else ages.days(row.age)),
-        Span(meta.recorded[:19].replace("T", " ")),
+        StyledText(row.name),
+        StyledText(meta.dialect),
+        StyledText(meta.model or "-"),
+        StyledText("" if meta.session == DEFAULT_SESSION else meta.session),
+        StyledText(str(row.status), "" if row.status < HTTPStatus.BAD_REQUEST else "doubtful"),
+        styled_outcome(row.outcome),
+        StyledText(str(row.messages)),
+        StyledText(display.format_size(row.size)),
+        StyledText(display.format_duration(row.end.at_ms)),
+        StyledText("-" if row.age is None else ages.format_days(row.age)),
+        StyledText(meta.recorded[:19].replace("T", " ")),
     )
 
 
-def _summary(library: Library, rows: list[Row], read: int, refused: int) -> str:
+def _summary_line(library: Library, rows: list[CassetteRow], read: int, refused: int) -> str:
     if not read and not refused:
         return (
             f"{library.root} holds no cassettes yet. Record some: llm-proxy record -- COMMAND, "
@@ -143,17 +145,19 @@ def _summary(library: Library, rows: list[Row], read: int, refused: int) -> str:
         )
     partial = sum(not row.outcome.complete for row in rows)
     parts = [
-        display.counted(len(rows), "cassette") + (f" of {read}" if len(rows) != read else ""),
+        display.count_noun(len(rows), "cassette") + (f" of {read}" if len(rows) != read else ""),
         *([f"{partial} partial"] if partial else []),
         *([f"{refused} unreadable"] if refused else []),
-        display.size(sum(row.size for row in rows)),
+        display.format_size(sum(row.size for row in rows)),
     ]
     return ", ".join(parts)
 
 
-def _document(library: Library, rows: list[Row], refused: list[CassetteError]) -> dict[str, Any]:
+def _ls_document(
+    library: Library, rows: list[CassetteRow], refused: list[CassetteError]
+) -> dict[str, Any]:
     return {
-        "library": display.path_text(library.root),
-        "cassettes": [row.as_json() for row in rows],
+        "library": display.escape_path(library.root),
+        "cassettes": [row.to_document() for row in rows],
         "unreadable": [refusal_document(error) for error in refused],
     }

@@ -1,4 +1,4 @@
-"""The values that options take, each refused in words: what was given, and what is right."""
+"""Click parameter types whose errors name the value and what is expected."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ import click
 from llm_proxy.errors import UsageError
 
 
-def _refuse(value: Any, why: str, param: click.Parameter | None) -> NoReturn:
+def _fail_parameter(value: Any, why: str, param: click.Parameter | None) -> NoReturn:
     raise click.BadParameter(f"{str(value)!r} is {why}", param=param)
 
 
-class Count(click.IntRange):
+class CountType(click.IntRange):
     """A whole number within limits."""
 
     name = "number"
 
     def __init__(self, least: int, most: int | None = None) -> None:
         super().__init__(least, most)
-        self._why = f"not a whole number {_limits(least, most)}"
+        self._why = f"not a whole number {_limits_text(least, most)}"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            _refuse(value, self._why, param)
+            _fail_parameter(value, self._why, param)
 
 
-class Seconds(click.FloatRange):
+class SecondsType(click.FloatRange):
     """A span of time: a finite number above 0."""
 
     name = "seconds"
@@ -47,11 +47,11 @@ class Seconds(click.FloatRange):
         except click.BadParameter:
             seconds = math.nan
         if not math.isfinite(seconds):
-            _refuse(value, "not a number of seconds above 0", param)
+            _fail_parameter(value, "not a number of seconds above 0", param)
         return seconds
 
 
-class OneOf(click.Choice[str]):
+class ChoiceType(click.Choice[str]):
     """One of a few words."""
 
     def __init__(self, words: Sequence[str]) -> None:
@@ -62,10 +62,10 @@ class OneOf(click.Choice[str]):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            _refuse(value, f"not one of {', '.join(self.choices)}", param)
+            _fail_parameter(value, f"not one of {', '.join(self.choices)}", param)
 
 
-class Truth(click.types.BoolParamType):
+class BoolType(click.types.BoolParamType):
     """What a flag is in the environment and in a file."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -73,10 +73,10 @@ class Truth(click.types.BoolParamType):
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
-            _refuse(value, "neither true nor false", param)
+            _fail_parameter(value, "neither true nor false", param)
 
 
-class Checked(click.types.StringParamType):
+class CheckedTextType(click.types.StringParamType):
     """Text that a function of ours takes, which raises `UsageError` for what is wrong."""
 
     def __init__(self, name: str, check: Callable[[str], object]) -> None:
@@ -92,5 +92,5 @@ class Checked(click.types.StringParamType):
         return value
 
 
-def _limits(least: int, most: int | None) -> str:
+def _limits_text(least: int, most: int | None) -> str:
     return f"of at least {least}" if most is None else f"from {least} to {most}"

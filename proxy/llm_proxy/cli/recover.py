@@ -10,10 +10,23 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cli.options import CONFIG, cassettes, spool
-from llm_proxy.cli.output.printing import Line, Span, line, outcome_span, print_lines, print_note
+from llm_proxy.cli.output.printing import (
+    Line,
+    StyledText,
+    print_lines,
+    print_note,
+    styled_line,
+    styled_outcome,
+)
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import recovery
-from llm_proxy.shell.recording.recovery import Deleted, Foreign, Kept, Recovered, Result
+from llm_proxy.shell.recording.recovery import (
+    DeletedFile,
+    ForeignSpool,
+    KeptFile,
+    RecoveredRecording,
+    Result,
+)
 from llm_proxy.shell.running.settings import default_spool
 
 
@@ -42,46 +55,47 @@ def recover(cassettes: Path, spool: Path | None) -> None:
     counts: Counter[type[Result]] = Counter()
     partial = 0
     others: Counter[Path] = Counter()
-    for result in recovery.recover(Library(cassettes), folder):
+    for result in recovery.recover_spools(Library(cassettes), folder):
         counts[type(result)] += 1  # the results themselves hold whole cassettes
         match result:
-            case Recovered() | Deleted():
-                partial += isinstance(result, Recovered) and not result.filed.outcome.complete
+            case RecoveredRecording() | DeletedFile():
+                partial += (
+                    isinstance(result, RecoveredRecording) and not result.filed.outcome.complete
+                )
                 print_lines([_result_line(result)])
-            case Kept(why=why):
+            case KeptFile(reason=why):
                 print_note(why)
-            case Foreign(library=library):
+            case ForeignSpool(library=library):
                 others[library] += 1
     if counts.total() == others.total():
         print_note(f"nothing to recover for {cassettes}: no recording was broken off ({folder})")
-    _print_summary(counts[Recovered], partial, others)
-    raise click.exceptions.Exit(1 if counts[Kept] else 0)
+    _print_summary(counts[RecoveredRecording], partial, others)
+    raise click.exceptions.Exit(1 if counts[KeptFile] else 0)
 
 
-def _result_line(it: Recovered | Deleted) -> Line:
-    match it:
-        case Recovered(filed=filed):
+def _result_line(recovered_recording: RecoveredRecording | DeletedFile) -> Line:
+    match recovered_recording:
+        case RecoveredRecording(filed=filed):
             cassette = filed.cassette
-            count = display.counted(len(cassette.messages), "message")
+            count = display.count_noun(len(cassette.messages), "message")
             size = f"{cassette.end.size:,} bytes"
-            return line(
-                f"recovered {display.path_text(filed.path)}: {count}, {size}, ",
-                outcome_span(filed.outcome),
+            return styled_line(
+                f"recovered {display.escape_path(filed.path)}: {count}, {size}, ",
+                styled_outcome(filed.outcome),
             )
-        case Deleted(path, why):
-            return line(Span(f"deleted {display.path_text(path)}: {why}", "dim"))
+        case DeletedFile(path, why):
+            return styled_line(StyledText(f"deleted {display.escape_path(path)}: {why}", "dim"))
 
 
 def _print_summary(recovered: int, partial: int, others: Counter[Path]) -> None:
-    """Say what came back, and what is left for other libraries."""
     if recovered:
         advice = "; replay --allow-partial plays them, record replaces them"
         print_note(
-            f"{display.counted(recovered, 'recording')} recovered, {partial} of them partial"
+            f"{display.count_noun(recovered, 'recording')} recovered, {partial} of them partial"
             f"{advice if partial else ''}"
         )
     for library, count in sorted(others.items()):
         print_note(
-            f"{display.counted(count, 'recording')} of another library: "
+            f"{display.count_noun(count, 'recording')} of another library: "
             f"llm-proxy recover --cassettes {display.shell_word(library)}"
         )

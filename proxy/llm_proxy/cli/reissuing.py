@@ -1,4 +1,4 @@
-"""From options to how providers are asked, for commands that ask them without serving anybody."""
+"""Builds reissue settings from options, for commands that send requests without serving any."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import signal
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from llm_proxy.matching.grammar import rules_of
+from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.providers import ANY
-from llm_proxy.shell.running.settings import checked_url, parse_upstreams
+from llm_proxy.shell.running.settings import checked_http_url, parse_upstreams
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 
 if TYPE_CHECKING:
-    from llm_proxy.shell.reissuing.reissuer import Asking
+    from llm_proxy.shell.reissuing.reissuer import ReissueSettings
 
 T = TypeVar("T")
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
-def until_done(work: Coroutine[Any, Any, T]) -> T:
+def run_until_done(work: Coroutine[Any, Any, T]) -> T:
     """What this work gives; any signal that stops it does so as Ctrl-C: nothing is left behind."""
     import asyncio  # noqa: PLC0415 # only to ask
 
@@ -34,28 +34,28 @@ def until_done(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(stoppable())
 
 
-def asking_of(values: dict[str, Any], rules: Sequence[str]) -> Asking:
+def reissue_settings_of(values: dict[str, Any], rules: Sequence[str]) -> ReissueSettings:
     """How providers are asked, by the options of `asking_options` and the environment.
 
     Raises `UsageError` for values that make no sense.
     """
-    from llm_proxy.shell.reissuing.reissuer import Asking, keys_of  # noqa: PLC0415 # only to ask
+    from llm_proxy.shell.reissuing.reissuer import ReissueSettings, api_keys_of  # noqa: PLC0415 # only to ask
     from llm_proxy.shell.running.environment import (  # noqa: PLC0415 # only to ask
         adopted_upstreams,
-        with_our_v1,
+        providers_with_v1,
     )
 
-    given = parse_upstreams(values["upstream"])
-    adopted = {} if ANY in given else adopted_upstreams(os.environ, given)
+    fields = parse_upstreams(values["upstream"])
+    adopted = {} if ANY in fields else adopted_upstreams(os.environ, fields)
     proxy = (values["upstream_proxy"] or "").strip()
-    return Asking(
+    return ReissueSettings(
         upstream=UpstreamSettings(
-            addresses=adopted | given,
-            in_place_of_v1=with_our_v1(adopted),
-            idle=values["idle_timeout"],
-            proxy=checked_url("--upstream-proxy", proxy) if proxy else None,
+            base_urls=adopted | fields,
+            in_place_of_v1=providers_with_v1(adopted),
+            idle_timeout=values["idle_timeout"],
+            proxy=checked_http_url("--upstream-proxy", proxy) if proxy else None,
         ),
-        keys=keys_of(os.environ),
+        api_keys=api_keys_of(os.environ),
         sign=values["sign"],
-        rules=rules_of(rules),
+        rules=parse_rules(rules),
     )

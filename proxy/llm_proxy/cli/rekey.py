@@ -11,17 +11,17 @@ from typing import Any, Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.library.cassettes import name_within, with_progress
+from llm_proxy.cli.library.cassettes import name_in_library, with_progress
 from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.output.json_documents import refusal_document
-from llm_proxy.cli.output.printing import Line, line, print_json, print_lines, print_note
+from llm_proxy.cli.output.printing import Line, print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import LlmProxyError, UsageError
-from llm_proxy.matching.grammar import rules_of
+from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.exclusive_access import alone
+from llm_proxy.shell.library.exclusive_access import exclusive_access
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.library_keys import collision
-from llm_proxy.shell.library.rekeying import Change, Plan, carry_out, plan
+from llm_proxy.shell.library.library_keys import collision_message
+from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, rekey_plan
 from llm_proxy.shell.running.settings import state_folder
 
 _KEPT: Final = "its request held a secret of yours, without which its key cannot be made again"
@@ -52,18 +52,18 @@ def rekey(cassettes: Path, *, normalise: tuple[str, ...], dry_run: bool, as_json
     """
     library = Library(cassettes)
     library.refresh()
-    found = plan(library, rules_of(normalise), with_progress(library.files()))
-    done: Sequence[Change] = found.changes
+    found = rekey_plan(library, parse_rules(normalise), with_progress(library.files()))
+    done: Sequence[KeyChange] = found.changes
     if not dry_run and found.changes:
-        done = _carried_out(library, found.changes)
+        done = _apply_changes(library, found.changes)
     if as_json:
-        print_json(_document(library, found, done, dry_run=dry_run))
+        print_json(_rekey_document(library, found, done, dry_run=dry_run))
     else:
-        _print(library, found, done, dry_run=dry_run)
+        _print_plan(library, found, done, dry_run=dry_run)
     raise click.exceptions.Exit(1 if found.refused else 0)
 
 
-def _carried_out(library: Library, changes: Sequence[Change]) -> list[Change]:
+def _apply_changes(library: Library, changes: Sequence[KeyChange]) -> list[KeyChange]:
     """Those that were made.
 
     Raises `UsageError` where the library cannot be written, and `LlmProxyError` where nobody could
@@ -71,69 +71,88 @@ def _carried_out(library: Library, changes: Sequence[Change]) -> list[Change]:
     """
     state = state_folder(os.environ)
     names = {
-        name_within(library, it.path): name_within(library, it.target)
-        for it in changes
-        if it.path != it.target
+        name_in_library(library, change.path): name_in_library(library, change.target)
+        for change in changes
+        if change.path != change.target
     }
-    last_played.rename(state, library.root, names)
+    last_played.copy_to_new_names(state, library.root, names)
     try:
-        with alone(library.root):
-            done = list(carry_out(changes))
+        with exclusive_access(library.root):
+            done = list(apply_changes(changes))
     except OSError as error:
         raise UsageError(
             f"{library.root} cannot be written: {error.strerror}; what was renamed is whole: do it "
             "again once that is mended"
         ) from None
     with suppress(LlmProxyError):  # what is no more is not asked for
-        last_played.forget(state, library.root, names)
+        last_played.forget_files(state, library.root, names)
     return done
 
 
-def _print(library: Library, found: Plan, done: Sequence[Change], *, dry_run: bool) -> None:
-    print_lines(_renamed(library, it) for it in done if it.path != it.target)
-    print_lines(line(collision(it.paths, it.rules)) for it in found.collisions)
+def _print_plan(
+    library: Library, found: RekeyPlan, done: Sequence[KeyChange], *, dry_run: bool
+) -> None:
     print_lines(
-        line(f"{name_within(library, path)} keeps its name: {_KEPT}") for path in found.kept
+        _rename_line(library, key_change)
+        for key_change in done
+        if key_change.path != key_change.target
     )
-    print_lines(line(f"unreadable: {error}") for error in found.refused)
-    print_note(_summary(library, found, done, dry_run=dry_run))
+    print_lines(
+        styled_line(collision_message(collision.paths, collision.rules))
+        for collision in found.collisions
+    )
+    print_lines(
+        styled_line(f"{name_in_library(library, path)} keeps its name: {_KEPT}")
+        for path in found.unchanged
+    )
+    print_lines(styled_line(f"unreadable: {error}") for error in found.refused)
+    print_note(_summary_line(library, found, done, dry_run=dry_run))
 
 
-def _renamed(library: Library, it: Change) -> Line:
-    return line(f"{name_within(library, it.path)} -> {it.target.name}")
+def _rename_line(library: Library, key_change: KeyChange) -> Line:
+    return styled_line(f"{name_in_library(library, key_change.path)} -> {key_change.target.name}")
 
 
-def _summary(library: Library, found: Plan, done: Sequence[Change], *, dry_run: bool) -> str:
+def _summary_line(
+    library: Library, found: RekeyPlan, done: Sequence[KeyChange], *, dry_run: bool
+) -> str:
     if not found.looked_at:
         return f"{library.root} holds no cassettes yet: nothing to rekey"
-    looked = display.counted(found.looked_at, "cassette")
+    looked = display.count_noun(found.looked_at, "cassette")
     if not done:
         return f"{looked}, each of them keyed by these rules" + (
-            f" but {len(found.kept) + len(found.refused)}" if found.kept or found.refused else ""
+            f" but {len(found.unchanged) + len(found.refused)}"
+            if found.unchanged or found.refused
+            else ""
         )
-    renamed = sum(it.path != it.target for it in done)
+    renamed = sum(key_change.path != key_change.target for key_change in done)
     would = " would be" if dry_run else ""
     hint = "; nothing was changed (--dry-run)" if dry_run else ""
     return f"{looked}: {len(done)}{would} keyed anew, {renamed} of them renamed{hint}"
 
 
-def _document(
-    library: Library, found: Plan, done: Sequence[Change], *, dry_run: bool
+def _rekey_document(
+    library: Library, found: RekeyPlan, done: Sequence[KeyChange], *, dry_run: bool
 ) -> dict[str, Any]:
     def name(path: Path) -> str:
-        return display.path_text(name_within(library, path))
+        return display.escape_path(name_in_library(library, path))
 
     return {
-        "library": display.path_text(library.root),
+        "library": display.escape_path(library.root),
         "dry_run": dry_run,
         "cassettes": found.looked_at,
         "keyed": [
-            {"name": name(it.path), "new_name": name(it.target), "key": it.meta.key} for it in done
+            {
+                "name": name(key_change.path),
+                "new_name": name(key_change.target),
+                "key": key_change.meta.key,
+            }
+            for key_change in done
         ],
         "collisions": [
-            {"names": [name(path) for path in it.paths], "rules": list(it.rules)}
-            for it in found.collisions
+            {"names": [name(path) for path in collision.paths], "rules": list(collision.rules)}
+            for collision in found.collisions
         ],
-        "kept": [name(path) for path in found.kept],
+        "kept": [name(path) for path in found.unchanged],
         "unreadable": [refusal_document(error) for error in found.refused],
     }

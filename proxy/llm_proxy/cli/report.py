@@ -8,13 +8,13 @@ from typing import Final
 
 import click
 
-from llm_proxy.cli.journals import SOURCE, run_of
-from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines
-from llm_proxy.display import counted, duration, one_line
+from llm_proxy.cli.journals import SOURCE, load_run
+from llm_proxy.cli.output.printing import Line, StyledText, print_json, print_lines, styled_line
+from llm_proxy.display import count_noun, escape_line, format_duration
 from llm_proxy.misses import grouping
-from llm_proxy.run_report import Lateness, Report, Struck, Times
-from llm_proxy.run_report import report as report_of
-from llm_proxy.verdict.sentences import times
+from llm_proxy.run_report import FaultRuleFigures, LatencyFigures, LatenessFigures, RunReport
+from llm_proxy.run_report import run_report as report_of
+from llm_proxy.verdict.sentences import times_in_words
 
 _NAME: Final = 10
 """Columns."""
@@ -37,77 +37,99 @@ def report(source: str | None, *, as_json: bool) -> None:
       llm-proxy report run.json
       llm-proxy report http://127.0.0.1:4777 --json | jq .lateness.worst
     """
-    it = report_of(run_of(source))
+    run_report = report_of(load_run(source))
     if as_json:
-        print_json({"report": _VERSION, **asdict(it)})
+        print_json({"report": _VERSION, **asdict(run_report)})
     else:
-        print_lines(_lines(it))
+        print_lines(_report_lines(run_report))
 
 
-def _lines(it: Report) -> Iterator[Line]:
-    kept = "" if it.kept == it.requests else f", of which the latest {it.kept:,} are told here"
-    yield _row("requests", f"{it.requests:,}{kept}")
-    if not it.kept:
+def _report_lines(run_report: RunReport) -> Iterator[Line]:
+    kept = (
+        ""
+        if run_report.kept == run_report.requests
+        else f", of which the latest {run_report.kept:,} are told here"
+    )
+    yield _labelled_row("requests", f"{run_report.requests:,}{kept}")
+    if not run_report.kept:
         return
-    yield _row("sessions", f"{it.sessions:,}")
-    yield _row("answers", _words(it.origins))
-    yield _row("statuses", _words(it.statuses))
-    yield _row("endings", _words(it.endings))
-    if it.retries:
-        yield _row("retries", f"{it.retries:,} by the count of their SDKs")
-    if it.times is not None:
-        yield _row("times", _times(it.times))
-    if it.paces:
-        yield _row("paces", _words(it.paces))
-    if it.lateness is not None:
-        yield _row("lateness", _lateness(it.lateness))
-    yield from _misses(it)
-    yield from _faults(it)
+    yield _labelled_row("sessions", f"{run_report.sessions:,}")
+    yield _labelled_row("answers", _counts_text(run_report.origins))
+    yield _labelled_row("statuses", _counts_text(run_report.statuses))
+    yield _labelled_row("endings", _counts_text(run_report.endings))
+    if run_report.retries:
+        yield _labelled_row("retries", f"{run_report.retries:,} by the count of their SDKs")
+    if run_report.times is not None:
+        yield _labelled_row("times", _times_text(run_report.times))
+    if run_report.paces:
+        yield _labelled_row("paces", _counts_text(run_report.paces))
+    if run_report.lateness is not None:
+        yield _labelled_row("lateness", _lateness_text(run_report.lateness))
+    yield from _miss_lines(run_report)
+    yield from _fault_lines(run_report)
 
 
-def _misses(it: Report) -> Iterator[Line]:
-    if it.nearest:
-        alike = counted(it.nearest, "answer")
-        yield _row("nearest", f"{alike} of a cassette that is only alike")
-    for text in grouping.lines(it.misses):
+def _miss_lines(run_report: RunReport) -> Iterator[Line]:
+    if run_report.nearest:
+        alike = count_noun(run_report.nearest, "answer")
+        yield _labelled_row("nearest", f"{alike} of a cassette that is only alike")
+    for text in grouping.miss_log_lines(run_report.misses):
         yield (
-            _row("", text) if text.startswith(" ") else _row("miss", text.removeprefix("missed: "))
+            _labelled_row("", text)
+            if text.startswith(" ")
+            else _labelled_row("miss", text.removeprefix("missed: "))
         )
 
 
-def _faults(it: Report) -> Iterator[Line]:
-    for struck in it.faults:
-        yield _row("fault", _fault(struck))
-    told = {struck.rule for struck in it.faults}
-    for rule in (it for it in it.never if it not in told):
-        yield _row("fault", f"{rule}: never struck")
+def _fault_lines(run_report: RunReport) -> Iterator[Line]:
+    for struck in run_report.faults:
+        yield _labelled_row("fault", _fault_text(struck))
+    names = {struck.rule for struck in run_report.faults}
+    for rule in (text for text in run_report.never if text not in names):
+        yield _labelled_row("fault", f"{rule}: never struck")
 
 
-def _row(name: str, text: str) -> Line:
-    return line(Span(f"{name:<{_NAME}}", "bold"), one_line(text))
+def _labelled_row(name: str, text: str) -> Line:
+    return styled_line(StyledText(f"{name:<{_NAME}}", "bold"), escape_line(text))
 
 
-def _words(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in counts.items())
 
 
-def _times(it: Times) -> str:
-    return f"median {_ms(it.median)}, 95 % within {_ms(it.p95)}, worst {_ms(it.worst)}"
+def _times_text(latency_figures: LatencyFigures) -> str:
+    median, p95 = _format_ms(latency_figures.median), _format_ms(latency_figures.p95)
+    return f"median {median}, 95 % within {p95}, worst {_format_ms(latency_figures.worst)}"
 
 
-def _lateness(it: Lateness) -> str:
-    requests = counted(it.requests, "request")
-    over = requests if it.writes is None else f"{counted(it.writes, 'write')} of {requests}"
-    return f"mean {_ms(it.mean)}, worst {_ms(it.worst)}, over {over}"
+def _lateness_text(lateness_figures: LatenessFigures) -> str:
+    requests = count_noun(lateness_figures.requests, "request")
+    over = (
+        requests
+        if lateness_figures.writes is None
+        else f"{count_noun(lateness_figures.writes, 'write')} of {requests}"
+    )
+    mean, worst = _format_ms(lateness_figures.mean), _format_ms(lateness_figures.worst)
+    return f"mean {mean}, worst {worst}, over {over}"
 
 
-def _fault(it: Struck) -> str:
-    why = "; ".join(it.why)
-    skipped = f", could not {times(it.skipped)}: {why}" if it.skipped else ""
+def _fault_text(fault_rule_figures: FaultRuleFigures) -> str:
+    why = "; ".join(fault_rule_figures.why)
+    skipped = (
+        f", could not {times_in_words(fault_rule_figures.skipped)}: {why}"
+        if fault_rule_figures.skipped
+        else ""
+    )
     return (
-        f"{it.rule}: " + (f"struck {times(it.faults)}" if it.faults else "never struck") + skipped
+        f"{fault_rule_figures.rule}: "
+        + (
+            f"struck {times_in_words(fault_rule_figures.faults)}"
+            if fault_rule_figures.faults
+            else "never struck"
+        )
+        + skipped
     )
 
 
-def _ms(ms: float) -> str:
-    return duration(max(0.0, ms))
+def _format_ms(ms: float) -> str:
+    return format_duration(max(0.0, ms))

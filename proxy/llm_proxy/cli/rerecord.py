@@ -12,36 +12,43 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llm_proxy import display, matching
-from llm_proxy.cli.library.cassettes import name_within
-from llm_proxy.cli.library.filters import Filters, filters
-from llm_proxy.cli.library.rows import Row, read_rows
-from llm_proxy.cli.option_types import Count
+from llm_proxy.cli.library.cassettes import name_in_library
+from llm_proxy.cli.library.filters import CassetteFilters, filter_options
+from llm_proxy.cli.library.rows import CassetteRow, read_rows
+from llm_proxy.cli.option_types import CountType
 from llm_proxy.cli.options import CONFIG, asking_options, cassettes, normalise
-from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
-from llm_proxy.cli.output.progress import progress
-from llm_proxy.cli.reissuing import asking_of, until_done
-from llm_proxy.cli.show.lookup import find
-from llm_proxy.display import counted
+from llm_proxy.cli.output.printing import (
+    Line,
+    StyledText,
+    print_json,
+    print_lines,
+    print_note,
+    styled_line,
+)
+from llm_proxy.cli.output.progress import progress_reporter
+from llm_proxy.cli.reissuing import reissue_settings_of, run_until_done
+from llm_proxy.cli.show.lookup import find_cassette
+from llm_proxy.display import count_noun
 from llm_proxy.errors import UsageError
-from llm_proxy.matching import KEY_RULES, Rules
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.shell.library.library import Library, files_below, named_take
-from llm_proxy.shell.reissuing.take_group import Group
+from llm_proxy.matching import KEY_RULES, RuleSet
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.shell.library.library import Library, cassette_files, take_of_name
+from llm_proxy.shell.reissuing.take_group import TakeGroup
 
 if TYPE_CHECKING:
-    from llm_proxy.shell.reissuing.reissuer import Asking
-    from llm_proxy.shell.reissuing.rerecording import Done
+    from llm_proxy.shell.reissuing.reissuer import ReissueSettings
+    from llm_proxy.shell.reissuing.rerecording import RerecordedGroup
 
 
 @click.command
 @click.argument("names", nargs=-1, metavar="[CASSETTE...]")
 @cassettes
 @CONFIG
-@filters
+@filter_options
 @normalise
 @asking_options
 @click.option("--all", "all_of_them", is_flag=True, help="Every cassette of the library.")
-@click.option("--jobs", type=Count(1, 64), default=1, show_default=True, metavar="N",
+@click.option("--jobs", type=CountType(1, 64), default=1, show_default=True, metavar="N",
               help="Requests that are asked at once.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Tell what would be asked, and ask nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -65,62 +72,64 @@ def rerecord(names: tuple[str, ...], cassettes: Path, *, all_of_them: bool, **va
 
     The exit code is 1 where a request failed, and its cassettes were kept.
     """
-    chosen = Filters(**{name: values.pop(name) for name in Filters.__slots__})
-    if not names and not all_of_them and chosen == Filters():
+    chosen = CassetteFilters(**{name: values.pop(name) for name in CassetteFilters.__slots__})
+    if not names and not all_of_them and chosen == CassetteFilters():
         raise UsageError("rerecord needs to know which: name cassettes, filter, or give --all")
     library = Library(cassettes)
-    rules = rules_of(values["normalise"])
-    groups = list(_groups(library, names, chosen, rules))
+    rules = parse_rules(values["normalise"])
+    groups = list(_select_groups(library, names, chosen, rules))
     if values["dry_run"]:
-        _tell_plan(library, groups, as_json=values["as_json"])
+        _print_plan(library, groups, as_json=values["as_json"])
         return
-    asking = asking_of(values, values["normalise"])
-    done = _rerecorded(asking, library, groups, values["jobs"])
-    failed = [it for it in done if it.failure]
+    asking = reissue_settings_of(values, values["normalise"])
+    done = _run_rerecording(asking, library, groups, values["jobs"])
+    failed = [rerecorded_group for rerecorded_group in done if rerecorded_group.failure]
     if values["as_json"]:
-        print_json(_document(library, done))
+        print_json(_rerecord_document(library, done))
     else:
-        print_lines(_failures(failed))
-        takes = sum(len(it.files) for it in done)
-        rest = f"; {counted(len(failed), 'request')} failed" if failed else ""
-        print_note(f"recorded again: {counted(takes, 'take')}{rest}")
+        print_lines(_failure_lines(failed))
+        takes = sum(len(rerecorded_group.files) for rerecorded_group in done)
+        rest = f"; {count_noun(len(failed), 'request')} failed" if failed else ""
+        print_note(f"recorded again: {count_noun(takes, 'take')}{rest}")
     raise click.exceptions.Exit(1 if failed else 0)
 
 
-def _rerecorded(asking: Asking, library: Library, groups: Sequence[Group], jobs: int) -> list[Done]:
-    from llm_proxy.shell.reissuing.reissuer import check_keys  # noqa: PLC0415 # only to ask
-    from llm_proxy.shell.reissuing.rerecording import rerecorded  # noqa: PLC0415 # only to ask
+def _run_rerecording(
+    asking: ReissueSettings, library: Library, groups: Sequence[TakeGroup], jobs: int
+) -> list[RerecordedGroup]:
+    from llm_proxy.shell.reissuing.reissuer import check_api_keys  # noqa: PLC0415 # only to ask
+    from llm_proxy.shell.reissuing.rerecording import rerecord  # noqa: PLC0415 # only to ask
 
-    check_keys(asking, {it.provider for it in groups})
+    check_api_keys(asking, {group.provider for group in groups})
 
-    async def run() -> list[Done]:
-        done: list[Done] = []
-        with progress(len(groups)) as watched:
-            async with aclosing(rerecorded(asking, library, groups, jobs)) as coming:
-                async for it in coming:
-                    done.append(it)
-                    watched.ends(_Step(library, it))
+    async def run() -> list[RerecordedGroup]:
+        done: list[RerecordedGroup] = []
+        with progress_reporter(len(groups)) as watched:
+            async with aclosing(rerecord(asking, library, groups, jobs)) as coming:
+                async for rerecorded_group in coming:
+                    done.append(rerecorded_group)
+                    watched.finish(_GroupStep(library, rerecorded_group))
         return done
 
-    return until_done(run()) if groups else []
+    return run_until_done(run()) if groups else []
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _GroupStep:
     """One request, for those who watch."""
 
     library: Library
-    done: Done
+    done: RerecordedGroup
 
     @property
     def fault(self) -> str:
         """Its first take."""
-        return display.path_text(name_within(self.library, self.done.group.files[0]))
+        return display.escape_path(name_in_library(self.library, self.done.group.files[0]))
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """What became of it."""
-        return self.done.failure or counted(len(self.done.files), "take")
+        return self.done.failure or count_noun(len(self.done.files), "take")
 
     @property
     def seconds(self) -> float:
@@ -128,82 +137,85 @@ class _Step:
         return self.done.seconds
 
 
-def _groups(
-    library: Library, names: Sequence[str], chosen: Filters, rules: Rules
-) -> Iterator[Group]:
+def _select_groups(
+    library: Library, names: Sequence[str], chosen: CassetteFilters, rules: RuleSet
+) -> Iterator[TakeGroup]:
     """What is to be asked, session by session, and in the order of the recording."""
-    rows, refused = read_rows(library, files_below(library.root), datetime.now(UTC))
+    rows, refused = read_rows(library, cassette_files(library.root), datetime.now(UTC))
     for error in refused:
         print_note(f"left out: {error}")
-    meant = {row.path for row in rows if chosen.admit(row)}
+    meant = {row.path for row in rows if chosen.admits(row)}
     if names:
-        meant &= {path for name in names for path in _named(library, rows, name)}
-    takes: dict[tuple[str, str], list[Row]] = {}
+        meant &= {path for name in names for path in _rows_by_name(library, rows, name)}
+    takes: dict[tuple[str, str], list[CassetteRow]] = {}
     for row in rows:
-        takes.setdefault((row.meta.session, _key(library, row, rules)), []).append(row)
-    found = [(it, each) for it, each in takes.items() if any(row.path in meant for row in each)]
-    for (session, key), each in sorted(found, key=lambda it: (it[0][0], _first(it[1]))):
-        files = tuple(row.path for row in sorted(each, key=lambda it: _place(library, it)))
-        yield Group(session, key, each[0].meta.provider, files)
+        takes.setdefault((row.meta.session, _row_key(library, row, rules)), []).append(row)
+    found = [
+        (values, each) for values, each in takes.items() if any(row.path in meant for row in each)
+    ]
+    for (session, key), items in sorted(found, key=lambda it: (it[0][0], _first_recorded(it[1]))):
+        files = tuple(row.path for row in sorted(items, key=lambda it: _sort_key(library, it)))
+        yield TakeGroup(session, key, items[0].meta.provider, files)
 
 
-def _named(library: Library, rows: Sequence[Row], name: str) -> list[Path]:
+def _rows_by_name(library: Library, rows: Sequence[CassetteRow], name: str) -> list[Path]:
     """The cassettes that somebody names.  Raises `UsageError` for what is none of the library."""
-    if name and (found := [it.path for it in rows if _begins(it, name)]):
+    if name and (found := [row.path for row in rows if _name_begins_with(row, name)]):
         return found
-    path = find(library, name)
-    if path.resolve() not in {it.path.resolve() for it in rows}:
+    path = find_cassette(library, name)
+    if path.resolve() not in {row.path.resolve() for row in rows}:
         raise UsageError(f"{path} is not in {library.root}: give --cassettes the library's folder")
-    return [it.path for it in rows if it.path.resolve() == path.resolve()]
+    return [row.path for row in rows if row.path.resolve() == path.resolve()]
 
 
-def _begins(row: Row, name: str) -> bool:
-    told = (row.path.name, row.name, row.meta.key)
-    return any(it.startswith(name) for it in told)
+def _name_begins_with(row: CassetteRow, name: str) -> bool:
+    values = (row.path.name, row.name, row.meta.key)
+    return any(text.startswith(name) for text in values)
 
 
-def _key(library: Library, row: Row, rules: Rules) -> str:
-    """The key of a cassette by the rules of this run."""
-    if row.meta.key_rules == KEY_RULES and row.meta.rules == rules.spelled:
+def _row_key(library: Library, row: CassetteRow, rules: RuleSet) -> str:
+    if row.meta.key_rules == KEY_RULES and row.meta.rules == rules.serialized:
         return row.meta.key
-    return matching.key(row.meta.provider, library.load(row.path).request, rules)
+    return matching.request_key(row.meta.provider, library.load_cassette(row.path).request, rules)
 
 
-def _first(takes: Sequence[Row]) -> str:
-    return min(it.meta.recorded for it in takes)
+def _first_recorded(takes: Sequence[CassetteRow]) -> str:
+    return min(take.meta.recorded for take in takes)
 
 
-def _place(library: Library, row: Row) -> tuple[int, str]:
-    take = named_take(library.root, row.path)
+def _sort_key(library: Library, row: CassetteRow) -> tuple[int, str]:
+    take = take_of_name(library.root, row.path)
     return (take.number if take else 0), row.name
 
 
-def _tell_plan(library: Library, groups: Sequence[Group], *, as_json: bool) -> None:
-    files = [[name_within(library, path) for path in it.files] for it in groups]
+def _print_plan(library: Library, groups: Sequence[TakeGroup], *, as_json: bool) -> None:
+    files = [[name_in_library(library, path) for path in group.files] for group in groups]
     if as_json:
-        print_json({"library": display.path_text(library.root), "would_ask": files})
+        print_json({"library": display.escape_path(library.root), "would_ask": files})
         return
-    print_lines(line(name) for each in files for name in each)
-    print_note(f"would be asked again: {counted(sum(map(len, files)), 'take')}")
+    print_lines(styled_line(name) for file in files for name in file)
+    print_note(f"would be asked again: {count_noun(sum(map(len, files)), 'take')}")
 
 
-def _failures(failed: Sequence[Done]) -> Iterator[Line]:
-    for it in failed:
-        yield line(Span("failed: ", "bad"), display.one_line(it.failure))
+def _failure_lines(failed: Sequence[RerecordedGroup]) -> Iterator[Line]:
+    for rerecorded_group in failed:
+        yield styled_line(
+            StyledText("failed: ", "bad"), display.escape_line(rerecorded_group.failure)
+        )
 
 
-def _document(library: Library, done: Sequence[Done]) -> dict[str, Any]:
+def _rerecord_document(library: Library, done: Sequence[RerecordedGroup]) -> dict[str, Any]:
     return {
-        "library": display.path_text(library.root),
+        "library": display.escape_path(library.root),
         "requests": [
             {
-                "session": it.group.session,
-                "key": it.group.key,
-                "old": [display.path_text(path) for path in it.group.files],
-                "new": [display.path_text(path) for path in it.files],
-                "failure": it.failure or None,
-                "seconds": round(it.seconds, 3),
+                "session": rerecorded_group.group.session,
+                "key": rerecorded_group.group.key,
+                "old": [display.escape_path(path) for path in rerecorded_group.group.files],
+                "new": [display.escape_path(path) for path in rerecorded_group.files],
+                "failure": rerecorded_group.failure or None,
+                "seconds": round(rerecorded_group.seconds, 3),
             }
-            for it in done
+            for rerecorded_group in done
         ],
     }

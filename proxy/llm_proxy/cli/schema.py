@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from llm_proxy.cli.option_types import OneOf
+from llm_proxy.cli.option_types import ChoiceType
 from llm_proxy.cli.output.printing import print_json
 from llm_proxy.scenario.documents.schema import scenario_schema
 
@@ -15,7 +15,7 @@ _SCHEMAS: Final = MappingProxyType({"scenario": scenario_schema})
 
 
 @click.command
-@click.argument("what", default="scenario", type=OneOf(list(_SCHEMAS)))
+@click.argument("what", default="scenario", type=ChoiceType(list(_SCHEMAS)))
 def schema(what: str) -> None:
     r"""Print the JSON Schema of scenario files.
 
@@ -25,7 +25,7 @@ def schema(what: str) -> None:
     \b
     Examples:
       llm-proxy schema > scenarios/scenario.schema.json
-      llm-proxy schema scenario | jq '."$defs".Step.properties | keys'
+      llm-proxy schema scenario | jq '."$defs".ScenarioTurn.properties | keys'
 
     Then let each file begin with the line:
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from llm_proxy.cli.options import server_options, settings_of
-from llm_proxy.shell.running.settings import in_ci
+from llm_proxy.shell.running.settings import is_ci
 
 _CONTEXT: Final = {"allow_interspersed_args": False}
 """What comes after the command's name is the command's, also where the two dashes are missing."""
@@ -37,7 +37,7 @@ def record(command: tuple[str, ...], **values: Any) -> None:
     When a request was recorded before, its new takes replace the old ones as soon as the first
     of them is complete.
     """
-    _run("record", values, command)
+    _run_mode("record", values, command)
 
 
 @click.command(context_settings=_CONTEXT)
@@ -56,7 +56,7 @@ def replay(command: tuple[str, ...], **values: Any) -> None:
       llm-proxy replay --pace 0.5x --port 4777
       llm-proxy replay --pace ttft=300ms,gap=30..80ms --seed 7
     """
-    _run("replay", values, command)
+    _run_mode("replay", values, command)
 
 
 @click.command(context_settings=_CONTEXT)
@@ -74,7 +74,7 @@ def auto(command: tuple[str, ...], **values: Any) -> None:
       llm-proxy auto -- pytest tests/
       llm-proxy auto --on-miss passthrough -- python app.py
     """
-    _run("auto", values, command)
+    _run_mode("auto", values, command)
 
 
 @click.command(context_settings=_CONTEXT)
@@ -96,24 +96,24 @@ def simulate(command: tuple[str, ...], **values: Any) -> None:
 
     Scenario files are read again when they change. llm-proxy scenario lint checks them.
     """
-    _run("simulate", values, command)
+    _run_mode("simulate", values, command)
 
 
-def _run(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
-    replays = mode == "replay" or (mode == "auto" and in_ci(os.environ))
+def _run_mode(mode: Any, values: dict[str, Any], command: tuple[str, ...]) -> None:
+    replays = mode == "replay" or (mode == "auto" and is_ci(os.environ))
     offline = mode == "auto" and values["on_miss"] in {"fail", "scenario"}
     if values["on_miss"] is None:
-        scripted = any(values[it] for it in ("scenarios", "mock", "respond"))
+        scripted = any(values[item] for item in ("scenarios", "mock", "respond"))
         values["on_miss"] = "scenario" if replays and scripted else "record"
     live = mode != "simulate" and not replays and not offline
     # A mistake is told before anything heavy is imported.
     settings = settings_of(values, command, live=live)
 
-    from llm_proxy.shell.running.logs import configure  # noqa: PLC0415 # only to serve
+    from llm_proxy.shell.running.logs import configure_logging  # noqa: PLC0415 # only to serve
     from llm_proxy.shell.running.serving import serve  # noqa: PLC0415 # only to serve
 
-    configure(settings.log_format)
+    configure_logging(settings.log_format)
     if mode == "auto" and replays:
         logging.getLogger("llm_proxy").info("CI is set: auto replays, and records nothing")
-        raise click.exceptions.Exit(serve("replay", settings, command, typed=mode))
+        raise click.exceptions.Exit(serve("replay", settings, command, command_line=mode))
     raise click.exceptions.Exit(serve(mode, settings, command))

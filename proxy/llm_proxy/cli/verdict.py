@@ -9,20 +9,30 @@ from typing import Final
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.journals import SOURCE, run_of
-from llm_proxy.cli.option_types import OneOf
-from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
+from llm_proxy.cli.journals import SOURCE, load_run
+from llm_proxy.cli.option_types import ChoiceType
+from llm_proxy.cli.output.printing import (
+    Line,
+    StyledText,
+    print_json,
+    print_lines,
+    print_note,
+    styled_line,
+)
 from llm_proxy.errors import UsageError
 from llm_proxy.verdict import sentences
-from llm_proxy.verdict.document import DEFAULT_LEVEL, document
-from llm_proxy.verdict.finding import Case, Finding, Level
-from llm_proxy.verdict.judging import Verdict
-from llm_proxy.verdict.judging import verdict as judged
-from llm_proxy.verdict.junit import NOTHING
-from llm_proxy.verdict.junit import junit as junit_xml
+from llm_proxy.verdict.document import DEFAULT_LEVEL, verdict_document
+from llm_proxy.verdict.finding import FindingLevel, JudgedCase, VerdictFinding
+from llm_proxy.verdict.judging import RunVerdict
+from llm_proxy.verdict.judging import judge_run as judged
+from llm_proxy.verdict.junit import NOTHING, junit_xml
 
-_STYLES: Final = {Level.NOTE: "dim", Level.WARNING: "doubtful", Level.ERROR: "bad"}
-_WIDTH: Final = max(map(len, Level))
+_STYLES: Final = {
+    FindingLevel.NOTE: "dim",
+    FindingLevel.WARNING: "doubtful",
+    FindingLevel.ERROR: "bad",
+}
+_WIDTH: Final = max(map(len, FindingLevel))
 _SHOWN: Final = 8
 """Pieces of evidence that are printed of one finding."""
 
@@ -31,7 +41,7 @@ _SHOWN: Final = 8
 @SOURCE
 @click.option(
     "--level",
-    type=OneOf([it.value for it in Level]),
+    type=ChoiceType([finding_level.value for finding_level in FindingLevel]),
     default=DEFAULT_LEVEL.value,
     show_default=True,
     help="Findings of this level and above make the exit code 1.",
@@ -61,49 +71,58 @@ def verdict(source: str | None, *, level: str, as_json: bool, junit: Path | None
     Every finding is a note, a warning or an error. The exit code is 1 where one is a warning or
     worse, or as --level says.
     """
-    it = judged(run_of(source).entries)
-    threshold = Level(level)
+    run_verdict = judged(load_run(source).entries)
+    threshold = FindingLevel(level)
     if junit is not None:
-        _write(junit, junit_xml(it, threshold))
+        _write_junit(junit, junit_xml(run_verdict, threshold))
     if as_json:
-        print_json(document(it, threshold))
+        print_json(verdict_document(run_verdict, threshold))
     else:
-        for case in it.findings:
+        for case in run_verdict.findings:
             if case.finding is not None:
                 print_lines(finding_lines(case, case.finding))
-        print_note(_summary(it))
-    raise click.exceptions.Exit(1 if it.reaching(threshold) else 0)
+        print_note(_summary_line(run_verdict))
+    raise click.exceptions.Exit(1 if run_verdict.findings_at_least(threshold) else 0)
 
 
-def finding_lines(case: Case, finding: Finding, shown: int = _SHOWN) -> Iterator[Line]:
+def finding_lines(case: JudgedCase, finding: VerdictFinding, shown: int = _SHOWN) -> Iterator[Line]:
     """A finding as it is printed: what, where, by what evidence, and what to do."""
-    first = case.chain.first
-    level = Span(f"{finding.level:<{_WIDTH}}", _STYLES[finding.level])
-    yield line(level, "  ", Span(case.rule.name, "bold"), f": {display.one_line(finding.message)}")
+    first = case.chain.first_attempt
+    level = StyledText(f"{finding.level:<{_WIDTH}}", _STYLES[finding.level])
+    yield styled_line(
+        level, "  ", StyledText(case.rule.name, "bold"), f": {display.escape_line(finding.message)}"
+    )
     where = f"{first.method} {first.path}, session {first.session or 'none'}"
     model = f", {first.model}" if first.model else ""
-    yield line("  ", display.one_line(where + model))
-    for each in finding.evidence[:shown]:
-        yield line("  ", display.one_line(sentences.line(each)))
+    yield styled_line("  ", display.escape_line(where + model))
+    for finding_evidence in finding.evidence[:shown]:
+        yield styled_line("  ", display.escape_line(sentences.evidence_line(finding_evidence)))
     if (more := len(finding.evidence) - shown) > 0:
-        yield line(f"  and {more:,} more: see --json")
-    yield line(Span(f"  What to do: {case.rule.advice}.", "dim"))
+        yield styled_line(f"  and {more:,} more: see --json")
+    yield styled_line(StyledText(f"  What to do: {case.rule.advice}.", "dim"))
 
 
-def _summary(it: Verdict) -> str:
-    skipped = f"; {display.counted(it.skipped, 'fault')} could not strike" if it.skipped else ""
-    if not it.faults:
+def _summary_line(run_verdict: RunVerdict) -> str:
+    skipped = (
+        f"; {display.count_noun(run_verdict.skipped, 'fault')} could not strike"
+        if run_verdict.skipped
+        else ""
+    )
+    if not run_verdict.faults:
         return NOTHING + skipped
     watched = (
-        f"{display.counted(it.faults, 'fault')} met by {display.counted(it.requests, 'request')} "
-        f"of {display.counted(it.sessions, 'session')}"
+        f"{display.count_noun(run_verdict.faults, 'fault')} met by "
+        f"{display.count_noun(run_verdict.requests, 'request')} "
+        f"of {display.count_noun(run_verdict.sessions, 'session')}"
     )
-    counts = {level: it.count(level) for level in reversed(Level)}
-    found = ", ".join(display.counted(number, level) for level, number in counts.items() if number)
+    counts = {level: run_verdict.count(level) for level in reversed(FindingLevel)}
+    found = ", ".join(
+        display.count_noun(number, level) for level, number in counts.items() if number
+    )
     return f"{watched}: {found or 'nothing to find fault with'}{skipped}"
 
 
-def _write(path: Path, xml: bytes) -> None:
+def _write_junit(path: Path, xml: bytes) -> None:
     try:
         path.write_bytes(xml)
     except OSError as error:

@@ -10,31 +10,36 @@ from typing import Any
 import click
 
 from llm_proxy import display
-from llm_proxy.cli.library.cassettes import count_otherwise_keyed, other_rules, read_all, there
+from llm_proxy.cli.library.cassettes import (
+    count_other_keys,
+    existing_folder,
+    other_rules_message,
+    read_cassettes,
+)
 from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.output.json_documents import refusal_document
-from llm_proxy.cli.output.printing import line, print_json, print_lines, print_note
+from llm_proxy.cli.output.printing import print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.integrity import Place, complaints
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.shell.library.library import Library, files_below, named_take, session_of
+from llm_proxy.integrity import LibraryLocation, integrity_complaints
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.shell.library.library import Library, cassette_files, session_of_path, take_of_name
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class CheckedFile:
     """A file that is checked."""
 
     path: Path
     root: Path | None
     """The library that it lies in; None where nobody said."""
 
-    def place(self) -> Place:
+    def location(self) -> LibraryLocation:
         """What its name and folder say."""
         path = self.path.resolve()
-        take = named_take(path.parent, path)
-        return Place(
-            key16=None if take is None else take.key16,
-            session=None if self.root is None else session_of(self.root.resolve(), path),
+        take = take_of_name(path.parent, path)
+        return LibraryLocation(
+            key_prefix=None if take is None else take.key_prefix,
+            session=None if self.root is None else session_of_path(self.root.resolve(), path),
         )
 
 
@@ -65,81 +70,83 @@ def verify(
     were keyed by other rules than those of --normalise are counted: they are found by reading
     them, until llm-proxy rekey.
     """
-    subjects = _subjects(paths or (there(cassettes),), cassettes)
-    problems = list(_problems(subjects))
-    others = count_otherwise_keyed((it.path for it in subjects), rules_of(normalise))
+    subjects = _files_to_check(paths or (existing_folder(cassettes),), cassettes)
+    problems = list(_find_problems(subjects))
+    others = count_other_keys((subject.path for subject in subjects), parse_rules(normalise))
     if as_json:
-        print_json({**_document(subjects, problems), "keyed_by_other_rules": others})
+        print_json({**_verify_document(subjects, problems), "keyed_by_other_rules": others})
     else:
-        print_lines(line(str(problem)) for problem in problems)
-        print_note(_summary(subjects, problems, paths or (cassettes,)))
+        print_lines(styled_line(str(problem)) for problem in problems)
+        print_note(_summary_line(subjects, problems, paths or (cassettes,)))
         if others:
-            print_note(other_rules(others))
+            print_note(other_rules_message(others))
     raise click.exceptions.Exit(1 if problems else 0)
 
 
-def _subjects(paths: Sequence[Path], cassettes: Path) -> list[Subject]:
+def _files_to_check(paths: Sequence[Path], cassettes: Path) -> list[CheckedFile]:
     """Every file that the paths stand for, once.  Raises `UsageError` for a path to nothing."""
-    found: dict[Path, Subject] = {}
+    found: dict[Path, CheckedFile] = {}
     for path in paths:
         inside = path.resolve().is_relative_to(cassettes.resolve())
         if not path.exists() and path != cassettes:
             raise UsageError(
-                f"there is no file or folder {display.path_text(path)}: give paths of cassettes, "
+                f"there is no file or folder {display.escape_path(path)}: give paths of cassettes, "
                 "or none to check the whole library"
             )
         if path.is_file():
-            found.setdefault(path.resolve(), Subject(path, cassettes if inside else None))
+            found.setdefault(path.resolve(), CheckedFile(path, cassettes if inside else None))
             continue
         own = path.parent if path.name.startswith("@") else path
-        for file in files_below(path):
-            found.setdefault(file.resolve(), Subject(file, cassettes if inside else own))
+        for file in cassette_files(path):
+            found.setdefault(file.resolve(), CheckedFile(file, cassettes if inside else own))
     return list(found.values())
 
 
-def _problems(subjects: Sequence[Subject]) -> Iterator[CassetteError]:
-    """Everything that is wrong, file by file."""
+def _find_problems(subjects: Sequence[CheckedFile]) -> Iterator[CassetteError]:
     library = Library(Path())
     seen: dict[tuple[Path, str, str, int], Path] = {}
     places = {subject.path: subject for subject in subjects}
-    for path, it in read_all(library, list(places)):
+    for path, cassette in read_cassettes(library, list(places)):
         subject = places[path]
-        if (twin := _same_take(subject, seen)) is not None:
+        if (twin := _duplicate_take(subject, seen)) is not None:
             yield CassetteError(str(path), None, f"the same take as {twin}: delete one of them")
-        if isinstance(it, CassetteError):
-            yield it
+        if isinstance(cassette, CassetteError):
+            yield cassette
             continue
-        for why in complaints(it, subject.place()):
+        for why in integrity_complaints(cassette, subject.location()):
             yield CassetteError(str(path), 1, why)
 
 
-def _same_take(subject: Subject, seen: dict[tuple[Path, str, str, int], Path]) -> Path | None:
-    """Another file of the same library, session, key and number."""
+def _duplicate_take(
+    subject: CheckedFile, seen: dict[tuple[Path, str, str, int], Path]
+) -> Path | None:
     if subject.root is None:
         return None
-    take = named_take(subject.root.resolve(), subject.path.resolve())
+    take = take_of_name(subject.root.resolve(), subject.path.resolve())
     if take is None:
         return None
-    twin = seen.setdefault((subject.root, take.session, take.key16, take.number), subject.path)
+    twin = seen.setdefault((subject.root, take.session, take.key_prefix, take.number), subject.path)
     return twin if twin != subject.path else None
 
 
-def _summary(
-    subjects: Sequence[Subject], problems: Sequence[CassetteError], paths: Sequence[Path]
+def _summary_line(
+    subjects: Sequence[CheckedFile], problems: Sequence[CassetteError], paths: Sequence[Path]
 ) -> str:
     if not subjects:
         return (
             f"no cassettes in {', '.join(map(str, paths))}: nothing to verify. "
             "Record some with llm-proxy record."
         )
-    checked = f"{display.counted(len(subjects), 'cassette')} checked"
+    checked = f"{display.count_noun(len(subjects), 'cassette')} checked"
     if not problems:
         return f"{checked}, all of them whole and consistent"
     files = len({problem.file for problem in problems})
-    return f"{checked}, {display.counted(len(problems), 'problem')} in {files} of them"
+    return f"{checked}, {display.count_noun(len(problems), 'problem')} in {files} of them"
 
 
-def _document(subjects: Sequence[Subject], problems: Sequence[CassetteError]) -> dict[str, Any]:
+def _verify_document(
+    subjects: Sequence[CheckedFile], problems: Sequence[CassetteError]
+) -> dict[str, Any]:
     return {
         "ok": not problems,
         "checked": len(subjects),

@@ -1,11 +1,11 @@
-"""The dialects, side by side: one file each, one line each in `DIALECTS`."""
+"""The dialects: one file each, one line each in `DIALECTS`."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from llm_proxy.dialects.anthropic.dialect import Anthropic
-from llm_proxy.dialects.base import Dialect, Judgement, Response
+from llm_proxy.dialects.base import Completeness, Dialect, DialectResponse
 from llm_proxy.dialects.bedrock.dialect import Bedrock
 from llm_proxy.dialects.cohere.dialect import Cohere
 from llm_proxy.dialects.google.gemini import Gemini
@@ -16,18 +16,18 @@ from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.dialects.openai.completions import OpenAICompletions
 from llm_proxy.dialects.openai.endpoints import ENDPOINTS
 from llm_proxy.dialects.openai.responses import OpenAIResponses
-from llm_proxy.dialects.record_only import Unspoken
+from llm_proxy.dialects.record_only import RecordOnlyDialect
 from llm_proxy.exchange import Request
 
 __all__ = [
     "DIALECTS",
     "OPAQUE",
+    "Completeness",
     "Dialect",
-    "Judgement",
-    "Response",
-    "find",
-    "named",
-    "speakers",
+    "DialectResponse",
+    "chat_dialects",
+    "dialect_named",
+    "find_dialect",
 ]
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
@@ -48,16 +48,18 @@ OPAQUE: Final[Dialect] = Opaque()
 """HTTP that no dialect knows: proxied, recorded and replayed all the same."""
 
 
-def find(request: Request) -> Dialect:
+def find_dialect(request: Request) -> Dialect:
     """The dialect that this request speaks; `OPAQUE` where none claims it."""
-    return next((dialect for dialect in DIALECTS if dialect.claims(request)), OPAQUE)
+    return next((dialect for dialect in DIALECTS if dialect.matches(request)), OPAQUE)
 
 
-def speakers() -> dict[str, Dialect]:
+def chat_dialects() -> dict[str, Dialect]:
     """The dialects whose answers hold turns, by name."""
-    return {it.name: it for it in DIALECTS if not isinstance(it, Unspoken)}
+    return {
+        dialect.name: dialect for dialect in DIALECTS if not isinstance(dialect, RecordOnlyDialect)
+    }
 
 
-def named(name: str) -> Dialect:
+def dialect_named(name: str) -> Dialect:
     """The dialect of that name; `OPAQUE` for a name that this version does not know."""
     return next((dialect for dialect in DIALECTS if dialect.name == name), OPAQUE)

@@ -1,4 +1,4 @@
-"""What a wire cannot say of a turn, and what becomes of it: one set of rules for all dialects.
+"""Converts turns to what a wire format can represent, and names the losses.
 
 * Text, tool calls and media are what an application acts on: a wire without a word for one of
   them refuses the turn.
@@ -25,10 +25,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from llm_proxy.dialects import part_merging
-from llm_proxy.dialects.capabilities import Vocabulary, is_silent, kept
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.dialects.surrogates import mended
-from llm_proxy.errors import CannotSay
+from llm_proxy.dialects.capabilities import Capabilities, is_empty_part, nonempty_metadata
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.surrogates import replace_lone_surrogates
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
     Finish,
     Media,
@@ -67,232 +67,266 @@ _WHAT: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class ConvertedTurns:
     """Turns as a wire can tell them."""
 
     turns: tuple[Turn, ...]
-    lost: tuple[str, ...]
+    losses: tuple[str, ...]
     """What the wire has no word for, each a few words: `reasoning`, `metadata provider`."""
 
 
-def fit(turns: Sequence[Turn], vocabulary: Vocabulary, model: str, delivery: Delivery) -> Fitted:
+def convert(
+    turns: Sequence[Turn], capabilities: Capabilities, model: str, context: EncodeContext
+) -> ConvertedTurns:
     """The turns as the wire can tell them; `model` is the one that was asked for.
 
-    Raises `CannotSay` for what would not be the same answer without what is missing.
+    Raises `NotRepresentable` for what would not be the same answer without what is missing.
     """
-    if not turns or (len(turns) > 1 and not vocabulary.choices):
-        raise CannotSay(f"{vocabulary.dialect} answers in one turn, and this is {len(turns)}")
-    turns = list(map(mended, turns))
+    if not turns or (len(turns) > 1 and not capabilities.allows_several_turns):
+        raise NotRepresentable(
+            f"{capabilities.dialect} answers in one turn, and this is {len(turns)}"
+        )
+    turns = list(map(replace_lone_surrogates, turns))
     failure = next((turn.failure for turn in turns if turn.failure), None)
-    if failure and not vocabulary.streams:
-        about = next(turn.metadata for turn in turns if turn.failure)
-        error = Turn((), failure=vocabulary.failure(failure), metadata=about)
-        said = any(turn.parts for turn in turns)
-        return Fitted((vocabulary.refused(error),), ("what was said before it failed",) * said)
-    fitting = _Fitting(vocabulary, delivery, model)
-    first, *rest = (fitting.turn(replace(turn, failure=failure)) for turn in turns)
-    if delivery.successive and vocabulary.successive:
+    if failure and not capabilities.streams:
+        metadata = next(turn.metadata for turn in turns if turn.failure)
+        error = Turn((), failure=capabilities.convert_failure(failure), metadata=metadata)
+        flag = any(turn.parts for turn in turns)
+        return ConvertedTurns(
+            (capabilities.convert_http_error_turn(error),),
+            ("what was said before it failed",) * flag,
+        )
+    fitting = _Conversion(capabilities, context, model)
+    first, *rest = (fitting.convert_turn(replace(turn, failure=failure)) for turn in turns)
+    if context.turns_are_successive and capabilities.allows_successive_turns:
         each = zip(rest, turns[1:], strict=True)
-        rest = [fitting.unended(told, turn.finish, first) for told, turn in each]
-    alike = (_as_beside(first, turn, vocabulary) for turn in rest)
-    return Fitted((first, *alike), tuple(dict.fromkeys(fitting.lost)))
+        rest = [fitting.without_finish(told, turn.finish, first) for told, turn in each]
+    alike = (_as_further_choice(first, turn, capabilities) for turn in rest)
+    return ConvertedTurns((first, *alike), tuple(dict.fromkeys(fitting.losses)))
 
 
-def _as_beside(first: Turn, turn: Turn, vocabulary: Vocabulary) -> Turn:
+def _as_further_choice(first: Turn, turn: Turn, capabilities: Capabilities) -> Turn:
     """Another choice of the same answer: what the answer says of itself, it says once."""
-    own = {name: value for name, value in turn.metadata if name not in vocabulary.shared}
-    all_of_it = {name: value for name, value in first.metadata if name in vocabulary.shared} | own
+    own = {
+        name: value
+        for name, value in turn.metadata
+        if name not in capabilities.shared_metadata_names
+    }
+    all_of_it = {
+        name: value for name, value in first.metadata if name in capabilities.shared_metadata_names
+    } | own
     return replace(
         turn,
         id=first.id,
         model=first.model,
         usage=first.usage,
-        metadata=kept(tuple(all_of_it.items()), vocabulary.keeps),
+        metadata=nonempty_metadata(tuple(all_of_it.items()), capabilities.metadata_names),
     )
 
 
-class _Fitting:
+class _Conversion:
     """One answer on its way into a vocabulary, and what it loses there."""
 
-    def __init__(self, vocabulary: Vocabulary, delivery: Delivery, model: str) -> None:
-        self._words = vocabulary
-        self._delivery = delivery
+    def __init__(self, capabilities: Capabilities, context: EncodeContext, model: str) -> None:
+        self._capabilities = capabilities
+        self._context = context
         self._model = model
         self._call_ids: set[str] = set()
-        self.lost: list[str] = []
+        self.losses: list[str] = []
 
-    def turn(self, turn: Turn) -> Turn:
+    def convert_turn(self, turn: Turn) -> Turn:
         """The turn as the wire can tell it."""
-        words = self._words
-        parts = self._parts(turn.parts)
-        finish, raw = self._finish(turn, waits=words.waits(parts))
-        made = "" if words.id_prefix is None else self._delivery.identifier(words.id_prefix)
+        words = self._capabilities
+        parts = self._convert_parts(turn.parts)
+        finish, raw = self._convert_finish(turn, awaits_client=words.awaits_client(parts))
+        made = "" if words.id_prefix is None else self._context.identifier(words.id_prefix)
         fitted = Turn(
             parts,
             finish=finish,
             finish_raw=raw,
-            usage=self._usage(turn.usage),
+            usage=self._convert_usage(turn.usage),
             id=(turn.id or made) if made else "",
             model=(turn.model or self._model) if words.names_model else "",
-            metadata=self._metadata("", turn.metadata, kept(turn.metadata, words.keeps)),
+            metadata=self._record_metadata_losses(
+                "", turn.metadata, nonempty_metadata(turn.metadata, words.metadata_names)
+            ),
         )
         if turn.failure is None:
-            return self._arranged(fitted)
-        failed = replace(fitted, finish=None, finish_raw="", failure=words.failure(turn.failure))
-        return self._arranged(words.failed(failed))
+            return self._arrange_turn(fitted)
+        failed = replace(
+            fitted, finish=None, finish_raw="", failure=words.convert_failure(turn.failure)
+        )
+        return self._arrange_turn(words.convert_failed_turn(failed))
 
-    def unended(self, turn: Turn, said: Finish | None, first: Turn) -> Turn:
+    def without_finish(self, turn: Turn, finish: Finish | None, first: Turn) -> Turn:
         """A turn that fits, in a stream where the first one finishes for all."""
-        self.lost += [f"finish {said} of a later choice"] * (said not in (None, first.finish))
-        told = self._words.failed(replace(turn, finish=None, finish_raw=""))
-        return replace(told, metadata=self._metadata("", turn.metadata, told.metadata))
+        self.losses += [f"finish {finish} of a later choice"] * (finish not in (None, first.finish))
+        told = self._capabilities.convert_failed_turn(replace(turn, finish=None, finish_raw=""))
+        return replace(
+            told, metadata=self._record_metadata_losses("", turn.metadata, told.metadata)
+        )
 
-    def _arranged(self, turn: Turn) -> Turn:
+    def _arrange_turn(self, turn: Turn) -> Turn:
         """The turn as the wire arranges it, which may be in another order."""
-        arranged = self._words.arranged(turn)
-        before, after = ([type(part) for part in it.parts] for it in (turn, arranged))
-        self.lost += ["the order of parts"] * (
+        arranged = self._capabilities.arrange(turn)
+        before, after = ([type(part) for part in item.parts] for item in (turn, arranged))
+        self.losses += ["the order of parts"] * (
             before != after and Counter(before) == Counter(after)
         )
         return arranged
 
-    def _parts(self, parts: Iterable[Part]) -> tuple[Part, ...]:
-        told = list(self._told(tuple(parts)))
-        order = self._words.order
+    def _convert_parts(self, parts: Iterable[Part]) -> tuple[Part, ...]:
+        items = list(self._representable_parts(tuple(parts)))
+        order = self._capabilities.part_order
         if order:
-            said = list(told)
-            told.sort(key=lambda part: order.index(type(part)))
-            self.lost += ["the order of parts"] * (told != said)
-        return part_merging.neighbours(told, self._words.joined)
+            entries = list(items)
+            items.sort(key=lambda part: order.index(type(part)))
+            self.losses += ["the order of parts"] * (items != entries)
+        return part_merging.merge_neighbours(items, self._capabilities.merged_kinds)
 
-    def _told(self, parts: tuple[Part, ...]) -> Iterable[Part]:
+    def _representable_parts(self, parts: tuple[Part, ...]) -> Iterable[Part]:
         """The parts that the wire has words for and that say something, through its lenses."""
-        answered = {_pair(it.call_id, it.name) for it in parts if isinstance(it, ToolResult)}
+        answered = {
+            _call_result_identity(item.call_id, item.name)
+            for item in parts
+            if isinstance(item, ToolResult)
+        }
         for part in parts:
-            provided = isinstance(part, ToolCall) and _pair(part.id, part.name) in answered
+            provided = (
+                isinstance(part, ToolCall) and _call_result_identity(part.id, part.name) in answered
+            )
             is_provided = provided or isinstance(part, ToolResult)
-            told = self._provided(part) if is_provided else self._through(part)
-            if told is not None and (not is_silent(told) or self._lasts(told)):
+            told = (
+                self._convert_provider_tool_part(part)
+                if is_provided
+                else self._apply_converter(part)
+            )
+            if told is not None and (not is_empty_part(told) or self._keeps_empty_part(told)):
                 yield told
 
-    def _lasts(self, part: Part) -> bool:
-        """Whether a part that says nothing is told for what stands beside it."""
-        return type(part) in self._words.lasting and bool(part.metadata)
+    def _keeps_empty_part(self, part: Part) -> bool:
+        return type(part) in self._capabilities.kinds_kept_empty and bool(part.metadata)
 
-    def _provided(self, part: Part) -> Part | None:
+    def _convert_provider_tool_part(self, part: Part) -> Part | None:
         """What a provider's own tool was asked or gave: calls and results are told together."""
-        if self._words.result(ToolResult("", "")) is None:
-            self.lost.append("what the provider's own tools did")
+        if self._capabilities.convert_tool_result(ToolResult("", "")) is None:
+            self.losses.append("what the provider's own tools did")
             return None
-        if isinstance(part, ToolCall) and self._words.provided is not None:
-            told = self._words.provided(self._named(part))
-            if told is not None:
-                self._note(part, told)
-            return told
-        return self._through(part)
+        if isinstance(part, ToolCall) and self._capabilities.convert_provider_tool_call is not None:
+            tool_call = self._capabilities.convert_provider_tool_call(
+                self._with_unique_call_id(part)
+            )
+            if tool_call is not None:
+                self._record_losses(part, tool_call)
+            return tool_call
+        return self._apply_converter(part)
 
-    def _through(self, part: Part) -> Part | None:
-        """The part through the lens of its kind."""
-        words = self._words
-        told = self._lens(part)
+    def _apply_converter(self, part: Part) -> Part | None:
+        words = self._capabilities
+        told = self._converter_for(part)
         if told is not None:
-            self._note(part, told)
+            self._record_losses(part, told)
             return told
         match part:
             case Refusal():
-                self.lost.append("that a refusal is one")
-                return words.text(Text(part.text))
+                self.losses.append("that a refusal is one")
+                return words.convert_text(Text(part.text))
             case Reasoning() | ToolResult():
-                self.lost.append(_WHAT[type(part)])
+                self.losses.append(_WHAT[type(part)])
                 return None
-            case ToolCall() if words.call(replace(self._named(part), arguments="{}")) is not None:
-                raise CannotSay(
+            case ToolCall() if (
+                words.convert_tool_call(replace(self._with_unique_call_id(part), arguments="{}"))
+                is not None
+            ):
+                raise NotRepresentable(
                     f"{words.dialect} tells the arguments of a call as a JSON object, and those "
                     f"of {part.name or 'this one'} are none that could be told exactly"
                 )
             case _:
-                raise CannotSay(f"{words.dialect} has no word for {_WHAT[type(part)]}")
+                raise NotRepresentable(f"{words.dialect} has no word for {_WHAT[type(part)]}")
 
-    def _lens(self, part: Part) -> Part | None:
-        words = self._words
+    def _converter_for(self, part: Part) -> Part | None:
+        words = self._capabilities
         match part:
             case Text():
-                return words.text(part)
+                return words.convert_text(part)
             case Reasoning():
                 seal, sealed = part.signature or None, part.redacted or None
-                return words.reasoning(replace(part, signature=seal, redacted=sealed))
+                return words.convert_reasoning(replace(part, signature=seal, redacted=sealed))
             case Refusal():
-                return words.refusal(part)
+                return words.convert_refusal(part)
             case ToolCall():
-                return words.call(self._named(part))
+                return words.convert_tool_call(self._with_unique_call_id(part))
             case ToolResult():
-                return words.result(part)
+                return words.convert_tool_result(part)
             case Media():
-                return words.media(part)
+                return words.convert_media(part)
 
-    def _named(self, call: ToolCall) -> ToolCall:
+    def _with_unique_call_id(self, call: ToolCall) -> ToolCall:
         """The call with an id that no other call of the answer has, and with arguments."""
         ordinal = len(self._call_ids)
         call_id = call.id
-        prefix = self._words.call_prefix
+        prefix = self._capabilities.call_id_prefix
         if prefix is not None and (not call_id or call_id in self._call_ids):
-            call_id = self._delivery.identifier(prefix, ordinal)
+            call_id = self._context.identifier(prefix, ordinal)
         self._call_ids.add(call_id)
         return replace(call, id=call_id, arguments=call.arguments or "{}")
 
-    def _note(self, part: Part, told: Part) -> None:
+    def _record_losses(self, part: Part, told: Part) -> None:
         """Note what the wire's telling of a part leaves out."""
-        what = _WHAT[type(part)]
-        self._metadata(f"of {what}", part.metadata, told.metadata)
+        label = _WHAT[type(part)]
+        self._record_metadata_losses(f"of {label}", part.metadata, told.metadata)
         for field in fields(part):
-            said = field.name not in ("metadata", "id") and getattr(part, field.name)
-            if said and not getattr(told, field.name):
-                self.lost.append(f"{field.name} of {what}")
+            value = field.name not in ("metadata", "id") and getattr(part, field.name)
+            if value and not getattr(told, field.name):
+                self.losses.append(f"{field.name} of {label}")
 
-    def _metadata(self, of: str, before: Metadata, after: Metadata) -> Metadata:
+    def _record_metadata_losses(self, of: str, before: Metadata, after: Metadata) -> Metadata:
         names = {name for name, _ in after}
-        self.lost += (f"metadata {name} {of}".strip() for name, _ in before if name not in names)
+        self.losses += (f"metadata {name} {of}".strip() for name, _ in before if name not in names)
         return after
 
-    def _finish(self, turn: Turn, *, waits: bool) -> tuple[Finish, str]:
+    def _convert_finish(self, turn: Turn, *, awaits_client: bool) -> tuple[Finish, str]:
         """Why it finished, and the wire's word for it."""
-        wanted = turn.finish or (Finish.TOOL_CALLS if waits else Finish.STOP)
-        if turn.finish_raw and self._meaning(turn.finish_raw, waits=waits) is wanted:
+        wanted = turn.finish or (Finish.TOOL_CALLS if awaits_client else Finish.STOP)
+        if (
+            turn.finish_raw
+            and self._finish_of_raw(turn.finish_raw, awaits_client=awaits_client) is wanted
+        ):
             return wanted, turn.finish_raw
         nearest = wanted
-        while nearest not in self._words.words:
+        while nearest not in self._capabilities.raw_of_finish:
             nearest = _NEAREST[nearest]
-        raw = self._words.words[nearest]
-        meant = self._meaning(raw, waits=waits)
+        raw = self._capabilities.raw_of_finish[nearest]
+        meant = self._finish_of_raw(raw, awaits_client=awaits_client)
         if meant is not wanted and turn.failure is None:
-            self.lost.append(f"finish {wanted} (told as {raw}, which means {meant})")
+            self.losses.append(f"finish {wanted} (told as {raw}, which means {meant})")
         return meant, raw
 
-    def _meaning(self, raw: str, *, waits: bool) -> Finish:
-        meant = self._words.finishes.get(raw, Finish.OTHER)
-        stops = meant is Finish.STOP and self._words.calls_stop
-        return Finish.TOOL_CALLS if stops and waits else meant
+    def _finish_of_raw(self, raw: str, *, awaits_client: bool) -> Finish:
+        meant = self._capabilities.finish_of_raw.get(raw, Finish.OTHER)
+        stops = meant is Finish.STOP and self._capabilities.stop_means_tool_calls
+        return Finish.TOOL_CALLS if stops and awaits_client else meant
 
-    def _usage(self, usage: Usage | None) -> Usage | None:
-        """The counts that the wire has words for."""
-        words = self._words
-        if usage is None and not words.counts_always:
+    def _convert_usage(self, usage: Usage | None) -> Usage | None:
+        words = self._capabilities
+        if usage is None and not words.always_has_usage:
             return None
-        said = {name: getattr(usage, name) for name in words.counts} if usage else {}
+        document = {name: getattr(usage, name) for name in words.usage_fields} if usage else {}
         if usage is not None:
-            every = ((it.name, getattr(usage, it.name)) for it in fields(usage))
-            self.lost += (
-                f"usage {name}" for name, it in every if it is not None and name not in said
+            every = ((field.name, getattr(usage, field.name)) for field in fields(usage))
+            self.losses += (
+                f"usage {name}" for name, it in every if it is not None and name not in document
             )
-        counted = {name: it for name, it in said.items() if it is not None}
-        if not counted and not words.counts_always:
+        counted = {name: value for name, value in document.items() if value is not None}
+        if not counted and not words.always_has_usage:
             return None
-        told = Usage(**(dict.fromkeys(words.always, 0) | counted))
-        if "total" in words.always and "total" not in counted:
+        told = Usage(**(dict.fromkeys(words.required_usage_fields, 0) | counted))
+        if "total" in words.required_usage_fields and "total" not in counted:
             return replace(told, total=(told.input or 0) + (told.output or 0))
         return told
 
 
-def _pair(call_id: str, name: str) -> tuple[str, str]:
+def _call_result_identity(call_id: str, name: str) -> tuple[str, str]:
     """What a call and its result share: an id; the name, where there is none."""
     return (call_id, "") if call_id else ("", name)

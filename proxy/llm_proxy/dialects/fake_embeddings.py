@@ -1,4 +1,4 @@
-"""Embeddings that no model made: the same text gives the same vector, like texts near ones.
+"""Deterministic embeddings: similar texts get similar vectors.
 
 What lies near is what shares words, and letters in the same order.  Meaning is not known: of two
 words for one thing, neither is nearer to the other than to any third.
@@ -33,54 +33,54 @@ _UNIT: Final = 2
 """Bytes of a character that is cut from its neighbours."""
 
 
-def vector(text: str, dimensions: int) -> list[float]:
+def fake_embedding(text: str, dimensions: int) -> list[float]:
     """An embedding: a vector of length 1, with 1 to 4096 dimensions."""
     count = min(max(dimensions, 1), _WIDEST)
     folded = text.casefold()
     words = _WORD.findall(folded)
     values = [0.0] * count
-    for mark, weight in _words(words).items():
+    for mark, weight in _word_checksums(words).items():
         values[mark % count] += weight if mark >> 31 else -weight
-    for mark, often in _parts(" ".join(words)).items():
+    for mark, often in _ngram_checksums(" ".join(words)).items():
         weight = _ONCE[mark >> 31]
         values[mark % count] += weight if often == 1 else weight * sqrt(often)
-    length = _length(values)
+    length = _euclidean_norm(values)
     if length < _ITSELF:  # no words, or they cancel each other out
-        return _own(text, count)
-    values[crc32(_bytes(text)) % count] += _ITSELF * length
-    length = _length(values)
+        return _seeded_unit_vector(text, count)
+    values[crc32(_hash_bytes(text)) % count] += _ITSELF * length
+    length = _euclidean_norm(values)
     return [value / length for value in values]
 
 
-def _words(words: list[str]) -> Mapping[int, float]:
+def _word_checksums(words: list[str]) -> Mapping[int, float]:
     """The checksums of the words with their weights; one that comes again adds ever less."""
     most = len(_WEIGHTS) - 1
     return {
-        crc32(_bytes(word)): _WEIGHTS[min(len(word), most)] * sqrt(times)
+        crc32(_hash_bytes(word)): _WEIGHTS[min(len(word), most)] * sqrt(times)
         for word, times in Counter(words).items()
     }
 
 
-def _parts(text: str) -> Counter[int]:
+def _ngram_checksums(text: str) -> Counter[int]:
     """The checksums of all runs of a few letters, each with how often it comes."""
     data = f" {text} ".encode("utf-16-le", "replace")
-    is_dense = len(_bytes(text)) > _DENSE * len(text)
+    is_dense = len(_hash_bytes(text)) > _DENSE * len(text)
     size = _UNIT * (2 if is_dense else 3)
     last = len(data) - size if text else 0
     return Counter([crc32(data[at : at + size]) for at in range(0, last + 1, _UNIT)])
 
 
-def _own(text: str, count: int) -> list[float]:
+def _seeded_unit_vector(text: str, count: int) -> list[float]:
     """A vector of length 1 that has nothing to do with that of any other text."""
-    data = shake_256(_bytes(text)).digest(2 * count)
-    values = [it + 0.5 for it in unpack(f">{count}h", data)]
-    length = _length(values)
+    data = shake_256(_hash_bytes(text)).digest(2 * count)
+    values = [content + 0.5 for content in unpack(f">{count}h", data)]
+    length = _euclidean_norm(values)
     return [value / length for value in values]
 
 
-def _bytes(text: str) -> bytes:
+def _hash_bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _length(values: list[float]) -> float:
+def _euclidean_norm(values: list[float]) -> float:
     return sqrt(sum(map(mul, values, values)))

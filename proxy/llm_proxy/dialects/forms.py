@@ -1,4 +1,4 @@
-"""Forms with files, as uploads of sounds and images send them: `multipart/form-data`.
+"""Reads form fields of uploads (`multipart/form-data`).
 
 Only short fields are read: the name of a model, not the recording beside it.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from llm_proxy.exchange import Request, header
+from llm_proxy.exchange import Request, header_value
 
 _BOUNDARY: Final = re.compile(
     r'multipart/form-data\s*;.*?\bboundary=(?:"([^"]+)"|([^\s;,"]+))', re.IGNORECASE
@@ -21,9 +21,9 @@ _LONGEST: Final = 4096
 """Bytes of a part that is read, its headers included; files are longer, and skipped."""
 
 
-def field(request: Request, name: str) -> str:
+def form_field(request: Request, name: str) -> str:
     """The first field of that name in the form; empty where there is none, or no form."""
-    boundary = _BOUNDARY.match((header(request.headers, "content-type") or "").strip())
+    boundary = _BOUNDARY.match((header_value(request.headers, "content-type") or "").strip())
     if boundary is None:
         return ""
     delimiter = b"--" + (boundary[1] or boundary[2]).encode("latin-1", "replace")

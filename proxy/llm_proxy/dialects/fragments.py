@@ -1,4 +1,4 @@
-"""The fragments of a streamed response, joined into parts.
+"""Joins the fragments of a streamed response into parts.
 
 A delta is itself a small part: `Text("Hel")`, `ToolCall("", "", '{"ci')`.  Dialects hand them
 over in order, and each becomes a part or grows one:
@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Hashable, Iterable
 
-from llm_proxy.dialects.lenient_json import joined
+from llm_proxy.dialects.lenient_json import join_pieces
 from llm_proxy.turns import (
     Json,
     Media,
@@ -26,13 +26,13 @@ from llm_proxy.turns import (
 )
 
 
-class Fragments:
+class FragmentJoiner:
     """Collects fragments in order; time and memory are linear in what it is given."""
 
     def __init__(self) -> None:
         self._groups: list[list[Part]] = []
         """The fragments of each part, in the order in which the parts began."""
-        self._latest: dict[Hashable, list[Part]] = {}
+        self._latest_group: dict[Hashable, list[Part]] = {}
         """For each kind and key, the group that it opened last."""
 
     def add(self, fragment: Part, key: Hashable = "") -> None:
@@ -43,109 +43,115 @@ class Fragments:
         part of its kind and key wherever that stands.
         """
         identity = (type(fragment), key)
-        group = self._latest.get(identity)
+        group = self._latest_group.get(identity)
         if (
             key is None
             or group is None
-            or (_is_readable(fragment) and group is not self._groups[-1])
+            or (_is_readable_reasoning(fragment) and group is not self._groups[-1])
         ):
-            group = self._latest[identity] = []
+            group = self._latest_group[identity] = []
             self._groups.append(group)
         group.append(fragment)
 
-    def parts(self) -> tuple[Part, ...]:
+    def joined_parts(self) -> tuple[Part, ...]:
         """The parts as they stand."""
-        return tuple(_part(group) for group in self._groups)
+        return tuple(_join_fragments(group) for group in self._groups)
 
 
-def _is_readable(fragment: Part) -> bool:
+def _is_readable_reasoning(fragment: Part) -> bool:
     return isinstance(fragment, Text | Reasoning | Refusal) and bool(fragment.text)
 
 
-def _part(group: list[Part]) -> Part:
-    """One part of all its fragments, which are of one kind."""
+def _join_fragments(group: list[Part]) -> Part:
     match group[0]:
         case Text():
-            return _text([it for it in group if isinstance(it, Text)])
+            return _join_text([part for part in group if isinstance(part, Text)])
         case Reasoning():
-            return _reasoning([it for it in group if isinstance(it, Reasoning)])
+            return _join_reasoning([part for part in group if isinstance(part, Reasoning)])
         case Refusal():
-            return _refusal([it for it in group if isinstance(it, Refusal)])
+            return _join_refusal([part for part in group if isinstance(part, Refusal)])
         case ToolCall():
-            return _tool_call([it for it in group if isinstance(it, ToolCall)])
+            return _join_tool_call([part for part in group if isinstance(part, ToolCall)])
         case ToolResult():
-            return _tool_result([it for it in group if isinstance(it, ToolResult)])
+            return _join_tool_result([part for part in group if isinstance(part, ToolResult)])
         case Media():
-            return _media([it for it in group if isinstance(it, Media)])
+            return _join_media([part for part in group if isinstance(part, Media)])
 
 
-def _text(group: list[Text]) -> Text:
-    citations = tuple(citation for it in group for citation in it.citations)
-    return Text(joined(it.text for it in group), citations, _metadata(it.metadata for it in group))
-
-
-def _reasoning(group: list[Reasoning]) -> Reasoning:
-    return Reasoning(
-        joined(it.text for it in group),
-        signature=joined(it.signature or "" for it in group) or None,
-        redacted=joined(it.redacted or "" for it in group) or None,
-        metadata=_metadata(it.metadata for it in group),
+def _join_text(group: list[Text]) -> Text:
+    citations = tuple(citation for text in group for citation in text.citations)
+    return Text(
+        join_pieces(text.text for text in group),
+        citations,
+        _merge_metadata(text.metadata for text in group),
     )
 
 
-def _refusal(group: list[Refusal]) -> Refusal:
-    return Refusal(joined(it.text for it in group), _metadata(it.metadata for it in group))
+def _join_reasoning(group: list[Reasoning]) -> Reasoning:
+    return Reasoning(
+        join_pieces(reasoning.text for reasoning in group),
+        signature=join_pieces(reasoning.signature or "" for reasoning in group) or None,
+        redacted=join_pieces(reasoning.redacted or "" for reasoning in group) or None,
+        metadata=_merge_metadata(reasoning.metadata for reasoning in group),
+    )
 
 
-def _tool_call(group: list[ToolCall]) -> ToolCall:
+def _join_refusal(group: list[Refusal]) -> Refusal:
+    return Refusal(
+        join_pieces(refusal.text for refusal in group),
+        _merge_metadata(refusal.metadata for refusal in group),
+    )
+
+
+def _join_tool_call(group: list[ToolCall]) -> ToolCall:
     """Id and name come once; servers that repeat them in every fragment mean them once too."""
     return ToolCall(
-        id=_first(it.id for it in group),
-        name=_first(it.name for it in group),
-        arguments=joined(it.arguments for it in group),
-        metadata=_metadata(it.metadata for it in group),
+        id=_first_nonempty(tool_call.id for tool_call in group),
+        name=_first_nonempty(tool_call.name for tool_call in group),
+        arguments=join_pieces(tool_call.arguments for tool_call in group),
+        metadata=_merge_metadata(tool_call.metadata for tool_call in group),
     )
 
 
-def _tool_result(group: list[ToolResult]) -> ToolResult:
+def _join_tool_result(group: list[ToolResult]) -> ToolResult:
     return ToolResult(
-        call_id=_first(it.call_id for it in group),
-        content=joined(it.content for it in group),
-        name=_first(it.name for it in group),
-        failed=any(it.failed for it in group),
-        metadata=_metadata(it.metadata for it in group),
+        call_id=_first_nonempty(tool_result.call_id for tool_result in group),
+        content=join_pieces(tool_result.content for tool_result in group),
+        name=_first_nonempty(tool_result.name for tool_result in group),
+        failed=any(tool_result.failed for tool_result in group),
+        metadata=_merge_metadata(tool_result.metadata for tool_result in group),
     )
 
 
-def _media(group: list[Media]) -> Media:
+def _join_media(group: list[Media]) -> Media:
     return Media(
-        media_type=_first(it.media_type for it in group),
-        url=_first(it.url for it in group),
-        base64=_joined_base64([it.base64 for it in group if it.base64]),
-        transcript=joined(it.transcript for it in group),
-        metadata=_metadata(it.metadata for it in group),
+        media_type=_first_nonempty(media.media_type for media in group),
+        url=_first_nonempty(media.url for media in group),
+        base64=_join_base64([media.base64 for media in group if media.base64]),
+        transcript=join_pieces(media.transcript for media in group),
+        metadata=_merge_metadata(media.metadata for media in group),
     )
 
 
-def _joined_base64(pieces: list[str]) -> str:
+def _join_base64(pieces: list[str]) -> str:
     """Each piece may end in padding of its own, which has no place inside the whole."""
     if not any(piece.endswith("=") for piece in pieces[:-1]):
-        return joined(pieces)
+        return join_pieces(pieces)
     try:
         content = b"".join(base64.b64decode(piece, validate=True) for piece in pieces)
     except ValueError:
-        return joined(pieces)
+        return join_pieces(pieces)
     return base64.b64encode(content).decode()
 
 
-def _first(values: Iterable[str]) -> str:
+def _first_nonempty(values: Iterable[str]) -> str:
     """The first that says something."""
-    return joined([next(filter(None, values), "")])
+    return join_pieces([next(filter(None, values), "")])
 
 
-def _metadata(each: Iterable[Metadata]) -> Metadata:
+def _merge_metadata(items: Iterable[Metadata]) -> Metadata:
     """Each name once, with what was said of it last."""
     known: dict[str, Json] = {}
-    for pairs in each:
+    for pairs in items:
         known.update(pairs)
     return tuple(known.items())

@@ -1,4 +1,4 @@
-"""HTTP that no dialect knows.  Nothing is understood, so nothing is claimed."""
+"""The fallback dialect for HTTP that no other dialect matches; it decodes nothing."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import orjson
 
 from llm_proxy import framing
 from llm_proxy.dialects import json_api, response_encoding
-from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.dialects.record_only import Unspoken
-from llm_proxy.exchange import Head, Headers, Request, header
+from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.dialects.record_only import RecordOnlyDialect
+from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
 from llm_proxy.turns import Failure, Turn
 
 
-class Opaque(Unspoken):
+class Opaque(RecordOnlyDialect):
     """The dialect of last resort."""
 
     name = "opaque"
-    volatile: tuple[str, ...] = ()
+    volatile_paths: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
-    ids: tuple[str, ...] = ()
+    id_paths: tuple[str, ...] = ()
 
-    def claims(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         """Any request at all."""
         return True
 
@@ -35,35 +35,41 @@ class Opaque(Unspoken):
         """Nothing is known of the request."""
         return False
 
-    def codec(self, request: Request, head: Head) -> str:
+    def codec(self, request: Request, head: ResponseHead) -> str:
         """By content type alone."""
-        return framing.by_content_type(header(head.headers, "content-type"))
+        return framing.codec_of_content_type(header_value(head.headers, "content-type"))
 
-    def judge(self, response: Response) -> Judgement:
+    def completeness(self, response: DialectResponse) -> Completeness:
         """Whole as far as HTTP can say, which for a body delimited by close is nothing."""
-        return json_api.by_framing(response)
+        return json_api.completeness_by_framing(response)
 
-    def turns(self, response: Response) -> tuple[Turn, ...]:
+    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
         """None that we can read."""
         return ()
 
-    def error(self, status: int, kind: str, message: str) -> bytes:
+    def error_body(self, status: int, kind: str, message: str) -> bytes:
         """A shape that the clients of several providers print in full."""
         error = {"type": kind, "message": message, "code": status, "param": None}
         return orjson.dumps({"type": "error", "error": error})
 
-    def refuse(
-        self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
-    ) -> Response:
+    def error_response(
+        self,
+        status: int,
+        failure: Failure,
+        context: EncodeContext,
+        retry_after: float | None = None,
+    ) -> DialectResponse:
         """In the shape of our own errors."""
         headers = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
-        body = self.error(status, failure.type or failure.code, failure.message)
-        return response_encoding.document(body, headers, status)
+        body = self.error_body(status, failure.type or failure.code, failure.message)
+        return response_encoding.json_response(body, headers, status)
 
-    def countdown(self, delivery: Delivery) -> Headers:
+    def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """None: nobody knows how they are told."""
         return ()
 
-    def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
+    def auxiliary_response(
+        self, request: Request, context: EncodeContext
+    ) -> DialectResponse | None:
         """None: nobody knows what is asked."""
         return None

@@ -1,11 +1,11 @@
-"""How much of a stream is said, in characters; seals, citations and names of parts are nothing."""
+"""Counts the output characters of a stream; signatures, citations and names count nothing."""
 
 from __future__ import annotations
 
 from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 
 
-def says(fragment: Part) -> int:
+def fragment_output_chars(fragment: Part) -> int:
     """How many characters a fragment adds to what was said.
 
     A call, the result of one, a sound and an image count as one at least.

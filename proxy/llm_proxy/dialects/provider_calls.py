@@ -1,4 +1,4 @@
-"""Who runs the tool of a call: the client, or the provider itself."""
+"""Tells the provider's own tool calls from the client's."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _RUN_BY_CLIENTS: Final = (*WORDED, "function", "function_call", "tool_use", "too
 """The types of calls that the client runs; most have no type beside them."""
 
 
-def is_provided(part: Part) -> TypeGuard[ToolCall]:
+def is_provider_tool_call(part: Part) -> TypeGuard[ToolCall]:
     """Whether it is a call that the provider runs itself, as its type tells: nobody else could."""
     if not isinstance(part, ToolCall):
         return False
-    kind = lenient_json.words(dict(part.metadata).get("type"))
+    kind = lenient_json.printable_text(dict(part.metadata).get("type"))
     return bool(kind) and kind not in _RUN_BY_CLIENTS

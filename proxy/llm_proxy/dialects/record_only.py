@@ -1,4 +1,4 @@
-"""What dialects have in common whose answers hold no turns."""
+"""The base of dialects that are recorded and replayed but never encoded."""
 
 from __future__ import annotations
 
@@ -6,44 +6,48 @@ from collections.abc import Sequence
 from typing import Never
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.errors import CannotSay
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
-from llm_proxy.turns import Counting, Turn
+from llm_proxy.turns import TokenCounting, Turn
 
 
-class Unspoken:
+class RecordOnlyDialect:
     """A dialect that is recognised and judged, and never spoken."""
 
     name: str
-    counting = Counting()
-    overloaded = 503
+    token_counting = TokenCounting()
+    overloaded_status = 503
 
-    def conversation(self, request: Request) -> Conversation | None:
+    def decode_request(self, request: Request) -> Conversation | None:
         """None: no turn is asked for."""
         return None
 
-    def says(self, codec: str, message: bytes) -> int:
+    def output_chars(self, codec: str, message: bytes) -> int:
         """Nothing."""
         return 0
 
-    def keep_alive(self, codec: str) -> bytes:
+    def keep_alive_message(self, codec: str) -> bytes:
         """None is known."""
         return b""
 
-    def typical(self, model: str, *, stream: bool) -> Request:
-        """None is.  Raises `CannotSay`."""
-        self._refuse()
+    def sample_request(self, model: str, *, stream: bool) -> Request:
+        """None is.  Raises `NotRepresentable`."""
+        self._not_representable()
 
-    def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
-        """None does.  Raises `CannotSay`."""
-        self._refuse()
+    def convert(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> ConvertedTurns:
+        """None does.  Raises `NotRepresentable`."""
+        self._not_representable()
 
-    def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
-        """Nothing.  Raises `CannotSay`."""
-        self._refuse()
+    def encode(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
+        """Nothing.  Raises `NotRepresentable`."""
+        self._not_representable()
 
-    def _refuse(self) -> Never:
-        raise CannotSay(f"answers of {self.name} hold no turns, so none can be told as one")
+    def _not_representable(self) -> Never:
+        raise NotRepresentable(f"answers of {self.name} hold no turns, so none can be told as one")

@@ -1,4 +1,4 @@
-"""What dialects have in common that read what a request asks.
+"""Shared helpers for decoding requests.
 
 Clients write what they like: what is of another kind than it should be counts as absent, as in
 `reading`.  Parts are told without what a provider keeps beside them.
@@ -11,11 +11,11 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from llm_proxy.conversation import Conversation, Message, Role, Tool
+from llm_proxy.conversation import Conversation, RequestMessage, Role, ToolDefinition
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.capabilities import is_silent
+from llm_proxy.dialects.capabilities import is_empty_part
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.surrogates import mended
+from llm_proxy.dialects.surrogates import replace_lone_surrogates
 from llm_proxy.turns import Json, Part, Text, ToolCall, ToolResult
 
 _ROLES: Final[Mapping[str, Role]] = {
@@ -44,44 +44,44 @@ _TEXTS: Final = ("text", "input_text", "output_text")
 """The types of blocks of text."""
 
 
-def role(value: Json) -> Role | None:
+def decode_role(value: Json) -> Role | None:
     """Who speaks; None for a role that nobody knows."""
-    return _ROLES.get(lenient_json.text(value).lower())
+    return _ROLES.get(lenient_json.str_or_empty(value).lower())
 
 
-def said(value: Json) -> str:
+def text_or_empty(value: Json) -> str:
     """A string, of whole characters."""
-    return lenient_json.joined([lenient_json.text(value)])
+    return lenient_json.join_pieces([lenient_json.str_or_empty(value)])
 
 
-def texts(value: Json) -> Iterator[Text]:
+def decode_texts(value: Json) -> Iterator[Text]:
     """A text, or each of a list of them: texts themselves, and blocks of text."""
     for item in value if isinstance(value, list) else [value]:
         if isinstance(item, dict):
             if item.get("type", _TEXTS[0]) in _TEXTS:
-                yield Text(said(item.get("text")))
+                yield Text(text_or_empty(item.get("text")))
         else:
-            yield Text(said(item))
+            yield Text(text_or_empty(item))
 
 
-def in_words(content: Json) -> str:
+def tool_output_text(content: Json) -> str:
     """What a tool gave: its texts, joined with line ends; as JSON where it has none."""
     match content:
         case list():
-            found = [it.text for it in texts(content) if it.text]
-            return "\n".join(found) or (lenient_json.words(content) if content else "")
+            found = [decode_text.text for decode_text in decode_texts(content) if decode_text.text]
+            return "\n".join(found) or (lenient_json.printable_text(content) if content else "")
         case _:
-            return lenient_json.words(content)
+            return lenient_json.printable_text(content)
 
 
-def number(value: Json) -> float | None:
+def decode_number(value: Json) -> float | None:
     """A number as it was sent: whole ones stay `int`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if -_LARGEST < value < _LARGEST else None
 
 
-def is_on(switch: Json) -> bool:
+def is_reasoning_enabled(switch: Json) -> bool:
     """Whether a switch of reasoning is there, and not off: a truth, a level, or an object."""
     match switch:
         case bool():
@@ -89,72 +89,80 @@ def is_on(switch: Json) -> bool:
         case str():
             return switch not in _OFF
         case dict():
-            return all(switch.get(it) not in (False, *_OFF) for it in _SWITCHES)
+            return all(switch.get(item) not in (False, *_OFF) for item in _SWITCHES)
         case _:
             return False
 
 
-def structure(asked: Fields, *places: Json) -> Json:
+def response_schema(fields: Fields, *places: Json) -> Json:
     """The JSON Schema that an answer must have, which is the first object among these places.
 
     None where what is asked for is not of a type that begins with `json`.
     """
-    is_json = lenient_json.text(asked.get("type")).startswith("json")
-    return schema(*places) or {} if is_json else None
+    is_json = lenient_json.str_or_empty(fields.get("type")).startswith("json")
+    return first_schema(*places) or {} if is_json else None
 
 
-def schema(*places: Json) -> dict[str, Json] | None:
+def first_schema(*places: Json) -> dict[str, Json] | None:
     """The first object among these places."""
-    return next((it for it in places if isinstance(it, dict)), None)
+    return next((place for place in places if isinstance(place, dict)), None)
 
 
-def tool(about: Fields, *schemas: Json) -> Iterator[Tool]:
+def decode_tool(fields: Fields, *schemas: Json) -> Iterator[ToolDefinition]:
     """The tool that is described: by its name, and a built-in one without a name by its type."""
-    if name := said(about.get("name")):
-        yield Tool(name, said(about.get("description")), schema(*schemas))
-    elif (kind := said(about.get("type"))) and kind not in _NAMED:
-        yield Tool(kind, said(about.get("description")))
+    if name := text_or_empty(fields.get("name")):
+        yield ToolDefinition(name, text_or_empty(fields.get("description")), first_schema(*schemas))
+    elif (kind := text_or_empty(fields.get("type"))) and kind not in _NAMED:
+        yield ToolDefinition(kind, text_or_empty(fields.get("description")))
 
 
-def functions(offered: Json) -> Iterator[Tool]:
+def decode_function_tools(offered: Json) -> Iterator[ToolDefinition]:
     """Tools that are wrapped in their type, as of OpenAI's; built-in ones are nothing else."""
-    for it in lenient_json.objects(offered):
-        about = lenient_json.fields(it.get("function") or it.get("custom")) or it
-        yield from tool(about, about.get("parameters"))
+    for object_item in lenient_json.object_items(offered):
+        fields = (
+            lenient_json.object_fields(object_item.get("function") or object_item.get("custom"))
+            or object_item
+        )
+        yield from decode_tool(fields, fields.get("parameters"))
 
 
-def message(role: Role, parts: Iterable[Part]) -> Message:
+def request_message(role: Role, parts: Iterable[Part]) -> RequestMessage:
     """What somebody says; of a user who gives nothing but results of tools, the tools say it."""
-    told = tuple(filter(_tells, map(_bare, parts)))
-    gives = bool(told) and all(isinstance(it, ToolResult) for it in told)
-    return Message("tool" if role == "user" and gives else role, told)
+    values = tuple(filter(_has_content, map(_without_metadata, parts)))
+    gives = bool(values) and all(isinstance(part, ToolResult) for part in values)
+    return RequestMessage("tool" if role == "user" and gives else role, values)
 
 
-def _bare(part: Part) -> Part:
-    return mended(Text(part.text) if isinstance(part, Text) else replace(part, metadata=()))
+def _without_metadata(part: Part) -> Part:
+    return replace_lone_surrogates(
+        Text(part.text) if isinstance(part, Text) else replace(part, metadata=())
+    )
 
 
-def _tells(part: Part) -> bool:
-    return not is_silent(part)
+def _has_content(part: Part) -> bool:
+    return not is_empty_part(part)
 
 
-def in_order(
-    messages: Iterable[Message], runs: tuple[Role, ...] = ("tool",)
-) -> tuple[Message, ...]:
+def merge_adjacent_roles(
+    messages: Iterable[RequestMessage], mergeable_roles: tuple[Role, ...] = ("tool",)
+) -> tuple[RequestMessage, ...]:
     """The messages, as one where those of a role in `runs` follow each other.
 
     A result is named after its call: the last one before it of the same id.
     """
-    told: list[Message] = []
+    items: list[RequestMessage] = []
     names: dict[str, str] = {}
     for speaker, group in groupby(messages, key=lambda it: it.role):
-        parts = [tuple(_named(part, names) for part in it.parts) for it in group]
-        together = [tuple(part for each in parts for part in each)]
-        told += (Message(speaker, it) for it in (together if speaker in runs else parts))
-    return tuple(told)
+        parts = [tuple(_with_result_name(part, names) for part in item.parts) for item in group]
+        together = [tuple(part for values in parts for part in values)]
+        items += (
+            RequestMessage(speaker, values)
+            for values in (together if speaker in mergeable_roles else parts)
+        )
+    return tuple(items)
 
 
-def _named(part: Part, names: dict[str, str]) -> Part:
+def _with_result_name(part: Part, names: dict[str, str]) -> Part:
     match part:
         case ToolCall(id=call_id, name=name) if call_id:
             names[call_id] = name
@@ -165,13 +173,15 @@ def _named(part: Part, names: dict[str, str]) -> Part:
     return part
 
 
-def system(messages: Iterable[Message]) -> str:
+def leading_system_prompt(messages: Iterable[RequestMessage]) -> str:
     """The system prompt, where it is the first message of that role."""
-    return next((it.text for it in messages if it.role == "system"), "")
+    return next((message.text for message in messages if message.role == "system"), "")
 
 
-def prompted(prompt: Json, temperature: Json, top_p: Json) -> Conversation:
+def prompt_conversation(prompt: Json, temperature: Json, top_p: Json) -> Conversation:
     """A conversation of one message, whose user says the prompt."""
     return Conversation(
-        (message("user", texts(prompt)),), temperature=number(temperature), top_p=number(top_p)
+        (request_message("user", decode_texts(prompt)),),
+        temperature=decode_number(temperature),
+        top_p=decode_number(top_p),
     )

@@ -1,4 +1,4 @@
-"""What a comparison found, and what of it counts."""
+"""The differences of a comparison, and which of them are significant."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Manner = Literal["exact", "live", "shape"]
 """How strictly two exchanges are compared."""
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """What differs."""
 
     ASKED = "asked"
@@ -38,62 +38,69 @@ class Kind(StrEnum):
     TIME = "time"
 
 
-_NEVER: Final = frozenset((Kind.TIME, Kind.MOMENT))
+_NEVER: Final = frozenset((DifferenceKind.TIME, DifferenceKind.MOMENT))
 _STUMBLED_OVER: Final = frozenset(
-    (Kind.STATUS, Kind.ENDING, Kind.SHAPE, Kind.MODEL, Kind.FINISH, Kind.TOOLS)
+    (
+        DifferenceKind.STATUS,
+        DifferenceKind.ENDING,
+        DifferenceKind.SHAPE,
+        DifferenceKind.MODEL,
+        DifferenceKind.FINISH,
+        DifferenceKind.TOOLS,
+    )
 )
-_COUNT: Final[Mapping[Manner, frozenset[Kind]]] = MappingProxyType(
+_COUNT: Final[Mapping[Manner, frozenset[DifferenceKind]]] = MappingProxyType(
     {
-        "exact": frozenset(Kind) - _NEVER - {Kind.SHAPE},
+        "exact": frozenset(DifferenceKind) - _NEVER - {DifferenceKind.SHAPE},
         "live": _STUMBLED_OVER,
-        "shape": frozenset((Kind.STATUS, Kind.SHAPE)),
+        "shape": frozenset((DifferenceKind.STATUS, DifferenceKind.SHAPE)),
     }
 )
-_SHOWN: Final[Mapping[Manner, frozenset[Kind]]] = MappingProxyType(
+_SHOWN: Final[Mapping[Manner, frozenset[DifferenceKind]]] = MappingProxyType(
     {
-        "exact": frozenset(Kind) - {Kind.SHAPE},
-        "live": frozenset(Kind) - {Kind.ASKED, Kind.BYTES},
-        "shape": frozenset((Kind.STATUS, Kind.SHAPE)),
+        "exact": frozenset(DifferenceKind) - {DifferenceKind.SHAPE},
+        "live": frozenset(DifferenceKind) - {DifferenceKind.ASKED, DifferenceKind.BYTES},
+        "shape": frozenset((DifferenceKind.STATUS, DifferenceKind.SHAPE)),
     }
 )
 """The bytes of two takes tell them apart, and what they say: their shape would only repeat it."""
 
 
-def counts(kind: Kind, manner: Manner) -> bool:
+def is_significant(kind: DifferenceKind, manner: Manner) -> bool:
     """Whether a difference of this kind makes two exchanges differ."""
     return kind in _COUNT[manner]
 
 
-def is_shown(kind: Kind, manner: Manner) -> bool:
+def is_reported(kind: DifferenceKind, manner: Manner) -> bool:
     """Whether anybody wants to see one."""
     return kind in _SHOWN[manner]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ExchangeDifference:
     """One place in which two exchanges differ."""
 
-    kind: Kind
-    where: str
+    kind: DifferenceKind
+    path: str
     """`$.messages[0].content` of a request, `turns[0].parts[1].text`, `content-type`, …"""
     one: str
     """Its value in the first; empty where that has none."""
     other: str
     """Its value in the second; empty where that has none."""
-    counts: bool
+    is_significant: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ExchangeComparison:
     """All of them, in the order of an exchange."""
 
     one: str
     """The file of the first."""
     other: str
-    manner: Manner
-    differences: tuple[Difference, ...]
+    strictness: Manner
+    differences: tuple[ExchangeDifference, ...]
 
     @property
-    def same(self) -> bool:
+    def is_same(self) -> bool:
         """Whether nothing that counts differs."""
-        return not any(it.counts for it in self.differences)
+        return not any(difference.is_significant for difference in self.differences)

@@ -1,4 +1,4 @@
-"""How two recorded exchanges differ, and which of that matters.
+"""Compares two recorded exchanges and classifies the differences.
 
     difference  what was found, and what of it counts in which manner of comparing
     values      values under their paths
@@ -17,33 +17,48 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.diff.difference import Comparison, Difference, Kind, Manner, counts, is_shown
-from llm_proxy.diff.requests import asked
-from llm_proxy.diff.responses import endings, first_bytes, heads, times
-from llm_proxy.diff.shape import shapes
-from llm_proxy.diff.turns import said
-from llm_proxy.matching import PLAIN, Rules
+from llm_proxy.diff.difference import (
+    DifferenceKind,
+    ExchangeComparison,
+    ExchangeDifference,
+    Manner,
+    is_reported,
+    is_significant,
+)
+from llm_proxy.diff.requests import compare_requests
+from llm_proxy.diff.responses import compare_bodies, compare_endings, compare_heads, compare_times
+from llm_proxy.diff.shape import compare_shapes
+from llm_proxy.diff.turns import compare_turns
+from llm_proxy.matching import PLAIN, RuleSet
 
-__all__ = ["Comparison", "Difference", "Kind", "Manner", "compare"]
+__all__ = [
+    "DifferenceKind",
+    "ExchangeComparison",
+    "ExchangeDifference",
+    "Manner",
+    "compare_exchanges",
+]
 
 
-def compare(
-    one: Cassette, other: Cassette, manner: Manner = "exact", rules: Rules = PLAIN
-) -> Comparison:
+def compare_exchanges(
+    one: Cassette, other: Cassette, strictness: Manner = "exact", rules: RuleSet = PLAIN
+) -> ExchangeComparison:
     """How these two exchanges differ; `rules` are what their requests may differ in."""
     found = [
-        Difference(kind, where, before, after, counts(kind, manner))
-        for kind, where, before, after in _found(one, other, rules)
-        if is_shown(kind, manner)
+        ExchangeDifference(kind, where, before, after, is_significant(kind, strictness))
+        for kind, where, before, after in _differences(one, other, rules)
+        if is_reported(kind, strictness)
     ]
-    return Comparison(one.file, other.file, manner, tuple(found))
+    return ExchangeComparison(one.file, other.file, strictness, tuple(found))
 
 
-def _found(one: Cassette, other: Cassette, rules: Rules) -> Iterator[tuple[Kind, str, str, str]]:
-    yield from asked(one, other, rules)
-    yield from heads(one, other)
-    yield from endings(one, other)
-    yield from shapes(one, other)
-    yield from said(one, other)
-    yield from first_bytes(one, other)
-    yield from times(one, other)
+def _differences(
+    one: Cassette, other: Cassette, rules: RuleSet
+) -> Iterator[tuple[DifferenceKind, str, str, str]]:
+    yield from compare_requests(one, other, rules)
+    yield from compare_heads(one, other)
+    yield from compare_endings(one, other)
+    yield from compare_shapes(one, other)
+    yield from compare_turns(one, other)
+    yield from compare_bodies(one, other)
+    yield from compare_times(one, other)

@@ -1,4 +1,4 @@
-"""Values under their paths, and where two sets of them differ."""
+"""Flattens values into leaves by path, and finds the differing leaves."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.diff.json_leaves import step
+from llm_proxy.diff.json_leaves import path_step
 from llm_proxy.turns import Json
 
 _DEEPEST: Final = 50
 """Levels of nesting that are looked into."""
 
 
-def flat(path: str, value: Json, depth: int = _DEEPEST) -> Iterator[tuple[str, str]]:
+def flatten(path: str, value: Json, depth: int = _DEEPEST) -> Iterator[tuple[str, str]]:
     """Every value within a value, under its path: a text as it is, anything else as JSON."""
     match value:
         case dict() if value and depth:
             for name, item in value.items():
-                yield from flat(path + step(name), item, depth - 1)
+                yield from flatten(path + path_step(name), item, depth - 1)
         case list() if value and depth:
             for index, item in enumerate(value):
-                yield from flat(f"{path}[{index}]", item, depth - 1)
+                yield from flatten(f"{path}[{index}]", item, depth - 1)
         case str():
             yield path, value
         case _:
-            yield path, lenient_json.compact(value)
+            yield path, lenient_json.compact_json(value)
 
 
-def apart(one: Mapping[str, str], other: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def differing_values(
+    one: Mapping[str, str], other: Mapping[str, str]
+) -> Iterator[tuple[str, str, str]]:
     """Where two sets of values differ: the path, and both values; empty for none."""
     for path in dict.fromkeys((*one, *other)):
         before, after = one.get(path, ""), other.get(path, "")

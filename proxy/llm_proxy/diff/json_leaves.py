@@ -1,4 +1,4 @@
-"""How two requests differ: every value of a document under its path."""
+"""Compares two requests leaf by leaf: every value of a document by its path."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any, Final
 import orjson
 
 from llm_proxy.matching import large_base64
-from llm_proxy.matching.document import Document
+from llm_proxy.matching.document import KeyDocument
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RequestDifference:
     """One place in which two requests differ."""
 
     path: str
     """Where: `$.messages[1].content`, or `method`, `path`, `query`, `headers.anthropic-beta`."""
-    asked: str
+    requested: str
     """The value of the request, as JSON; empty where it has none."""
     stored: str
     """The value of the cassette, as JSON; empty where it has none."""
@@ -30,7 +30,7 @@ class Difference:
     """The steps of a path within a JSON body; none for what stands beside it."""
 
 
-def leaves(document: Document) -> dict[str, str]:
+def json_leaves(document: KeyDocument) -> dict[str, str]:
     """Every value of a document under its path, as JSON; large base64 is told by its hash."""
     flat = {
         "method": document.method,
@@ -40,13 +40,13 @@ def leaves(document: Document) -> dict[str, str]:
         **{f"headers.{name}": value for name, value in document.headers},
     }
     if document.kind == "text":
-        flat["body"] = document.spelled().decode("utf-8", "replace")
+        flat["body"] = document.serialized_body().decode("utf-8", "replace")
     else:
-        flat |= _flat("$", document.body)
+        flat |= _flatten("$", document.body)
     return flat
 
 
-def step(name: str) -> str:
+def path_step(name: str) -> str:
     """A member's name as a step of a JSONPath: `.name`, or `['a name']`."""
     if _PLAIN_NAME.fullmatch(name):
         return f".{name}"
@@ -56,40 +56,42 @@ def step(name: str) -> str:
     return f"[{quoted}]"
 
 
-def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
+def _flatten(path: str, value: Any) -> Iterator[tuple[str, str]]:
     match value:
         case dict() if value:
             for name, item in value.items():
-                yield from _flat(path + step(name), item)
+                yield from _flatten(path + path_step(name), item)
         case list() if value:
             for index, item in enumerate(value):
-                yield from _flat(f"{path}[{index}]", item)
+                yield from _flatten(f"{path}[{index}]", item)
         case _:
-            yield path, told(value)
+            yield path, json_value_text(value)
 
 
-def told(value: Any) -> str:
+def json_value_text(value: Any) -> str:
     """A value as JSON, its large base64 told by its hash."""
-    return orjson.dumps(_shortened(value)).decode()
+    return orjson.dumps(_hash_base64_in(value)).decode()
 
 
-def _shortened(value: Any) -> Any:
+def _hash_base64_in(value: Any) -> Any:
     match value:
         case dict():
-            return {name: _shortened(item) for name, item in value.items()}
+            return {name: _hash_base64_in(item) for name, item in value.items()}
         case list():
-            return [_shortened(item) for item in value]
+            return [_hash_base64_in(item) for item in value]
         case str():
-            return large_base64.by_hash(value)
+            return large_base64.hash_large_base64(value)
         case _:
             return value
 
 
-def differences(asked: Mapping[str, str], stored: Mapping[str, str]) -> list[Difference]:
+def compare_documents(
+    fields: Mapping[str, str], stored: Mapping[str, str]
+) -> list[RequestDifference]:
     """Where two requests differ, in the order of the request that was asked."""
-    paths: Iterable[str] = dict.fromkeys([*asked, *stored])
+    paths: Iterable[str] = dict.fromkeys([*fields, *stored])
     return [
-        Difference(path, asked.get(path, ""), stored.get(path, ""))
+        RequestDifference(path, fields.get(path, ""), stored.get(path, ""))
         for path in paths
-        if asked.get(path) != stored.get(path)
+        if fields.get(path) != stored.get(path)
     ]

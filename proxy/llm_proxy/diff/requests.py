@@ -1,4 +1,4 @@
-"""How two requests differ, in what their keys are made from."""
+"""Compares two requests by what their keys are made from."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from collections.abc import Iterator
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.diff import json_leaves
-from llm_proxy.diff.difference import Kind
-from llm_proxy.matching import Rules
+from llm_proxy.diff.difference import DifferenceKind
+from llm_proxy.matching import RuleSet
 
 
-def asked(one: Cassette, other: Cassette, rules: Rules) -> Iterator[tuple[Kind, str, str, str]]:
+def compare_requests(
+    one: Cassette, other: Cassette, rules: RuleSet
+) -> Iterator[tuple[DifferenceKind, str, str, str]]:
     """What was asked: the paths of the values that differ under these rules."""
     first, second = (
-        json_leaves.leaves(matching.normalised(it.meta.provider, it.request, rules).document)
-        for it in (one, other)
+        json_leaves.json_leaves(
+            matching.normalized_document(cassette.meta.provider, cassette.request, rules).document
+        )
+        for cassette in (one, other)
     )
-    for it in json_leaves.differences(first, second):
-        yield Kind.ASKED, it.path, it.asked, it.stored
+    for compare_document in json_leaves.compare_documents(first, second):
+        yield (
+            DifferenceKind.ASKED,
+            compare_document.path,
+            compare_document.requested,
+            compare_document.stored,
+        )

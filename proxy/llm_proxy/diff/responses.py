@@ -1,4 +1,4 @@
-"""How two answers differ as they came: heads, endings, bytes and times."""
+"""Compares two responses as received: heads, endings, bytes and times."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.diff.difference import Kind
-from llm_proxy.diff.flatten import apart
-from llm_proxy.diff.words import shared_length
+from llm_proxy.diff.difference import DifferenceKind
+from llm_proxy.diff.flatten import differing_values
+from llm_proxy.diff.words import common_prefix_length
 from llm_proxy.exchange import Headers
-from llm_proxy.outcome import outcome
-from llm_proxy.timeline import arrivals
+from llm_proxy.outcome import outcome_of
+from llm_proxy.timeline import message_arrivals
 
 _OF_THE_MOMENT: Final = re.compile(
     r".*ratelimit-.*|.*-ms|.*-latency|retry-after|etag|x-amzn-bedrock-.*-count|num_tokens"
@@ -24,84 +24,95 @@ _OF_THE_MOMENT: Final = re.compile(
 _EMPTY: Final = '""'
 """How a header without a value is shown."""
 
-Found = tuple[Kind, str, str, str]
+Found = tuple[DifferenceKind, str, str, str]
 
 
-def heads(one: Cassette, other: Cassette) -> Iterator[Found]:
+def compare_heads(one: Cassette, other: Cassette) -> Iterator[Found]:
     """Status and headers; the kind of content belongs to the shape of an answer."""
-    before, after = (f"{it.head.status} {it.head.reason}".rstrip() for it in (one, other))
+    before, after = (
+        f"{cassette.head.status} {cassette.head.reason}".rstrip() for cassette in (one, other)
+    )
     if before != after:
         is_other = one.head.status != other.head.status
-        yield Kind.STATUS if is_other else Kind.HEADER, "status", before, after
+        yield DifferenceKind.STATUS if is_other else DifferenceKind.HEADER, "status", before, after
     if one.head.framing != other.head.framing:
-        yield Kind.HEADER, "framing", one.head.framing, other.head.framing
-    for name, first, second in apart(_fields(one.head.headers), _fields(other.head.headers)):
+        yield DifferenceKind.HEADER, "framing", one.head.framing, other.head.framing
+    for name, first, second in differing_values(
+        _values_by_name(one.head.headers), _values_by_name(other.head.headers)
+    ):
         if name == "content-type":
-            if _essence(first) != _essence(second):
-                yield Kind.SHAPE, name, first, second
-            yield Kind.HEADER, name, first, second
+            if _media_type(first) != _media_type(second):
+                yield DifferenceKind.SHAPE, name, first, second
+            yield DifferenceKind.HEADER, name, first, second
         else:
-            kind = Kind.MOMENT if _OF_THE_MOMENT.fullmatch(name) else Kind.HEADER
+            kind = (
+                DifferenceKind.MOMENT if _OF_THE_MOMENT.fullmatch(name) else DifferenceKind.HEADER
+            )
             yield kind, name, first, second
 
 
-def endings(one: Cassette, other: Cassette) -> Iterator[Found]:
+def compare_endings(one: Cassette, other: Cassette) -> Iterator[Found]:
     """How they ended, and what that means."""
-    before, after = (it.end.ending.value for it in (one, other))
+    before, after = (cassette.end.ending.value for cassette in (one, other))
     if before != after:
-        yield Kind.ENDING, "ending", before, after
-    first, second = outcome(one), outcome(other)
+        yield DifferenceKind.ENDING, "ending", before, after
+    first, second = outcome_of(one), outcome_of(other)
     if first.complete != second.complete:
-        yield Kind.ENDING, "outcome", str(first), str(second)
+        yield DifferenceKind.ENDING, "outcome", str(first), str(second)
 
 
-def first_bytes(one: Cassette, other: Cassette) -> Iterator[Found]:
+def compare_bodies(one: Cassette, other: Cassette) -> Iterator[Found]:
     """Where the stored bodies part, if they do."""
     if one.end.sha256 == other.end.sha256:
         return
-    yield Kind.BYTES, "size", str(one.end.size), str(other.end.size)
-    yield Kind.BYTES, "sha256", one.end.sha256, other.end.sha256
-    place = shared_length(one.body, other.body)
-    yield Kind.BYTES, f"from byte {place}", _message_at(one, place), _message_at(other, place)
+    yield DifferenceKind.BYTES, "size", str(one.end.size), str(other.end.size)
+    yield DifferenceKind.BYTES, "sha256", one.end.sha256, other.end.sha256
+    place = common_prefix_length(one.body, other.body)
+    yield (
+        DifferenceKind.BYTES,
+        f"from byte {place}",
+        _message_at_offset(one, place),
+        _message_at_offset(other, place),
+    )
     if len(one.messages) != len(other.messages):
-        before, after = (str(len(it.messages)) for it in (one, other))
-        yield Kind.BYTES, "messages", before, after
+        before, after = (str(len(cassette.messages)) for cassette in (one, other))
+        yield DifferenceKind.BYTES, "messages", before, after
 
 
-def times(one: Cassette, other: Cassette) -> Iterator[Found]:
+def compare_times(one: Cassette, other: Cassette) -> Iterator[Found]:
     """When it came: the first byte, the longest gap, the end, and in how many reads."""
-    for where, before, after in apart(_times(one), _times(other)):
-        yield Kind.TIME, where, before, after
+    for where, before, after in differing_values(_time_figures(one), _time_figures(other)):
+        yield DifferenceKind.TIME, where, before, after
 
 
-def _times(it: Cassette) -> dict[str, str]:
-    gaps = [arrival.gap for arrival in arrivals(it.messages, it.reads)][1:]
+def _time_figures(cassette: Cassette) -> dict[str, str]:
+    gaps = [arrival.gap_ms for arrival in message_arrivals(cassette.messages, cassette.reads)][1:]
     known = {
-        "head": display.duration(it.head_at),
-        "first byte": display.duration(it.reads[0].at) if it.reads else "",
-        "longest gap": display.duration(max(gaps)) if gaps else "",
-        "end": display.duration(it.end.at),
-        "reads": str(len(it.reads)),
+        "head": display.format_duration(cassette.head_at_ms),
+        "first byte": display.format_duration(cassette.reads[0].at_ms) if cassette.reads else "",
+        "longest gap": display.format_duration(max(gaps)) if gaps else "",
+        "end": display.format_duration(cassette.end.at_ms),
+        "reads": str(len(cassette.reads)),
     }
     return {name: value for name, value in known.items() if value}
 
 
-def _fields(headers: Headers) -> dict[str, str]:
+def _values_by_name(headers: Headers) -> dict[str, str]:
     """The values of each name, in their order."""
     values: dict[str, list[str]] = {}
     for name, value in headers:
         values.setdefault(name.lower(), []).append(value)
-    return {name: ", ".join(each) or _EMPTY for name, each in values.items()}
+    return {name: ", ".join(items) or _EMPTY for name, items in values.items()}
 
 
-def _essence(content_type: str) -> str:
+def _media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _message_at(it: Cassette, place: int) -> str:
+def _message_at_offset(cassette: Cassette, place: int) -> str:
     """The message that holds this byte; nothing behind the last."""
     position = 0
-    for number, message in enumerate(it.messages, 1):
+    for number, message in enumerate(cassette.messages, 1):
         position += len(message)
         if position > place:
             return f"message {number}: {message.decode('utf-8', 'backslashreplace').strip()}"

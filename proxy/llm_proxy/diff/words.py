@@ -1,4 +1,4 @@
-"""How one text became another, word by word: `the [-red-] {+green+} car`.
+"""Compares two texts word by word: `the [-red-] {+green+} car`.
 
 It is never slow, whatever the texts: what both begin and end with is set aside, long texts are
 compared by clauses before words, and a stretch that is too long even so shows as replaced whole.
@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import AnyStr, Final, Literal, TypeAlias
 
-from llm_proxy.display import one_line
+from llm_proxy.display import escape_line
 
 Kind: TypeAlias = Literal["same", "old", "new"]
 
@@ -44,65 +44,65 @@ ROOM: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WordChange:
     """A stretch that both texts have, or that only the old or only the new one has."""
 
     kind: Kind
     text: str
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words of a text, without the spaces and marks between them."""
     return _WORDS_ALONE.findall(text)
 
 
-def changes(old: str, new: str) -> tuple[Change, ...]:
+def word_changes(old: str, new: str) -> tuple[WordChange, ...]:
     """How `old` became `new`, in order.
 
     Joined, all that is `same` or `old` is the old text; all that is `same` or `new` the new one.
     """
-    first = _word_end(old, new, shared_length(old, new))
+    first = _shared_word_length(old, new, common_prefix_length(old, new))
     old_end, new_end = old[first:][::-1], new[first:][::-1]
-    last = _word_end(old_end, new_end, shared_length(old_end, new_end))
+    last = _shared_word_length(old_end, new_end, common_prefix_length(old_end, new_end))
     before, after = old[first : len(old) - last], new[first : len(new) - last]
     return tuple(
-        _joined(
+        _merge_changes(
             [
-                Change("same", old[:first]),
-                *_compared(before, after),
-                Change("same", old[len(old) - last :]),
+                WordChange("same", old[:first]),
+                *_diff_words(before, after),
+                WordChange("same", old[len(old) - last :]),
             ]
         )
     )
 
 
-def word_diff(old: str, new: str, room: int = ROOM) -> str:
+def word_diff(old: str, new: str, max_chars: int = ROOM) -> str:
     """The same in one line for people: each change with a few words around it.
 
     At most about `room` characters; what has no place is counted.  Empty where nothing differs.
     """
-    stretches = list(_pairs(iter(changes(old, new))))
+    stretches = list(_changed_pairs(iter(word_changes(old, new))))
     differ = sum(before != after for before, after in stretches)
-    said: list[str] = []
+    items: list[str] = []
     told = 0
     for number, (before, after) in enumerate(stretches):
         if before == after:
             last = number == len(stretches) - 1
-            said.append(_around(before, first=number == 0, last=last) if differ else "")
+            items.append(_format_context(before, first=number == 0, last=last) if differ else "")
             continue
-        text = _said(before, after)
-        if told and sum(map(len, said)) + len(text) > room:
-            return "".join(said) + f"(and {differ - told} more)"
-        said.append(text)
+        text = _format_change(before, after)
+        if told and sum(map(len, items)) + len(text) > max_chars:
+            return "".join(items) + f"(and {differ - told} more)"
+        items.append(text)
         told += 1
-    return "".join(said)
+    return "".join(items)
 
 
-def _words(text: str) -> list[str]:
+def _split_tokens(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def shared_length(one: AnyStr, other: AnyStr) -> int:
+def common_prefix_length(one: AnyStr, other: AnyStr) -> int:
     """How many characters, or bytes, the two begin with alike."""
     low, high = 0, min(len(one), len(other))
     while low < high:
@@ -114,132 +114,137 @@ def shared_length(one: AnyStr, other: AnyStr) -> int:
     return low
 
 
-def _word_end(one: str, other: str, shared: int) -> int:
-    """How much of what they begin with alike ends with a whole word in both."""
-    if not any(_inside(it, shared) for it in (one, other)):
+def _shared_word_length(one: str, other: str, shared: int) -> int:
+    if not any(_splits_word(text, shared) for text in (one, other)):
         return shared
     window = _WINDOW
     while True:  # a word may be an image's base64
         begin = max(0, shared - window)
-        last = max(it.start() for it in _WORD.finditer(one, begin, shared))
+        last = max(match.start() for match in _WORD.finditer(one, begin, shared))
         if last > begin or begin == 0:
             return last
         window *= 4
 
 
-def _inside(text: str, place: int) -> bool:
-    """Whether a word, or a stretch of spaces, goes on across this place."""
+def _splits_word(text: str, place: int) -> bool:
     pair = text[place - 1 : place + 1]
     return len(pair) > 1 and _WORD.fullmatch(pair) is not None
 
 
-def _compared(old: str, new: str) -> Iterator[Change]:
+def _diff_words(old: str, new: str) -> Iterator[WordChange]:
     longest = max(old, new, key=len)
     if len(longest) > _CHARACTERS:
-        yield from _replaced(old, new)
+        yield from _replacement_changes(old, new)
         return
-    words = _words(old), _words(new)
+    words = _split_tokens(old), _split_tokens(new)
     if max(map(len, words)) <= _WORDS:
-        yield from _aligned(*words)
+        yield from _align_words(*words)
         return
     clauses = _CLAUSE.findall(old), _CLAUSE.findall(new)
     if max(map(len, clauses)) > _CLAUSES:
-        yield from _replaced(old, new)
+        yield from _replacement_changes(old, new)
         return
     left = _COMPARED
-    for before, after in _pairs(_aligned(*clauses, junk=True)):
+    for before, after in _changed_pairs(_align_words(*clauses, junk=True)):
         if before == after:
-            yield Change("same", before)
+            yield WordChange("same", before)
             continue
-        one, other = _words(before), _words(after)
+        one, other = _split_tokens(before), _split_tokens(after)
         left -= len(one) + len(other)
         if max(len(one), len(other)) <= _WORDS and left >= 0:
-            yield from _aligned(one, other)
+            yield from _align_words(one, other)
         else:
-            yield from _replaced(before, after)
+            yield from _replacement_changes(before, after)
 
 
-def _pairs(all_of_them: Iterator[Change]) -> Iterator[tuple[str, str]]:
-    """What stood before and after, stretch by stretch."""
-    for same, group in groupby(all_of_them, key=lambda it: it.kind == "same"):
+def _changed_pairs(all_of_them: Iterator[WordChange]) -> Iterator[tuple[str, str]]:
+    for same, group in groupby(all_of_them, key=lambda word_change: word_change.kind == "same"):
         members = list(group)
         if same:
-            yield from ((it.text, it.text) for it in members)
+            yield from ((member.text, member.text) for member in members)
         else:
             yield (
-                "".join(it.text for it in members if it.kind == "old"),
-                "".join(it.text for it in members if it.kind == "new"),
+                "".join(member.text for member in members if member.kind == "old"),
+                "".join(member.text for member in members if member.kind == "new"),
             )
 
 
-def _aligned(old: Sequence[str], new: Sequence[str], *, junk: bool = False) -> Iterator[Change]:
+def _align_words(
+    old: Sequence[str], new: Sequence[str], *, junk: bool = False
+) -> Iterator[WordChange]:
     matcher = SequenceMatcher(None, old, new, autojunk=junk)
     for tag, begin, end, start, stop in matcher.get_opcodes():
         if tag == "equal":
-            yield Change("same", "".join(old[begin:end]))
+            yield WordChange("same", "".join(old[begin:end]))
         else:
-            yield from _replaced("".join(old[begin:end]), "".join(new[start:stop]))
+            yield from _replacement_changes("".join(old[begin:end]), "".join(new[start:stop]))
 
 
-def _replaced(old: str, new: str) -> Iterator[Change]:
+def _replacement_changes(old: str, new: str) -> Iterator[WordChange]:
     if old:
-        yield Change("old", old)
+        yield WordChange("old", old)
     if new:
-        yield Change("new", new)
+        yield WordChange("new", new)
 
 
-def _joined(found: Sequence[Change]) -> Iterator[Change]:
+def _merge_changes(found: Sequence[WordChange]) -> Iterator[WordChange]:
     """Without stretches of nothing; a space between two changes belongs to both."""
-    kept = [it for it in found if it.text]
-    spread: list[Change] = []
-    for number, it in enumerate(kept):
+    kept = [word_change for word_change in found if word_change.text]
+    spread: list[WordChange] = []
+    for number, word_change in enumerate(kept):
         between = 0 < number < len(kept) - 1
-        if it.kind == "same" and it.text.isspace() and between:
-            spread += [Change("old", it.text), Change("new", it.text)]
+        if word_change.kind == "same" and word_change.text.isspace() and between:
+            spread += [WordChange("old", word_change.text), WordChange("new", word_change.text)]
         else:
-            spread.append(it)
+            spread.append(word_change)
     for same, group in groupby(spread, key=lambda it: it.kind == "same"):
         members = list(group)
         if same:
-            yield Change("same", "".join(it.text for it in members))
+            yield WordChange("same", "".join(member.text for member in members))
         else:
             # sorted() keeps the order within each: all that is old comes before all that is new
-            for kind, each in groupby(sorted(members, key=_order), key=attrgetter("kind")):
-                yield Change(kind, "".join(it.text for it in each))
+            for kind, item in groupby(sorted(members, key=_change_order), key=attrgetter("kind")):
+                yield WordChange(kind, "".join(word_change.text for word_change in item))
 
 
-def _order(it: Change) -> bool:
-    return it.kind == "new"
+def _change_order(word_change: WordChange) -> bool:
+    return word_change.kind == "new"
 
 
-def _said(old: str, new: str) -> str:
-    """One change."""
-    old, new = _apart(old, new)
-    shown = [f"[-{one_line(old)}-]"] if old else []
-    shown += [f"{{+{one_line(new)}+}}"] if new else []
+def _format_change(old: str, new: str) -> str:
+    old, new = _format_differing_texts(old, new)
+    shown = [f"[-{escape_line(old)}-]"] if old else []
+    shown += [f"{{+{escape_line(new)}+}}"] if new else []
     return " ".join(shown)
 
 
-def _around(text: str, *, first: bool, last: bool) -> str:
-    """What both have, as far as it stands beside a change."""
-    if len(text) <= 2 * _LONGEST and len(_words(text)) <= 2 * _CONTEXT:
-        return one_line(text)
-    head = "" if first else one_line("".join(_words(text[:_LONGEST])[:_CONTEXT]).rstrip()) + " "
-    tail = "" if last else " " + one_line("".join(_words(text[-_LONGEST:])[-_CONTEXT:]).lstrip())
+def _format_context(text: str, *, first: bool, last: bool) -> str:
+    if len(text) <= 2 * _LONGEST and len(_split_tokens(text)) <= 2 * _CONTEXT:
+        return escape_line(text)
+    head = (
+        ""
+        if first
+        else escape_line("".join(_split_tokens(text[:_LONGEST])[:_CONTEXT]).rstrip()) + " "
+    )
+    tail = (
+        ""
+        if last
+        else " " + escape_line("".join(_split_tokens(text[-_LONGEST:])[-_CONTEXT:]).lstrip())
+    )
     return f"{head}…{tail}"
 
 
-def _apart(old: str, new: str) -> tuple[str, str]:
+def _format_differing_texts(old: str, new: str) -> tuple[str, str]:
     """Two changes cut so that where they first differ is in view."""
     if max(len(old), len(new)) <= _LONGEST:
         return old, new
     begin = 0
     if old and new:
-        begin = max(0, shared_length(old, new) - _LEAD)
-    return _cut(old, begin), _cut(new, begin)
+        begin = max(0, common_prefix_length(old, new) - _LEAD)
+    return _truncate_start(old, begin), _truncate_start(new, begin)
 
 
-def _cut(text: str, begin: int) -> str:
+def _truncate_start(text: str, begin: int) -> str:
     if not text:
         return ""
     shown = text[begin : begin + _LONGEST]

@@ -14,14 +14,21 @@ from types import MappingProxyType
 from typing import Final
 
 from llm_proxy.exporting.curl import CURL
-from llm_proxy.exporting.format import Exported, Format
+from llm_proxy.exporting.format import ExportedExchange, ExportFormat
 from llm_proxy.exporting.har import HAR
 from llm_proxy.exporting.sse import SSE
-from llm_proxy.exporting.urls import invented_url, url_of, url_through
+from llm_proxy.exporting.urls import exchange_url, placeholder_url, url_through_proxy
 from llm_proxy.exporting.vcr import VCR
 
-__all__ = ["FORMATS", "Exported", "Format", "invented_url", "url_of", "url_through"]
+__all__ = [
+    "FORMATS",
+    "ExportFormat",
+    "ExportedExchange",
+    "exchange_url",
+    "placeholder_url",
+    "url_through_proxy",
+]
 
-FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
-    {it.name: it for it in (HAR, VCR, SSE, CURL)}
+FORMATS: Final[Mapping[str, ExportFormat]] = MappingProxyType(
+    {export_format.name: export_format for export_format in (HAR, VCR, SSE, CURL)}
 )

@@ -1,4 +1,4 @@
-"""What a format is."""
+"""The definition of an export format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llm_proxy.cassette import Cassette
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportedExchange:
     """An exchange, and where it was."""
 
     cassette: Cassette
@@ -17,16 +17,16 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ExportFormat:
     """A way to write exchanges down."""
 
     name: str
     """As it is chosen on the command line."""
-    write: Callable[[Sequence[Exported]], bytes]
-    """The exchanges as a file.  Raises `CannotSay` where it has no words for one."""
-    of_many: bool = False
+    write: Callable[[Sequence[ExportedExchange]], bytes]
+    """The exchanges as a file.  Raises `NotRepresentable` where it has no words for one."""
+    takes_many: bool = False
     """Whether a file holds several."""
-    of_partial: bool = True
+    takes_partial: bool = True
     """Whether it can say of an answer that it is not all."""
-    needs_address: bool = False
+    needs_url: bool = False
     """Whether a made-up host will not do."""

@@ -1,4 +1,4 @@
-"""HAR 1.2, as browsers and traffic tools read it; `_llm_proxy` holds what it has no place for."""
+"""Exports exchanges as HAR 1.2; `_llm_proxy` holds what HAR has no field for."""
 
 from __future__ import annotations
 
@@ -10,52 +10,56 @@ from urllib.parse import parse_qsl
 import orjson
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.exchange import Headers, header
-from llm_proxy.exporting.format import Exported, Format
-from llm_proxy.outcome import outcome
+from llm_proxy.exchange import Headers, header_value
+from llm_proxy.exporting.format import ExportedExchange, ExportFormat
+from llm_proxy.outcome import outcome_of
 from llm_proxy.version import __version__
 
 _UNKNOWN: Final = -1
 """What HAR has for a size that nobody knows."""
 
 
-def _write(exchanges: Sequence[Exported]) -> bytes:
+def _write_har(exchanges: Sequence[ExportedExchange]) -> bytes:
     log = {
         "version": "1.2",
         "creator": {"name": "llm-proxy", "version": __version__},
-        "entries": [_entry(it.cassette, it.url) for it in exchanges],
+        "entries": [_har_entry(exchange.cassette, exchange.url) for exchange in exchanges],
     }
     return orjson.dumps({"log": log}, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def _entry(it: Cassette, url: str) -> dict[str, Any]:
-    found = outcome(it)
+def _har_entry(cassette: Cassette, url: str) -> dict[str, Any]:
+    found = outcome_of(cassette)
     return {
-        "startedDateTime": it.meta.recorded,
-        "time": it.end.at,
-        "request": _request(it, url),
-        "response": _response(it),
+        "startedDateTime": cassette.meta.recorded,
+        "time": cassette.end.at_ms,
+        "request": _har_request(cassette, url),
+        "response": _har_response(cassette),
         "cache": {},
-        "timings": {"send": 0, "wait": it.head_at, "receive": it.end.at - it.head_at},
+        "timings": {
+            "send": 0,
+            "wait": cassette.head_at_ms,
+            "receive": cassette.end.at_ms - cassette.head_at_ms,
+        },
         **({} if found.complete else {"comment": str(found)}),
         "_llm_proxy": {
-            "session": it.meta.session,
-            "provider": it.meta.provider,
-            "dialect": it.meta.dialect,
-            "model": it.meta.model,
-            "key": it.meta.key,
-            "ending": it.end.ending.value,
-            "reads": [{"at": read.at, "bytes": len(read.data)} for read in it.reads],
+            "session": cassette.meta.session,
+            "provider": cassette.meta.provider,
+            "dialect": cassette.meta.dialect,
+            "model": cassette.meta.model,
+            "key": cassette.meta.key,
+            "ending": cassette.end.ending.value,
+            "reads": [{"at": read.at_ms, "bytes": len(read.data)} for read in cassette.reads],
         },
     }
 
 
-def _request(it: Cassette, url: str) -> dict[str, Any]:
-    request = it.request
+def _har_request(cassette: Cassette, url: str) -> dict[str, Any]:
+    request = cassette.request
     posted: dict[str, Any] = {}
     if request.body:
-        mime = header(request.headers, "content-type") or "application/octet-stream"
-        text, encoding = _text(request.body)
+        mime = header_value(request.headers, "content-type") or "application/octet-stream"
+        text, encoding = _body_text(request.body)
         # HAR knows no coding of what is sent; mitmproxy and others name it so.
         coded = {"_encoding": encoding} if encoding else {}
         posted = {"postData": {"mimeType": mime, "text": text, **coded}}
@@ -65,45 +69,44 @@ def _request(it: Cassette, url: str) -> dict[str, Any]:
         "url": url,
         "httpVersion": "HTTP/1.1",
         "cookies": [],
-        "headers": _pairs(request.headers),
-        "queryString": _pairs(tuple(pairs)),
+        "headers": _name_value_pairs(request.headers),
+        "queryString": _name_value_pairs(tuple(pairs)),
         **posted,
         "headersSize": _UNKNOWN,
         "bodySize": len(request.body),
     }
 
 
-def _response(it: Cassette) -> dict[str, Any]:
-    head = it.head
-    text, encoding = _text(it.body)
+def _har_response(cassette: Cassette) -> dict[str, Any]:
+    head = cassette.head
+    text, encoding = _body_text(cassette.body)
     return {
         "status": head.status,
         "statusText": head.reason,
         "httpVersion": "HTTP/1.1",
         "cookies": [],
-        "headers": _pairs(head.headers),
+        "headers": _name_value_pairs(head.headers),
         "content": {
-            "size": it.end.size,
-            "mimeType": header(head.headers, "content-type") or "",
+            "size": cassette.end.size,
+            "mimeType": header_value(head.headers, "content-type") or "",
             "text": text,
             **({"encoding": encoding} if encoding else {}),
         },
-        "redirectURL": header(head.headers, "location") or "",
+        "redirectURL": header_value(head.headers, "location") or "",
         "headersSize": _UNKNOWN,
-        "bodySize": it.end.size,
+        "bodySize": cassette.end.size,
     }
 
 
-def _pairs(headers: Headers) -> list[dict[str, str]]:
+def _name_value_pairs(headers: Headers) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in headers]
 
 
-def _text(body: bytes) -> tuple[str, str]:
-    """A body as text, and the encoding that it needs for that."""
+def _body_text(body: bytes) -> tuple[str, str]:
     try:
         return body.decode(), ""
     except UnicodeDecodeError:
         return base64.b64encode(body).decode(), "base64"
 
 
-HAR: Final = Format("har", _write, of_many=True)
+HAR: Final = ExportFormat("har", _write_har, takes_many=True)

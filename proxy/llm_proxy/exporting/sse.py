@@ -1,23 +1,24 @@
-"""A stream of server-sent events as it came, without HTTP's own framing."""
+"""Exports a stream of server-sent events as received, without HTTP framing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
-from llm_proxy.errors import CannotSay, printable
-from llm_proxy.exporting.format import Exported, Format
+from llm_proxy.errors import NotRepresentable, printable
+from llm_proxy.exporting.format import ExportedExchange, ExportFormat
 
 
-def _write(exchanges: Sequence[Exported]) -> bytes:
-    [it] = exchanges
-    if it.cassette.codec != "sse":
-        file = printable(it.cassette.file, 500)
-        raise CannotSay(
-            f"{file} is no stream of events but {it.cassette.codec}: llm-proxy show {file} --body "
+def _write_sse(exchanges: Sequence[ExportedExchange]) -> bytes:
+    [exported_exchange] = exchanges
+    if exported_exchange.cassette.codec != "sse":
+        file = printable(exported_exchange.cassette.file, 500)
+        raise NotRepresentable(
+            f"{file} is no stream of events but {exported_exchange.cassette.codec}: llm-proxy "
+            f"show {file} --body "
             "gives its bytes, and --as tells it in a dialect that has such streams"
         )
-    return it.cassette.body
+    return exported_exchange.cassette.body
 
 
-SSE: Final = Format("sse", _write)
+SSE: Final = ExportFormat("sse", _write_sse)

@@ -1,4 +1,4 @@
-"""Where a stored request was sent, or could have been: cassettes name providers, not hosts."""
+"""The URLs of stored requests; cassettes name providers, not hosts."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from collections.abc import Mapping
 from llm_proxy import providers
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cassette_views import asked
+from llm_proxy.cassette_views import stored_http_request
 
 
-def url_of(it: Cassette, upstreams: Mapping[str, str]) -> str | None:
+def exchange_url(cassette: Cassette, upstreams: Mapping[str, str]) -> str | None:
     """The URL of its request; None where nobody knows the provider's address."""
-    base = providers.address(it.meta.provider, upstreams)
-    return None if base is None else providers.join(base, asked(it).target)
+    base = providers.upstream_address(cassette.meta.provider, upstreams)
+    return (
+        None
+        if base is None
+        else providers.join_url(base, stored_http_request(cassette).request_target)
+    )
 
 
-def invented_url(it: Cassette) -> str:
+def placeholder_url(cassette: Cassette) -> str:
     """A URL that nobody can reach, for a format that must have one."""
-    return f"https://{it.meta.provider}.invalid{asked(it).target}"
+    return f"https://{cassette.meta.provider}.invalid{stored_http_request(cassette).request_target}"
 
 
-def url_through(it: Cassette, proxy: str) -> str:
+def url_through_proxy(cassette: Cassette, proxy: str) -> str:
     """Its URL by way of a proxy of ours, in its session and to its provider."""
-    request = asked(it)
-    session = "" if it.meta.session == DEFAULT_SESSION else f"/@{it.meta.session}"
-    named = providers.provider_of(request) != it.meta.provider
-    provider = f"/~{it.meta.provider}" if named else ""
-    return f"{proxy.rstrip('/')}{session}{provider}{request.target}"
+    request = stored_http_request(cassette)
+    session = "" if cassette.meta.session == DEFAULT_SESSION else f"/@{cassette.meta.session}"
+    named = providers.provider_of_request(request) != cassette.meta.provider
+    provider = f"/~{cassette.meta.provider}" if named else ""
+    return f"{proxy.rstrip('/')}{session}{provider}{request.request_target}"

@@ -1,4 +1,4 @@
-"""A cassette of VCR.py, which plays whole answers: streams come at once, in one piece."""
+"""Exports a VCR.py cassette, which plays streams in one piece."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import yaml
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Headers
-from llm_proxy.exporting.format import Exported, Format
+from llm_proxy.exporting.format import ExportedExchange, ExportFormat
 
 _VERSION: Final = 1
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -17,9 +17,11 @@ _WIDTH: Final = 2**30
 """Columns: a text stands in as many lines as it has."""
 
 
-def _write(exchanges: Sequence[Exported]) -> bytes:
+def _write_vcr(exchanges: Sequence[ExportedExchange]) -> bytes:
     document = {
-        "interactions": [_interaction(it.cassette, it.url) for it in exchanges],
+        "interactions": [
+            _vcr_interaction(exchange.cassette, exchange.url) for exchange in exchanges
+        ],
         "version": _VERSION,
     }
     written: str = yaml.dump(
@@ -28,24 +30,24 @@ def _write(exchanges: Sequence[Exported]) -> bytes:
     return written.encode()
 
 
-def _interaction(it: Cassette, url: str) -> dict[str, Any]:
-    request, head = it.request, it.head
+def _vcr_interaction(cassette: Cassette, url: str) -> dict[str, Any]:
+    request, head = cassette.request, cassette.head
     return {
         "request": {
             "method": request.method,
             "uri": url,
-            "headers": _by_name(request.headers),
-            "body": _text(request.body) if request.body else None,
+            "headers": _values_by_name(request.headers),
+            "body": _body_text(request.body) if request.body else None,
         },
         "response": {
             "status": {"code": head.status, "message": head.reason},
-            "headers": _by_name(head.headers),
-            "body": {"string": _text(it.body)},
+            "headers": _values_by_name(head.headers),
+            "body": {"string": _body_text(cassette.body)},
         },
     }
 
 
-def _by_name(headers: Headers) -> dict[str, list[str]]:
+def _values_by_name(headers: Headers) -> dict[str, list[str]]:
     """The values of each name; one that is written in several ways is one."""
     spelling: dict[str, str] = {}
     values: dict[str, list[str]] = {}
@@ -54,18 +56,18 @@ def _by_name(headers: Headers) -> dict[str, list[str]]:
     return values
 
 
-def _text(body: bytes) -> str | bytes:
+def _body_text(body: bytes) -> str | bytes:
     """A body as text where it is some; bytes are written as base64."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return body
-    return body if _is_mangled(text) else text
+    return body if _is_changed_by_yaml(text) else text
 
 
-def _is_mangled(text: str) -> bool:
+def _is_changed_by_yaml(text: str) -> bool:
     """Whether YAML could give a text back as another: it takes CR for LF, and knows no NUL."""
     return "\r" in text or "\x00" in text or "\ufeff" in text
 
 
-VCR: Final = Format("vcr", _write, of_many=True, of_partial=False)
+VCR: Final = ExportFormat("vcr", _write_vcr, takes_many=True, takes_partial=False)

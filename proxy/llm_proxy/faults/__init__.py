@@ -1,1 +1,1 @@
-"""What can go wrong on the way to a client, and where, when, for whom; see `docs/faults.md`."""
+"""Faults: what can go wrong, where in the stream, when and for whom; see `docs/faults.md`."""

@@ -1,4 +1,4 @@
-"""Calls of tools that cannot be carried out."""
+"""Tool calls that a client cannot execute."""
 
 from __future__ import annotations
 
@@ -6,84 +6,96 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.conversation import Tool
+from llm_proxy.conversation import ToolDefinition
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.provider_calls import is_provided
-from llm_proxy.faults.kind import CannotInject
+from llm_proxy.dialects.provider_calls import is_provider_tool_call
+from llm_proxy.faults.kind import FaultNotApplicable
 from llm_proxy.turns import Json, Part, ToolCall, ToolResult
 
-How = Callable[[ToolCall, Sequence[Tool]], ToolCall]
-"""What becomes of a call, by the tools that are offered.  Raises `CannotInject`."""
+How = Callable[[ToolCall, Sequence[ToolDefinition]], ToolCall]
+"""What becomes of a call, by the tools that are offered.  Raises `FaultNotApplicable`."""
 
 
-def called(parts: Sequence[Part]) -> tuple[int, ToolCall] | None:
+def first_client_call(parts: Sequence[Part]) -> tuple[int, ToolCall] | None:
     """The first of the parts that is a call which the client runs, and its number.
 
     None where there is none.  Calls that the provider runs are its own, and plain text is no
     object to spoil.
     """
-    answered = {it.call_id for it in parts if isinstance(it, ToolResult)}
+    answered = {part.call_id for part in parts if isinstance(part, ToolResult)}
     return next(
         (
             (number, it)
             for number, it in enumerate(parts)
             if isinstance(it, ToolCall)
-            and not is_provided(it)
+            and not is_provider_tool_call(it)
             and it.id not in answered
-            and _object(it) is not None
+            and _arguments_object(it) is not None
         ),
         None,
     )
 
 
-def made_up(tools: Sequence[Tool]) -> ToolCall:
+def fake_call(tools: Sequence[ToolDefinition]) -> ToolCall:
     """A call of the first tool that has a schema, else of the first.
 
-    Raises `CannotInject` where there are none.
+    Raises `FaultNotApplicable` where there are none.
     """
     if not tools:
-        raise CannotInject("the request offers no tool")
-    tool = next((it for it in tools if it.schema is not None), tools[0])
+        raise FaultNotApplicable("the request offers no tool")
+    tool = next(
+        (
+            tool_definition
+            for tool_definition in tools
+            if tool_definition.response_schema is not None
+        ),
+        tools[0],
+    )
     return ToolCall("", tool.name, "{}")
 
 
-def _object(call: ToolCall) -> dict[str, Json] | None:
+def _arguments_object(call: ToolCall) -> dict[str, Json] | None:
     try:
-        value = lenient_json.parse((call.arguments or "{}").encode("utf-8", "replace"))
+        value = lenient_json.parse_json((call.arguments or "{}").encode("utf-8", "replace"))
     except ValueError:
         return None
     return dict(value) if isinstance(value, dict) else None
 
 
-def _broken(call: ToolCall, _tools: Sequence[Tool]) -> ToolCall:
+def _with_truncated_arguments(call: ToolCall, _tools: Sequence[ToolDefinition]) -> ToolCall:
     """Half of the arguments: no beginning of an object is JSON."""
     arguments = call.arguments.strip()
     return replace(call, arguments=arguments[: max(len(arguments) // 2, 1)] or "{")
 
 
-def _unknown(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
-    """A name that is like one that is offered, and is not."""
-    offered = {it.name for it in tools}
+def _with_unknown_name(call: ToolCall, tools: Sequence[ToolDefinition]) -> ToolCall:
+    offered = {tool.name for tool in tools}
     version = 2
     while (name := f"{call.name}_v{version}") in offered:
         version += 1
     return replace(call, name=name)
 
 
-def _incomplete(call: ToolCall, tools: Sequence[Tool]) -> ToolCall:
+def _without_required_argument(call: ToolCall, tools: Sequence[ToolDefinition]) -> ToolCall:
     """Without the first argument that its schema requires; without one, where nobody knows it."""
-    given = _object(call) or {}
-    schema = next((it.schema for it in tools if it.name == call.name), None)
+    fields = _arguments_object(call) or {}
+    schema = next((tool.response_schema for tool in tools if tool.name == call.name), None)
     names = (
-        lenient_json.array(lenient_json.fields(schema).get("required")) if schema else list(given)
+        lenient_json.array_items(lenient_json.object_fields(schema).get("required"))
+        if schema
+        else list(fields)
     )
-    required = [it for it in names if isinstance(it, str)]
+    required = [content for content in names if isinstance(content, str)]
     if not required:
-        raise CannotInject(f"the tool {call.name} has no argument that must be there")
-    left_out = next((it for it in required if it in given), required[0])
-    kept: Json = {name: value for name, value in given.items() if name != left_out}
-    return replace(call, arguments=lenient_json.compact(kept))
+        raise FaultNotApplicable(f"the tool {call.name} has no argument that must be there")
+    left_out = next((text for text in required if text in fields), required[0])
+    kept: Json = {name: value for name, value in fields.items() if name != left_out}
+    return replace(call, arguments=lenient_json.compact_json(kept))
 
 
-HOWS: Final[Mapping[str, How]] = {"json": _broken, "name": _unknown, "missing": _incomplete}
+HOWS: Final[Mapping[str, How]] = {
+    "json": _with_truncated_arguments,
+    "name": _with_unknown_name,
+    "missing": _without_required_argument,
+}
 """The ways in which a call is bad, by name."""

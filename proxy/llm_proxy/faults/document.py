@@ -1,4 +1,4 @@
-"""What documents say of faults: a list in a scenario, or a file of its own."""
+"""The schema of fault lists in scenarios and files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was injected into an answer: evidence for the journal, and for a verdict on the client."""
+"""The record of an injected fault, for the journal and the verdict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Effect(StrEnum):
+class FaultEffect(StrEnum):
     """What a fault means to the client that meets it."""
 
     REFUSED = "refused"
@@ -33,14 +33,14 @@ class Effect(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Injected:
+class FaultRecord:
     """One fault in one answer; also one that was meant for it and has no meaning there."""
 
     rule: str
     """The rule, as its author spelled it."""
     fault: str
     """The name of the fault."""
-    effect: Effect
+    effect: FaultEffect
     at_ms: float = 0.0
     """When it struck, in ms since the request was read in full, as the actions have it."""
     event: int | None = None

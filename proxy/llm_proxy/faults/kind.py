@@ -1,9 +1,9 @@
-"""What a fault is, and the ways in which it works.
+"""What a fault is, and its mechanisms: replacement, one-shot, transform, meter.
 
-`Instead`  the answer is another one; nobody is asked for the real one
-`Strike`   at its place something happens, once: the end, a pause, other messages
-`Bend`     from its place on everything goes through it
-`Metered`  it keeps account of the requests, and works on each in one of these ways, or in none
+`ReplaceResponse`  the answer is another one; nobody is asked for the real one
+`OneShot`   at its place something happens, once: the end, a pause, other messages
+`Transform`     from its place on everything goes through it
+`MeteredFault`  it keeps account of the requests, and works on each in one of these ways, or in none
 
 A fault takes values and gives actions.  It knows no socket and no clock.
 """
@@ -16,9 +16,9 @@ from typing import Any, Final, Literal, Protocol
 
 from llm_proxy.actions import Action, Burst
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.decoded_request import Asked
-from llm_proxy.exchange import Framing, Head
-from llm_proxy.faults.fault_record import Effect
+from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.exchange import Framing, ResponseHead
+from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.location import Place
 
 EVERYTHING: Final = 2**62
@@ -41,7 +41,7 @@ AT_MESSAGES: Final = frozenset({"after", "at"})
 NOWHERE: Final[frozenset[str]] = frozenset()
 
 
-class CannotInject(Exception):
+class FaultNotApplicable(Exception):
     """A fault has no meaning in this answer, in a few words that say why."""
 
 
@@ -50,11 +50,11 @@ Chance = Callable[[str], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class FaultContext:
     """The request that a fault meets."""
 
-    asked: Asked
-    chance: Chance
+    request: DecodedRequest
+    seeded_chance: Chance
     silence: float
     """The longest that anything is silent, in ms: what ends a fault that a client does not end."""
     conversation: Callable[[], Conversation | None]
@@ -62,49 +62,52 @@ class Met:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class StreamPosition:
     """Where a fault strikes."""
 
-    met: Met
+    context: FaultContext
     at: float
     """When, in ms since the request was read in full, as the actions before it have it."""
-    head: Head | None
+    head: ResponseHead | None
     """None before the head."""
     codec: str
     """The framing of the body's messages; empty before the head."""
-    before: tuple[bytes, ...] = ()
+    sent_before: tuple[bytes, ...] = ()
     """The messages that have gone out whole."""
-    begun: bytes = b""
+    partial_message: bytes = b""
     """What has gone out of the message that is under way."""
-    taken: tuple[bytes, ...] = ()
+    taken_messages: tuple[bytes, ...] = ()
     """The next messages, as many as the fault takes; fewer where the body ends."""
-    dues: tuple[float, ...] = ()
+    due_times: tuple[float, ...] = ()
     """When each of them was due in full, in ms."""
-    size: int = 0
+    body_size: int = 0
     """Bytes of the body that have gone out."""
 
-    def begun_head(self) -> Head:
-        """The head, for what has no meaning before it.  Raises `CannotInject` where none is."""
+    def require_head(self) -> ResponseHead:
+        """The head, for what has no meaning before it.
+
+        Raises `FaultNotApplicable` where none is.
+        """
         if self.head is None:
-            raise CannotInject("the answer had not begun")
+            raise FaultNotApplicable("the answer had not begun")
         return self.head
 
 
 @dataclass(frozen=True, slots=True)
-class Struck:
+class InjectedActions:
     """What happens in the place of what was taken."""
 
     actions: Burst = ()
     delay: float = 0.0
     """ms by which the actions, and all that follows them, are late."""
-    over: bool = False
+    ends_response: bool = False
     """Whether the answer ends with this; cleanly, unless the last action says otherwise."""
-    timed: bool = False
+    is_timed: bool = False
     """Whether the actions wait for times of their own; else they go out when all that was taken
     had been due."""
 
 
-class Bending(Protocol):
+class ActionTransform(Protocol):
     """What the actions of one answer go through."""
 
     def feed(self, action: Action) -> Burst:
@@ -115,115 +118,115 @@ class Bending(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Instead:
+class ReplaceResponse:
     """The answer is another one."""
 
-    answer: Callable[[Met], Burst]
-    effect: Effect | None = None
+    make_response: Callable[[FaultContext], Burst]
+    effect: FaultEffect | None = None
     """What it means to the client, where that is not what its kind says."""
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class OneShot:
     """At its place something happens, once."""
 
-    strike: Callable[[Moment], Struck]
-    takes: int = 0
+    inject: Callable[[StreamPosition], InjectedActions]
+    taken_count: int = 0
     """How many messages it takes out of the stream: whole ones.  One that takes everything takes
     it from the first message on, unless a place is given."""
-    check: Callable[[Moment], None] | None = None
-    """Raises `CannotInject` at the head where the fault has no meaning in such an answer, before
-    anything is held back for it."""
-    resizes: bool = False
+    check: Callable[[StreamPosition], None] | None = None
+    """Raises `FaultNotApplicable` at the head where the fault has no meaning in such an answer,
+    before anything is held back for it."""
+    changes_length: bool = False
     """Whether a body may have another length than was declared, and be right all the same."""
-    cuts: bool = False
+    cuts_stream: bool = False
     """Whether all that it does is to leave out what lies behind its place."""
-    before_head: bool = False
+    may_precede_head: bool = False
     """Whether it strikes before the head where no place is given."""
-    usual: Place | None = None
+    default_location: Place | None = None
     """Where it strikes where no place is given; None is half of a body, or behind its first
     message."""
-    effect: Effect | None = None
+    effect: FaultEffect | None = None
     """What it means to the client, where that is not what its kind says."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bend:
+class Transform:
     """From its place on, or from the head on, everything goes through it."""
 
-    begin: Callable[[Moment], Bending]
-    resizes: bool = False
+    make_transform: Callable[[StreamPosition], ActionTransform]
+    changes_length: bool = False
     """Whether a body may have another length than was declared, and be right all the same."""
-    effect: Effect | None = None
+    effect: FaultEffect | None = None
     """What it means to the client, where that is not what its kind says."""
-    quiet: bool = False
+    is_quiet: bool = False
     """Whether nothing goes wrong by it: then it is no injection, and nothing is noted of it."""
-    afterwards: Callable[[Head, bytes], None] | None = None
+    on_finished: Callable[[ResponseHead, bytes], None] | None = None
     """Is told of the answer that went out, in the end: its head and its body.  It may be called in
     another thread."""
 
 
-Working = Instead | Strike | Bend
+Working = ReplaceResponse | OneShot | Transform
 """How a fault works on one request."""
 
 
-class Meter(Protocol):
+class RequestMeter(Protocol):
     """The account that a rule keeps of the requests that it is meant for, while it stands."""
 
-    def admit(self, met: Met, session: str, now: float) -> Working | None:
+    def admit(self, context: FaultContext, session: str, now: float) -> Working | None:
         """How the fault works on this request, `now` ms after the rule was given; None: not."""
 
-    def forget(self, session: str) -> None:
+    def forget_session(self, session: str) -> None:
         """Begin the account of this session again."""
 
 
 @dataclass(frozen=True, slots=True)
-class Metered:
+class MeteredFault:
     """It keeps account of the requests of its rule."""
 
-    begin: Callable[[], Meter]
+    make_transform: Callable[[], RequestMeter]
 
 
-Work = Working | Metered
+Work = Working | MeteredFault
 
 
 class Fault(Protocol):
     """A fault with its arguments: a frozen value."""
 
-    def work(self, place: Place | None, /) -> Work:
+    def mechanism(self, place: Place | None, /) -> Work:
         """How it works at that place; None where none is given."""
 
 
 @dataclass(frozen=True, slots=True)
-class Argument:
+class FaultArgument:
     """An argument of a fault."""
 
-    read: Callable[[str], Any]
+    parse: Callable[[str], Any]
     """Its value from text; raises `ValueError` with what it should be, to stand behind "is not"."""
-    meaning: str
+    description: str
     """For the docs: a few words."""
     default: str = ""
     """As text; empty where there is none."""
-    needed: bool = False
+    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """A fault before its arguments are known."""
 
     name: str
-    effect: Effect
-    meaning: str
+    effect: FaultEffect
+    description: str
     """For lists of faults: a few words."""
-    make: Callable[..., Fault]
+    make_fault: Callable[..., Fault]
     """The fault with these arguments, by name; one that is a keyword has an underscore behind it.
     Raises `ValueError` where they don't go together, in a sentence."""
-    arguments: Mapping[str, Argument] = field(default_factory=dict)
-    places: frozenset[str] = NOWHERE
+    arguments: Mapping[str, FaultArgument] = field(default_factory=dict)
+    allowed_locations: frozenset[str] = NOWHERE
     """The places that it can be given, by their words in the grammar."""
-    bodies: frozenset[str] = BODIES
+    allowed_bodies: frozenset[str] = BODIES
     """The framings that it has a meaning in."""
-    delimited: frozenset[Framing] = ANYHOW
+    needs_messages: frozenset[Framing] = ANYHOW
     """The ways in which HTTP delimits a body that it has a meaning in."""
     scope: Literal["request", "rule", "listener"] = "request"
     """What it befalls: any one request; those of a rule, of which it keeps account by itself, so

@@ -1,4 +1,4 @@
-"""Places in the stream of an answer."""
+"""Locations in the stream of a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer says instead, told by its own dialect.
+"""Re-encodes a response with changed turns in its own dialect.
 
 told anew  the whole answer is another one; it takes its time as the real one did
 ending     what was said so far stays, and the answer ends in another way
@@ -16,11 +16,11 @@ from typing import Final
 
 from llm_proxy.actions import Action, Burst, Send, Wait
 from llm_proxy.dialects import json_api, response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.errors import CannotSay
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.errors import NotRepresentable
 from llm_proxy.faults import message_contents
-from llm_proxy.faults.kind import CannotInject, Moment
+from llm_proxy.faults.kind import FaultNotApplicable, StreamPosition
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn
 
@@ -34,45 +34,57 @@ _INDEX: Final = "index"
 """How the names of fields end that number the parts of an answer."""
 
 
-def fitted(moment: Moment, turn: Turn) -> Turn:
+def convert_for_response(position: StreamPosition, turn: Turn) -> Turn:
     """The turn as this answer's dialect can tell it.
 
-    Raises `CannotInject` for an answer that is an error, and for words that the dialect lacks.
+    Raises `FaultNotApplicable` for an answer that is an error, and for words that the dialect
+    lacks.
     """
-    asked = moment.met.asked
-    if not json_api.succeeded(moment.begun_head()):
-        raise CannotInject("the answer is an error already")
+    decoded_request = position.context.request
+    if not json_api.succeeded(position.require_head()):
+        raise FaultNotApplicable("the answer is an error already")
     try:
-        return asked.dialect.fit(asked.request, (turn,), asked.delivery).turns[0]
-    except CannotSay as why:
-        raise CannotInject(str(why)) from None
+        return decoded_request.dialect.convert(
+            decoded_request.request, (turn,), decoded_request.context
+        ).turns[0]
+    except NotRepresentable as why:
+        raise FaultNotApplicable(str(why)) from None
 
 
-def said(moment: Moment, messages: Sequence[bytes]) -> tuple[Turn, ...]:
+def decode_messages(position: StreamPosition, messages: Sequence[bytes]) -> tuple[Turn, ...]:
     """What these messages of the answer say."""
-    assert moment.head is not None  # noqa: S101 # it is checked before
-    return moment.met.asked.dialect.turns(Response(moment.head, moment.codec, messages))
+    assert position.head is not None  # noqa: S101 # it is checked before
+    return position.context.request.dialect.decode(
+        DialectResponse(position.head, position.codec, messages)
+    )
 
 
-def whole(moment: Moment) -> tuple[Turn, ...]:
-    """What the answer says that was taken whole.  Raises `CannotInject` where it says nothing."""
-    turns = said(moment, (*moment.before, *moment.taken))
+def decode_whole(position: StreamPosition) -> tuple[Turn, ...]:
+    """What the answer says that was taken whole.
+
+    Raises `FaultNotApplicable` where it says nothing.
+    """
+    turns = decode_messages(position, (*position.sent_before, *position.taken_messages))
     if not turns:
-        raise CannotInject("the answer says nothing that can be read")
-    if any(it.failure for it in turns):
-        raise CannotInject("the answer has failed already")
+        raise FaultNotApplicable("the answer says nothing that can be read")
+    if any(turn.failure for turn in turns):
+        raise FaultNotApplicable("the answer has failed already")
     return turns
 
 
-def anew(moment: Moment, turns: Sequence[Turn]) -> Burst:
+def encode_replacement(position: StreamPosition, turns: Sequence[Turn]) -> Burst:
     """The answer that says this in place of what was taken.
 
     Message k goes out when the k-th that was taken was due, and what remains with the last.
     """
     actions: list[Action] = []
     due = -1.0
-    for number, message in enumerate(_spoken(moment, turns).messages):
-        at = moment.dues[min(number, len(moment.dues) - 1)] if moment.dues else due
+    for number, message in enumerate(_encode_turns(position, turns).messages):
+        at = (
+            position.due_times[min(number, len(position.due_times) - 1)]
+            if position.due_times
+            else due
+        )
         if at > due:
             actions.append(Wait(at))
             due = at
@@ -80,110 +92,123 @@ def anew(moment: Moment, turns: Sequence[Turn]) -> Burst:
     return tuple(actions)
 
 
-def ending(moment: Moment, ends: Callable[[Turn], Turn]) -> Burst:
+def encode_ending(position: StreamPosition, ends: Callable[[Turn], Turn]) -> Burst:
     """What remains to be told of a stream that ends in another way.
 
-    `ends` gives each turn, as it was told so far, its end.  Raises `CannotInject` where the
+    `ends` gives each turn, as it was told so far, its end.  Raises `FaultNotApplicable` where the
     answer has told why it ends, or its dialect has no words for that end.
     """
-    if moment.begun:
-        raise CannotInject("a message was under way")
-    so_far = said(moment, moment.before) or _nothing(moment)
-    if any(it.finish or it.failure for it in so_far):
-        raise CannotInject("the answer had told why it ends")
-    turns = tuple(map(ends, _named(moment, so_far)))
-    spoken = _spoken(moment, turns)
-    if not moment.before:
+    if position.partial_message:
+        raise FaultNotApplicable("a message was under way")
+    so_far = decode_messages(position, position.sent_before) or _empty_stream_turns(position)
+    if any(turn.finish or turn.failure for turn in so_far):
+        raise FaultNotApplicable("the answer had told why it ends")
+    turns = tuple(map(ends, _with_response_identity(position, so_far)))
+    spoken = _encode_turns(position, turns)
+    if not position.sent_before:
         return tuple(map(Send, spoken.messages))
-    tail = _tail(moment, spoken)
+    tail = _final_messages(position, spoken)
     if tail is None:  # the last words and the end are one message
-        tail = _tail(moment, _spoken(moment, [replace(it, parts=()) for it in turns]))
-    return tuple(map(Send, _continued(moment, tail or ())))
+        tail = _final_messages(
+            position, _encode_turns(position, [replace(turn, parts=()) for turn in turns])
+        )
+    return tuple(map(Send, _renumber_messages(position, tail or ())))
 
 
-def _named(moment: Moment, so_far: Sequence[Turn]) -> list[Turn]:
+def _with_response_identity(position: StreamPosition, so_far: Sequence[Turn]) -> list[Turn]:
     """The turns with the id and the model that the next messages tell, if those before don't."""
-    later = next(iter(said(moment, moment.taken)), Turn(()))
-    return [replace(it, id=it.id or later.id, model=it.model or later.model) for it in so_far]
+    later = next(iter(decode_messages(position, position.taken_messages)), Turn(()))
+    return [
+        replace(turn, id=turn.id or later.id, model=turn.model or later.model) for turn in so_far
+    ]
 
 
-def _nothing(moment: Moment) -> tuple[Turn, ...]:
-    """What a stream says that has said nothing by now."""
-    asked = moment.met.asked
-    if asked.dialect.conversation(asked.request) is None:
-        raise CannotInject("the answer says nothing that can be read")
+def _empty_stream_turns(position: StreamPosition) -> tuple[Turn, ...]:
+    decoded_request = position.context.request
+    if decoded_request.dialect.decode_request(decoded_request.request) is None:
+        raise FaultNotApplicable("the answer says nothing that can be read")
     return (Turn(()),)
 
 
-def _delivery(moment: Moment) -> Delivery:
+def _context(position: StreamPosition) -> EncodeContext:
     """How the rest is told: with the time that the answer has named by now."""
-    delivery = moment.met.asked.delivery
-    for message in (*moment.before[:_FIRST], *moment.taken[:_FIRST]):
+    delivery = position.context.request.context
+    for message in (*position.sent_before[:_FIRST], *position.taken_messages[:_FIRST]):
         if (found := _CREATED.search(message)) is not None:
             return replace(delivery, created=int(found[1]))
     return delivery
 
 
-def _spoken(moment: Moment, turns: Sequence[Turn]) -> Response:
-    asked = moment.met.asked
+def _encode_turns(position: StreamPosition, turns: Sequence[Turn]) -> DialectResponse:
+    decoded_request = position.context.request
     try:
-        response = asked.dialect.speak(asked.request, turns, _delivery(moment))
-    except CannotSay as why:
-        raise CannotInject(str(why)) from None
-    if response.codec != moment.codec:
-        raise CannotInject("the answer does not come in the form that was asked for")
+        response = decoded_request.dialect.encode(
+            decoded_request.request, turns, _context(position)
+        )
+    except NotRepresentable as why:
+        raise FaultNotApplicable(str(why)) from None
+    if response.codec != position.codec:
+        raise FaultNotApplicable("the answer does not come in the form that was asked for")
     return response
 
 
-def _tail(moment: Moment, spoken: Response) -> list[bytes] | None:
+def _final_messages(position: StreamPosition, spoken: DialectResponse) -> list[bytes] | None:
     """The end of a telling: what comes behind its last words; an error alone, where it fails.
 
     What closes a part that is closed already is left out.  None where nothing tells the end.
     """
-    dialect, codec, messages = moment.met.asked.dialect, moment.codec, spoken.messages
-    silent = [at for at, it in enumerate(messages) if not dialect.says(codec, it)]
-    alone = {at: dialect.turns(Response(spoken.head, codec, (messages[at],))) for at in silent}
-    end = next((at for at in silent if any(map(_is_end, alone[at]))), None)
+    dialect, codec, messages = position.context.request.dialect, position.codec, spoken.messages
+    silent = [at for at, content in enumerate(messages) if not dialect.output_chars(codec, content)]
+    alone = {
+        at: dialect.decode(DialectResponse(spoken.head, codec, (messages[at],))) for at in silent
+    }
+    end = next((at for at in silent if any(map(_is_end_turn, alone[at]))), None)
     if end is None:
         return None
     begin = end
     says = set(range(len(messages))) - set(silent)
     if says and not any(turn.failure for turn in alone[end]):
         begin = min(end, max(says) + 1)
-    closes = {at: _closes(codec, messages[at]) for at in silent if at >= begin}
-    before = moment.before if any(closes.values()) else ()
-    told = {_closes(codec, it) for it in before if not dialect.says(codec, it)}
-    return [messages[at] for at, it in closes.items() if not it or it not in told]
+    closes = {at: _closing_key(codec, messages[at]) for at in silent if at >= begin}
+    before = position.sent_before if any(closes.values()) else ()
+    names = {_closing_key(codec, data) for data in before if not dialect.output_chars(codec, data)}
+    return [messages[at] for at, it in closes.items() if not it or it not in names]
 
 
-def _is_end(turn: Turn) -> bool:
+def _is_end_turn(turn: Turn) -> bool:
     return turn.finish is not None or turn.failure is not None
 
 
-def _closes(codec: str, message: bytes) -> tuple[object, ...]:
+def _closing_key(codec: str, message: bytes) -> tuple[object, ...]:
     """What a message says of which part of the answer; nothing where it is of none."""
-    fields = message_contents.document(codec, message).items()
+    fields = message_contents.message_object(codec, message).items()
     parts = [(name, value) for name, value in fields if name.lower().endswith(_INDEX)]
-    return (message_contents.names(codec, message), *map(str, sorted(parts))) if parts else ()
+    return (
+        (message_contents.message_types(codec, message), *map(str, sorted(parts))) if parts else ()
+    )
 
 
-def _continued(moment: Moment, messages: Sequence[bytes]) -> list[bytes]:
+def _renumber_messages(position: StreamPosition, messages: Sequence[bytes]) -> list[bytes]:
     """The messages as they stand behind those that have gone out: numbered on, in one array."""
-    if moment.codec == "json-array":
+    if position.codec == "json-array":
         return [b"," + it.lstrip(b"[, \r\n") if n == 0 else it for n, it in enumerate(messages)]
-    if moment.codec != "sse":
+    if position.codec != "sse":
         return list(messages)
-    numbers = (message_contents.document("sse", it).get(_NUMBER) for it in reversed(moment.before))
-    last = next((it for it in numbers if isinstance(it, int)), None)
+    numbers = (
+        message_contents.message_object("sse", data).get(_NUMBER)
+        for data in reversed(position.sent_before)
+    )
+    last = next((value for value in numbers if isinstance(value, int)), None)
     if last is None:
         return list(messages)
-    return [_numbered(it, number) for number, it in enumerate(messages, last + 1)]
+    return [_renumber_event(content, number) for number, content in enumerate(messages, last + 1)]
 
 
-def _numbered(event: bytes, number: int) -> bytes:
-    said = dict(message_contents.document("sse", event))
-    if _NUMBER not in said:
+def _renumber_event(event: bytes, number: int) -> bytes:
+    fields = dict(message_contents.message_object("sse", event))
+    if _NUMBER not in fields:
         return event
-    return sse.event(
-        response_encoding.written({**said, _NUMBER: number}), sse.read_event(event).event
+    return sse.encode_event(
+        response_encoding.json_line({**fields, _NUMBER: number}),
+        sse.parse_event(event).encode_event,
     )

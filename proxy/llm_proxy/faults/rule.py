@@ -1,4 +1,4 @@
-"""A rule: what goes wrong, where in the stream, when, and for whom."""
+"""A fault rule: kind, location, trigger and selector."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import translate
 from typing import Literal
 
-from llm_proxy.faults.kind import Fault, Kind
+from llm_proxy.faults.kind import Fault, FaultKind
 from llm_proxy.faults.location import Place
 
 Per = Literal["run", "session", "request"]
@@ -15,7 +15,7 @@ Per = Literal["run", "session", "request"]
 session."""
 
 
-def fits(name: str, pattern: str) -> bool:
+def matches_pattern(name: str, pattern: str) -> bool:
     """Whether a name is as a pattern says: `gpt-4*`, letter case and all.
 
     `fnmatch` itself keeps every pattern that it ever met, and clients may bring new ones along.
@@ -24,7 +24,7 @@ def fits(name: str, pattern: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class Trigger:
     """When a rule strikes, among the requests that it is meant for; all that is given must hold."""
 
     nth: int | None = None
@@ -44,7 +44,7 @@ class Occasion:
 
 
 @dataclass(frozen=True, slots=True)
-class Audience:
+class Selector:
     """Whose requests a rule is meant for; all that is given must hold.
 
     Names are patterns as a shell has them: `gpt-4*`.
@@ -58,34 +58,41 @@ class Audience:
     streams: bool | None = None
     """Whether a stream is asked for."""
 
-    def has(self, it: Audience) -> bool:
+    def matches(self, selector: Selector) -> bool:
         """Whether a request of these names is meant."""
         wanted = (self.dialect, self.provider, self.model, self.path, self.session)
-        given = (it.dialect, it.provider, it.model, it.path, it.session)
-        named = all(
-            not pattern or fits(name, pattern) for pattern, name in zip(wanted, given, strict=True)
+        values = (
+            selector.dialect,
+            selector.provider,
+            selector.model,
+            selector.path,
+            selector.session,
         )
-        return named and self.streams in (None, it.streams)
+        named = all(
+            not pattern or matches_pattern(name, pattern)
+            for pattern, name in zip(wanted, values, strict=True)
+        )
+        return named and self.streams in (None, selector.streams)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FaultRule:
     """One rule."""
 
     text: str
     """As its author spelled it; in the grammar's own spelling where it came as a mapping."""
-    kind: Kind
+    kind: FaultKind
     fault: Fault
-    place: Place | None = None
+    location: Place | None = None
     """None where the fault has a place of its own."""
-    occasion: Occasion = Occasion()
-    audience: Audience = Audience()
+    trigger: Trigger = Trigger()
+    selector: Selector = Selector()
 
 
 @dataclass(frozen=True, slots=True)
-class ScriptedRule:
+class ScenarioRule:
     """A rule that a scenario brings along."""
 
-    rule: Rule
-    where: str
+    rule: FaultRule
+    source_location: str
     """What brings it, and has its answers counted: a scenario, or one of its turns."""

@@ -1,4 +1,4 @@
-"""What clients made of answers that a fault had spoiled: whether they go on from them.
+"""Remembers spoiled responses, to detect clients that continue from them.
 
 A client that takes half an answer for a whole one shows it by its next request, whose history
 holds that half as what the model said.
@@ -10,69 +10,77 @@ from collections import OrderedDict
 from typing import Final
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.base import Dialect, Response
-from llm_proxy.exchange import Head, Request
-from llm_proxy.faults.fault_record import Effect, Injected
-from llm_proxy.framing import by_bytes, messages
+from llm_proxy.dialects.base import Dialect, DialectResponse
+from llm_proxy.exchange import Request, ResponseHead
+from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
+from llm_proxy.framing import codec_of_bytes, split_messages
 from llm_proxy.turns import Text
 
 SPOILED: Final = frozenset(
-    (Effect.CUT, Effect.TRUNCATED, Effect.FAILED, Effect.MALFORMED, Effect.ALTERED)
+    (
+        FaultEffect.CUT,
+        FaultEffect.TRUNCATED,
+        FaultEffect.FAILED,
+        FaultEffect.MALFORMED,
+        FaultEffect.ALTERED,
+    )
 )
 """Effects after which an answer is not what the provider said."""
 _KEPT: Final = 1000
 """Answers that are remembered, the latest."""
 
 
-def is_spoiled(injected: tuple[Injected, ...]) -> bool:
+def is_spoiled_by(injected: tuple[FaultRecord, ...]) -> bool:
     """Whether any of it has spoiled what was said."""
-    return any(not it.skipped and it.effect in SPOILED for it in injected)
+    return any(
+        not fault_record.skipped and fault_record.effect in SPOILED for fault_record in injected
+    )
 
 
-def said(dialect: Dialect, request: Request, head: Head, body: bytes) -> str:
+def response_text(dialect: Dialect, request: Request, head: ResponseHead, body: bytes) -> str:
     """The text of an answer, as far as it went."""
-    codec = by_bytes(dialect.codec(request, head), body)
-    turns = dialect.turns(Response(head, codec, messages(codec, body)))
+    codec = codec_of_bytes(dialect.codec(request, head), body)
+    turns = dialect.decode(DialectResponse(head, codec, split_messages(codec, body)))
     return turns[0].text.strip() if turns else ""
 
 
-class Watch:
+class SpoiledResponses:
     """The spoiled answers of a run, by their sessions."""
 
     def __init__(self) -> None:
-        self._spoiled: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._spoiled_by_session: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def __bool__(self) -> bool:
         """Whether there is anything to watch for."""
-        return bool(self._spoiled)
+        return bool(self._spoiled_by_session)
 
-    def watches(self, session: str) -> bool:
+    def has_spoiled(self, session: str) -> bool:
         """Whether an answer of this session was spoiled."""
-        return any(it == session for it, _ in self._spoiled)
+        return any(text == session for text, _ in self._spoiled_by_session)
 
-    def clear(self, session: str, text: str) -> None:
+    def clear_by_text(self, session: str, text: str) -> None:
         """An answer that was not spoiled said this, too: a history that holds it proves nothing."""
-        self._spoiled.pop((session, text), None)
+        self._spoiled_by_session.pop((session, text), None)
 
-    def remember(self, session: str, text: str, number: int) -> None:
+    def remember_spoiled(self, session: str, text: str, number: int) -> None:
         """The answer to request `number` was spoiled, and said this."""
         if not text:
             return
-        self._spoiled[session, text] = number
-        while len(self._spoiled) > _KEPT:
-            self._spoiled.popitem(last=False)
+        self._spoiled_by_session[session, text] = number
+        while len(self._spoiled_by_session) > _KEPT:
+            self._spoiled_by_session.popitem(last=False)
 
-    def forget(self, session: str) -> None:
+    def forget_session(self, session: str) -> None:
         """Begin this session again."""
-        for it in [it for it in self._spoiled if it[0] == session]:
-            del self._spoiled[it]
+        for values in [values for values in self._spoiled_by_session if values[0] == session]:
+            del self._spoiled_by_session[values]
 
-    def continued(self, session: str, conversation: Conversation) -> int | None:
+    def continued_request(self, session: str, conversation: Conversation) -> int | None:
         """The number of the request whose spoiled answer this conversation goes on from."""
         for message in reversed(conversation.messages):
             if message.role != "assistant":
                 continue
-            text = "".join(it.text for it in message.parts if isinstance(it, Text)).strip()
-            if (number := self._spoiled.get((session, text))) is not None:
+            text = "".join(part.text for part in message.parts if isinstance(part, Text)).strip()
+            if (number := self._spoiled_by_session.get((session, text))) is not None:
                 return number
         return None

@@ -1,4 +1,4 @@
-"""Bytes into messages, without changing a byte.
+"""Splits bodies into messages without changing a byte.
 
 A *codec* cuts a stream into messages: SSE events (comments included), NDJSON lines, elements of
 a JSON array, frames of an AWS event stream, or one whole body.  Three rules hold for each of
@@ -61,7 +61,7 @@ _WHOLE: Final = ("whole", "json-array")
 """Codecs that a JSON document fits."""
 
 
-def codec(name: str) -> Codec:
+def new_codec(name: str) -> Codec:
     """A fresh codec of that name, with the package's message limit.
 
     Raises `KeyError` for a name that is not in `CODECS`.
@@ -69,28 +69,28 @@ def codec(name: str) -> Codec:
     return CODECS[name](MESSAGE_LIMIT)
 
 
-def by_content_type(content_type: str | None) -> str:
+def codec_of_content_type(content_type: str | None) -> str:
     """The name of the codec for a content type; `whole` where it is none of the streaming ones."""
     essence = (content_type or "").partition(";")[0].strip().lower()
     return _BY_CONTENT_TYPE.get(essence, "whole")
 
 
-def by_bytes(codec: str, body: bytes) -> str:
+def codec_of_bytes(codec: str, body: bytes) -> str:
     """The name of the codec that fits a body, or the beginning of one, whatever its label says.
 
     It is `codec`, the one of its label, unless the bytes are plainly of another framing.  One
     line of JSON is whole and NDJSON at once, so there the label decides.
     """
-    if sse.begins(body):
+    if sse.begins_sse(body):
         return "sse"
-    if eventstream.begins(body):
+    if eventstream.begins_eventstream(body):
         return eventstream.NAME
-    if ndjson.begins(body):
+    if ndjson.begins_ndjson(body):
         return "ndjson"
-    return codec if codec in _WHOLE else _of_document(codec, body.strip())
+    return codec if codec in _WHOLE else _codec_of_json_document(codec, body.strip())
 
 
-def _of_document(codec: str, body: bytes) -> str:
+def _codec_of_json_document(codec: str, body: bytes) -> str:
     """The codec of a body that one JSON document is all of; `codec` where it is none."""
     is_line = codec == "ndjson" and b"\n" not in body
     if is_line or not body.startswith((b"{", b"[")):
@@ -102,7 +102,7 @@ def _of_document(codec: str, body: bytes) -> str:
     return "json-array" if body.startswith(b"[") else "whole"
 
 
-def messages(name: str, body: bytes) -> list[bytes]:
+def split_messages(name: str, body: bytes) -> list[bytes]:
     """All messages of a body that is there in full."""
-    cutter = codec(name)
+    cutter = new_codec(name)
     return [*cutter.feed(body), *cutter.close()]

@@ -1,4 +1,4 @@
-"""AWS event streams (`application/vnd.amazon.eventstream`): cut at frames, read and written.
+"""AWS event streams (`application/vnd.amazon.eventstream`): splitting, parsing and encoding frames.
 
 Numbers are big-endian; each checksum is the CRC-32 of everything in the frame before it.
 
@@ -55,7 +55,7 @@ class EventStreamCodec:
         self._prelude = bytearray()
         """What has come of the open message's prelude."""
         self._in_prelude = True
-        self._missing = _PRELUDE.size
+        self._missing_size = _PRELUDE.size
         """Bytes that the prelude, or else the message, still lacks."""
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -63,30 +63,30 @@ class EventStreamCodec:
         done: list[bytes] = []
         at = 0
         while at < len(data):
-            piece = data[at : at + self._missing]
+            piece = data[at : at + self._missing_size]
             at += len(piece)
             self._pending += piece
-            self._missing -= len(piece)
+            self._missing_size -= len(piece)
             if self._in_prelude:
                 self._prelude += piece
-            has_ended = not self._missing and not self._in_prelude
+            has_ended = not self._missing_size and not self._in_prelude
             if has_ended:
-                self._begin()
-            elif not self._missing:
-                self._in_prelude, self._missing = False, _rest(self._prelude)
-            done += self._take(1 if has_ended else self._limit)
+                self._begin_frame()
+            elif not self._missing_size:
+                self._in_prelude, self._missing_size = False, _remaining_size(self._prelude)
+            done += self._take_messages(1 if has_ended else self._limit)
         return done
 
     def close(self) -> list[bytes]:
         """Say that nothing follows; give what is left."""
-        self._begin()
-        return self._take(1)
+        self._begin_frame()
+        return self._take_messages(1)
 
-    def _begin(self) -> None:
+    def _begin_frame(self) -> None:
         self._prelude.clear()
-        self._in_prelude, self._missing = True, _PRELUDE.size
+        self._in_prelude, self._missing_size = True, _PRELUDE.size
 
-    def _take(self, at_least: int) -> list[bytes]:
+    def _take_messages(self, at_least: int) -> list[bytes]:
         """Messages off the front, as long as `at_least` bytes are there."""
         done: list[bytes] = []
         while len(self._pending) >= at_least:
@@ -102,17 +102,17 @@ def frame_size(prelude: bytes | bytearray) -> int | None:
     return int(total) if fits else None
 
 
-def begins(start: bytes) -> bool:
+def begins_eventstream(start: bytes) -> bool:
     """Whether a stream of frames begins so: with a prelude whose checksum fits."""
     return len(start) >= PRELUDE and frame_size(start[:PRELUDE]) is not None
 
 
-def may_begin(data: bytes) -> bool:
+def may_begin_frame(data: bytes) -> bool:
     """Whether a frame can begin with this, a byte or more: none is longer than clients accept."""
     return data[0] <= LONGEST_FRAME >> 24
 
 
-def _rest(prelude: bytes | bytearray) -> int:
+def _remaining_size(prelude: bytes | bytearray) -> int:
     """How many bytes follow this prelude in its message."""
     return (frame_size(prelude) or _ENDLESS) - _PRELUDE.size
 
@@ -122,20 +122,20 @@ class RawHeader:
     """A header of a frame, and where it stands."""
 
     name: bytes
-    kind: int
+    value_type: int
     """The number of its value's type."""
     value: bytes
-    begin: int
+    start: int
     end: int
 
     @property
     def has_length(self) -> bool:
         """Whether its value may be longer or shorter: bytes or text."""
-        return self.kind in (_BYTES, _TEXT)
+        return self.value_type in (_BYTES, _TEXT)
 
     def text(self) -> str | None:
         """Its value, where that is text.  Raises `ValueError` for what is no UTF-8."""
-        return self.value.decode() if self.kind == _TEXT else None
+        return self.value.decode() if self.value_type == _TEXT else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +151,25 @@ class Frame:
         return next((value for key, value in self.headers if key == name), "")
 
 
-def read_frame(message: bytes) -> Frame | None:
+def parse_frame(message: bytes) -> Frame | None:
     """Read one message of `EventStreamCodec`; None where it is no frame that a client accepts.
 
     Both checksums, the lengths, and the headers (UTF-8, each name once) are checked.
     """
-    if len(message) < _LEAST or _rest(message[: _PRELUDE.size]) != len(message) - _PRELUDE.size:
+    if (
+        len(message) < _LEAST
+        or _remaining_size(message[: _PRELUDE.size]) != len(message) - _PRELUDE.size
+    ):
         return None
     body, checksum = message[: -_CRC.size], message[-_CRC.size :]
     if _CRC.unpack(checksum) != (crc32(body),):
         return None
     payload_at = _PRELUDE.size + _LENGTHS.unpack_from(body)[1]
     try:
-        pairs = [(it.name.decode(), it.text()) for it in raw_headers(body[:payload_at], PRELUDE)]
+        pairs = [
+            (parse_header.name.decode(), parse_header.text())
+            for parse_header in parse_headers(body[:payload_at], PRELUDE)
+        ]
     except (ValueError, KeyError, IndexError, struct.error):
         return None
     if len({name for name, _ in pairs}) != len(pairs):
@@ -171,14 +177,14 @@ def read_frame(message: bytes) -> Frame | None:
     return Frame(tuple((name, text) for name, text in pairs if text is not None), body[payload_at:])
 
 
-def frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
+def encode_frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
     """One frame with these headers, all of them text.
 
     Raises `ValueError` for what no frame can hold.
     """
     try:
         written = b"".join(
-            written_header(name.encode(), _TEXT, value.encode()) for name, value in headers
+            encode_header(name.encode(), _TEXT, value.encode()) for name, value in headers
         )
         lengths = _LENGTHS.pack(_LEAST + len(written) + len(payload), len(written))
     except struct.error:
@@ -187,25 +193,25 @@ def frame(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
     return body + _CRC.pack(crc32(body))
 
 
-def raw_headers(data: bytes, at: int) -> Iterator[RawHeader]:
+def parse_headers(data: bytes, at: int) -> Iterator[RawHeader]:
     """The headers in `data` from `at` on.
 
     Raises `ValueError`, `KeyError`, `IndexError` or `struct.error` where they are malformed.
     """
     while at < len(data):
         begin = at
-        name, at = _piece(data, at + 1, data[at])
+        name, at = _slice_at(data, at + 1, data[at])
         kind, at = data[at], at + 1
         if kind in (_BYTES, _TEXT):
             (width,) = _SHORT.unpack_from(data, at)
             at += _SHORT.size
         else:
             width = _WIDTHS[kind]
-        value, at = _piece(data, at, width)
+        value, at = _slice_at(data, at, width)
         yield RawHeader(name, kind, value, begin, at)
 
 
-def _piece(data: bytes, at: int, width: int) -> tuple[bytes, int]:
+def _slice_at(data: bytes, at: int, width: int) -> tuple[bytes, int]:
     """So many bytes, and where they end."""
     end = at + width
     if end > len(data):
@@ -213,7 +219,7 @@ def _piece(data: bytes, at: int, width: int) -> tuple[bytes, int]:
     return data[at:end], end
 
 
-def written_header(name: bytes, kind: int, value: bytes) -> bytes:
+def encode_header(name: bytes, kind: int, value: bytes) -> bytes:
     """A header as it stands in a frame.  Raises `ValueError` where it is too long for one."""
     if len(name) > _LONGEST_NAME or len(value) > _LONGEST:
         raise ValueError("a frame cannot hold so much")

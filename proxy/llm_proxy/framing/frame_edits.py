@@ -1,4 +1,4 @@
-"""Frames of an AWS event stream with parts of them replaced, lengths and checksums to fit."""
+"""Edits AWS event stream frames, with lengths and checksums adjusted."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Edit:
         return len(self.new) - (self.end - self.begin)
 
 
-def is_right(frame: bytes) -> bool:
+def is_intact(frame: bytes) -> bool:
     """Whether a frame whose prelude fits, if it is there, is whole and its checksum is right."""
     if len(frame) < PRELUDE + _CHECKSUM or len(frame) != int.from_bytes(frame[:4], "big"):
         return False
     return crc32(frame[:-_CHECKSUM]) == int.from_bytes(frame[-_CHECKSUM:], "big")
 
 
-def payload(frame: bytes) -> tuple[int, int] | None:
+def payload_span(frame: bytes) -> tuple[int, int] | None:
     """Where a frame's payload begins and ends, as far as it goes in one that was cut.
 
     None where not even its headers are whole.  Its prelude must fit if it is there.
@@ -48,24 +48,24 @@ def payload(frame: bytes) -> tuple[int, int] | None:
     return None if len(frame) < begin else (begin, min(len(frame), total - _CHECKSUM))
 
 
-def headers(frame: bytes, end: int) -> tuple[RawHeader, ...]:
+def frame_headers(frame: bytes, end: int) -> tuple[RawHeader, ...]:
     """The headers of a frame, which end there; none where they are malformed."""
     try:
-        return tuple(eventstream.raw_headers(frame[:end], PRELUDE))
+        return tuple(eventstream.parse_headers(frame[:end], PRELUDE))
     except (ValueError, KeyError, IndexError, struct.error):
         return ()
 
 
-def renamed(header: RawHeader, name: bytes, value: bytes) -> Edit | None:
+def rename_header_edit(header: RawHeader, name: bytes, value: bytes) -> Edit | None:
     """The edit that gives a header another name and value; None where they are too long for one."""
     try:
-        new = eventstream.written_header(name, header.kind, value)
+        new = eventstream.encode_header(name, header.value_type, value)
     except ValueError:
         return None
-    return Edit(header.begin, header.end, new)
+    return Edit(header.start, header.end, new)
 
 
-def fitted(frame: bytes, edits: Sequence[Edit]) -> list[Edit]:
+def with_envelope_edits(frame: bytes, edits: Sequence[Edit]) -> list[Edit]:
     """These edits of a frame's headers and payload, with those that its prelude and end need.
 
     A frame that was cut stays so, and one whose checksum was wrong gets a wrong one.
@@ -79,11 +79,11 @@ def fitted(frame: bytes, edits: Sequence[Edit]) -> list[Edit]:
         return begun
     end = total - _CHECKSUM
     wrong = crc32(frame[:end]) ^ int.from_bytes(frame[end:], "big")
-    checksum = crc32(applied(frame[:end], begun)) ^ wrong
+    checksum = crc32(apply_edits(frame[:end], begun)) ^ wrong
     return [*begun, Edit(end, total, checksum.to_bytes(_CHECKSUM, "big"))]
 
 
-def applied(data: bytes, edits: Iterable[Edit]) -> bytes:
+def apply_edits(data: bytes, edits: Iterable[Edit]) -> bytes:
     """`data` with these edits, which come from left to right."""
     pieces: list[bytes] = []
     at = 0
@@ -93,7 +93,7 @@ def applied(data: bytes, edits: Iterable[Edit]) -> bytes:
     return b"".join([*pieces, data[at:]])
 
 
-def moved(positions: Iterable[int], edits: Iterable[Edit]) -> Iterator[int]:
+def moved_positions(positions: Iterable[int], edits: Iterable[Edit]) -> Iterator[int]:
     """Where these positions, which ascend, are once the edits have been applied.
 
     What takes the place of bytes keeps their beginning.

@@ -24,15 +24,15 @@ class NdjsonCodec:
         done: list[bytes] = []
         for end in ends:
             self._pending += end + b"\n"
-            done += self._take(1)
+            done += self._take_lines(1)
         self._pending += rest
-        return done + self._take(self._limit)
+        return done + self._take_lines(self._limit)
 
     def close(self) -> list[bytes]:
         """Say that nothing follows; give what is left."""
-        return self._take(1)
+        return self._take_lines(1)
 
-    def _take(self, at_least: int) -> list[bytes]:
+    def _take_lines(self, at_least: int) -> list[bytes]:
         """Messages off the front, as long as `at_least` bytes are there."""
         pending, limit = self._pending, self._limit
         start = 0
@@ -44,7 +44,7 @@ class NdjsonCodec:
         return done
 
 
-def begins(start: bytes) -> bool:
+def begins_ndjson(start: bytes) -> bool:
     """Whether lines of JSON begin so: an object in the first line, and another behind it."""
     lines = _BEGINNING.match(start)
     if lines is None:

@@ -1,4 +1,4 @@
-"""Server-sent events: cut at blank lines, and read.
+"""Server-sent events: splitting at blank lines, parsing and encoding.
 
 The rules of the WHATWG HTML standard, section 9.2, over bytes: a line ends in CR, LF or CRLF,
 and in nothing else (decoders built on `str.splitlines` split JSON at U+2028).  A message runs
@@ -35,7 +35,7 @@ class SseCodec:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._pending = bytearray()
-        self._searched = 0
+        self._scanned_size = 0
         """Where the search for line ends goes on; everything before it was looked at."""
         self._line_start = 0
         """Where the open line began; negative when its beginning was cut off already."""
@@ -48,7 +48,7 @@ class SseCodec:
         pending = self._pending
         done: list[bytes] = []
         start = 0
-        for match in _LINE_END.finditer(pending, self._searched):
+        for match in _LINE_END.finditer(pending, self._scanned_size):
             end = match.end()
             if end == len(pending) and pending[-1:] == b"\r":
                 break  # The next byte may be the LF that belongs to it.
@@ -61,18 +61,17 @@ class SseCodec:
                 ]
                 start, self._has_line = end, False
             self._line_start = end
-        return done + self._drop(start)
+        return done + self._discard_before(start)
 
     def close(self) -> list[bytes]:
         """Say that nothing follows; give what is left."""
         rest = bytes(self._pending)
         self._pending.clear()
-        self._searched = self._line_start = 0
+        self._scanned_size = self._line_start = 0
         self._has_line = False
         return [rest] if rest else []
 
-    def _drop(self, start: int) -> list[bytes]:
-        """Forget what was given out, and cut what has grown to the limit."""
+    def _discard_before(self, start: int) -> list[bytes]:
         pending = self._pending
         settled = len(pending) - (1 if pending[-1:] == b"\r" else 0)
         forced: list[bytes] = []
@@ -81,7 +80,7 @@ class SseCodec:
             start += self._limit
         del pending[:start]
         self._line_start -= start
-        self._searched = settled - start
+        self._scanned_size = settled - start
         return forced
 
 
@@ -89,13 +88,13 @@ class SseCodec:
 class SseEvent:
     """One event, read as a browser would."""
 
-    event: str
+    encode_event: str
     """The event's type, empty where the stream names none."""
     data: bytes | None
     """The `data` lines joined by LF; None where there is no such line (a comment, say)."""
 
 
-def read_event(message: bytes) -> SseEvent:
+def parse_event(message: bytes) -> SseEvent:
     """Read one message of `SseCodec`; ids, retry times and comments are left aside."""
     event = ""
     data: list[bytes] = []
@@ -111,17 +110,17 @@ def read_event(message: bytes) -> SseEvent:
     return SseEvent(event, b"\n".join(data) if data else None)
 
 
-def begins(start: bytes) -> bool:
+def begins_sse(start: bytes) -> bool:
     """Whether a stream of server-sent events begins so, up to the name of its first `data` line."""
     return _BEGINNING.match(start) is not None
 
 
 def is_done(message: bytes) -> bool:
     """Whether a message is the `[DONE]` that ends a stream."""
-    return DONE in message and (read_event(message).data or b"").strip() == DONE
+    return DONE in message and (parse_event(message).data or b"").strip() == DONE
 
 
-def event(data: bytes, name: str = "", line_end: bytes = b"\n") -> bytes:
+def encode_event(data: bytes, name: str = "", line_end: bytes = b"\n") -> bytes:
     """One event as a message: `data` is one line, `name` its type where the stream names any."""
     named = b"event: " + name.encode() + line_end if name else b""
     return named + b"data: " + data + line_end * 2

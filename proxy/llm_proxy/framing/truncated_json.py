@@ -1,4 +1,4 @@
-"""Messages whose JSON is cut in half, in a framing that is still right."""
+"""Truncates the JSON of a message and keeps its framing intact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONTINUES: Final = range(0x80, 0xC0)
 """Bytes of UTF-8 that begin no character."""
 
 
-def spoil(codec: str, message: bytes) -> bytes:
+def truncate_json(codec: str, message: bytes) -> bytes:
     """One message of this codec, such as this one, whose content is no JSON.
 
     Its framing is kept: the lines and the name of an event, the line end, the lengths and
@@ -27,20 +27,20 @@ def spoil(codec: str, message: bytes) -> bytes:
     """
     match codec:
         case "sse":
-            return _event(message)
+            return _truncate_event(message)
         case "ndjson":
-            line, end = _split(message)
-            return _half(line) + end
+            line, end = _split_line_end(message)
+            return _half_of_json(line) + end
         case eventstream.NAME:
-            return _frame(message)
+            return _truncate_frame(message)
         case "json-array":
             element = _BEFORE_ELEMENT.sub(b"", message)
-            return message.removesuffix(element) + _half(element)
+            return message.removesuffix(element) + _half_of_json(element)
         case _:
-            return _half(message)
+            return _half_of_json(message)
 
 
-def _half(content: bytes) -> bytes:
+def _half_of_json(content: bytes) -> bytes:
     """The first half, or an open bracket where half of it would be JSON, or nothing."""
     content = content.strip()
     cut = len(content) // 2
@@ -58,34 +58,33 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
-def _split(line: bytes) -> tuple[bytes, bytes]:
-    """A line, and its end."""
+def _split_line_end(line: bytes) -> tuple[bytes, bytes]:
     content = line.rstrip(b"\r\n")
     return content, line[len(content) :]
 
 
-def _event(message: bytes) -> bytes:
+def _truncate_event(message: bytes) -> bytes:
     """The event with half of its data; all its other lines stay."""
     mark = _BOM if message.startswith(_BOM) else b""
-    lines = [_split(it) for it in _LINES.findall(message.removeprefix(_BOM))]
+    lines = [_split_line_end(value) for value in _LINES.findall(message.removeprefix(_BOM))]
     data = [n for n, (line, _) in enumerate(lines) if _DATA.match(line)]
-    half = _half(b"\n".join(_VALUE.sub(b"", lines[n][0], count=1) for n in data))
+    half = _half_of_json(b"\n".join(_VALUE.sub(b"", lines[n][0], count=1) for n in data))
     line_end = (lines[data[0]][1] if data else b"") or b"\n"
-    told = b"".join(b"data: " + line + line_end for line in half.split(b"\n"))
+    content = b"".join(b"data: " + line + line_end for line in half.split(b"\n"))
     begun = (n for n, (line, _) in enumerate(lines) if line)
     at = next(iter(data), next(begun, 0))
     before = b"".join(line + end for line, end in lines[:at])
     after = b"".join(line + end for n, (line, end) in enumerate(lines) if n >= at and n not in data)
-    return mark + before + told + after
+    return mark + before + content + after
 
 
-def _frame(message: bytes) -> bytes:
+def _truncate_frame(message: bytes) -> bytes:
     """The frame with half of its payload, lengths and checksums to fit; what is none, in half."""
     begins = message[: eventstream.PRELUDE]
-    is_frame = frame_edits.is_right(message) and eventstream.frame_size(begins) is not None
-    place = frame_edits.payload(message) if is_frame else None
+    is_frame = frame_edits.is_intact(message) and eventstream.frame_size(begins) is not None
+    place = frame_edits.payload_span(message) if is_frame else None
     if place is None:
-        return _half(message)
+        return _half_of_json(message)
     begin, end = place
-    edit = Edit(begin, end, _half(message[begin:end]))
-    return frame_edits.applied(message, frame_edits.fitted(message, [edit]))
+    edit = Edit(begin, end, _half_of_json(message[begin:end]))
+    return frame_edits.apply_edits(message, frame_edits.with_envelope_edits(message, [edit]))

@@ -1,4 +1,4 @@
-"""A body that is one message: a JSON document, a page, an image."""
+"""Framing of a body that is one message: a JSON document, a page, an image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of other tools become cassettes, and fixtures scenarios: see `docs/importing.md`.
+"""Imports recordings of other tools as cassettes, fixtures as scenarios; see `docs/importing.md`.
 
 opening     bytes become a document: JSON, a line of JSON each, YAML; gzip is undone
 formats     each tool's files: what they claim, and the exchanges in them
@@ -12,8 +12,16 @@ making      an exchange, routed, redacted, keyed and timed as if it had been rec
 Files come from anywhere: one can do nothing but be refused, with the place and the reason.
 """
 
-from llm_proxy.importing.conversion import How, Made, made
-from llm_proxy.importing.recordings import Found, Recording, read
-from llm_proxy.importing.source import Refused
+from llm_proxy.importing.conversion import ImportedCassette, ImportSettings, make_cassette
+from llm_proxy.importing.recordings import ForeignRecording, NumberedExchange, parse_recording
+from llm_proxy.importing.source import RefusedItem
 
-__all__ = ["Found", "How", "Made", "Recording", "Refused", "made", "read"]
+__all__ = [
+    "ForeignRecording",
+    "ImportSettings",
+    "ImportedCassette",
+    "NumberedExchange",
+    "RefusedItem",
+    "make_cassette",
+    "parse_recording",
+]

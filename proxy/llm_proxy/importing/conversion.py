@@ -1,4 +1,4 @@
-"""From an exchange of another tool to a cassette: routed, redacted, keyed and timed as a recording.
+"""Converts a foreign exchange into a cassette: routed, redacted, keyed and timed.
 
 What a proxy would have stored of it, had it stood in between; line 1 says where it came from.
 """
@@ -13,26 +13,26 @@ from llm_proxy import framing, http_heads, redaction
 from llm_proxy.cassette import Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.model import DEFAULT_SESSION, sha256
 from llm_proxy.cassette.schema import HeadLine, MetaLine
-from llm_proxy.cassette.spool import Spooled, SpoolEnd, SpoolLine
+from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolLine
 from llm_proxy.errors import RequestRefused
-from llm_proxy.exchange import Ending, Head, Read, header
+from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
 from llm_proxy.frame_redaction import EVENTSTREAM, FrameRedactor
 from llm_proxy.importing import fields
-from llm_proxy.importing.hosts import below, provider_of_host
-from llm_proxy.importing.source import EDITED, Loss, SourceExchange, Unfit
-from llm_proxy.importing.times import Laid, as_kept, paced, spread
+from llm_proxy.importing.hosts import provider_of_host, relative_to_base_url
+from llm_proxy.importing.source import EDITED, ImportLoss, NotImportable, SourceExchange
+from llm_proxy.importing.times import TimedBody, paced_times, source_times, spread_evenly
 from llm_proxy.matching import KEY_RULES
 from llm_proxy.pacing import Pace
-from llm_proxy.routing import Call, Routing, route
+from llm_proxy.routing import RoutedRequest, RoutingSettings, route
 
 _STREAMED: Final = frozenset(("sse", "ndjson", "json-array", EVENTSTREAM))
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class ImportSettings:
     """What an operator decides about an import."""
 
-    routing: Routing
+    routing: RoutingSettings
     tool: str
     """What imports: `llm-proxy 1.0`."""
     now: str
@@ -45,162 +45,222 @@ class How:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ImportedCassette:
     """A cassette that is not written yet."""
 
     meta: Meta
     request: StoredRequest
     head: HeadLine
-    laid: Laid
+    timed_body: TimedBody
     ending: Ending
     redacted: int
-    losses: tuple[Loss, ...]
+    losses: tuple[ImportLoss, ...]
 
     @property
-    def answer(self) -> tuple[int, str, str]:
+    def response_identity(self) -> tuple[int, str, str]:
         """What tells its answer from others: status, SHA-256 of the body, ending."""
-        body = b"".join(read.data for read in self.laid.reads)
+        body = b"".join(read.data for read in self.timed_body.reads)
         return self.head.response.status, sha256(body), self.ending.value
 
-    def spooled(self, library: str) -> Spooled:
+    def to_spool_content(self, library: str) -> SpoolContent:
         """It, as a finished recording for this library."""
         target = SpoolLine(1, library, 1)
-        end = SpoolEnd(self.ending, self.laid.end, self.redacted)
-        return Spooled(target, self.meta, self.request, self.head, iter((*self.laid.reads, end)))
+        end = SpoolEnd(self.ending, self.timed_body.end, self.redacted)
+        return SpoolContent(
+            target, self.meta, self.request, self.head, iter((*self.timed_body.reads, end))
+        )
 
 
-def made(it: SourceExchange, how: How, source: str) -> Made:
+def make_cassette(
+    source_exchange: SourceExchange, import_settings: ImportSettings, source: str
+) -> ImportedCassette:
     """The cassette of an exchange without content codings; `source` names the tool it is from.
 
-    Raises `Unfit`.
+    Raises `NotImportable`.
     """
-    _check_kept(it)
-    call = _called(it, how)
-    redactor = redaction.Redactor(call.credentials)
-    head, losses = _head(it, call, redactor)
-    codec = framing.by_bytes(call.dialect.codec(call.plain, head), it.body)
-    head = _framed(it, head, codec)
-    blank = _blank(_meta(call, it, how, source), call.stored, head, codec)
-    if head.framing == "none" and it.body:
-        raise Unfit(f"its answer has a body, which no {head.status} to {call.request.method} has")
-    laid = _laid(it, blank, redactor, how)
-    return Made(
+    _check_body_kept(source_exchange)
+    routed = _routed_request(source_exchange, import_settings)
+    redactor = redaction.Redactor(routed.credentials)
+    head, losses = _stored_head(source_exchange, routed, redactor)
+    codec = framing.codec_of_bytes(
+        routed.dialect.codec(routed.decompressed, head), source_exchange.body
+    )
+    head = _with_framing(source_exchange, head, codec)
+    blank = _empty_cassette(
+        _make_meta(routed, source_exchange, import_settings, source),
+        routed.stored_request,
+        head,
+        codec,
+    )
+    if head.framing == "none" and source_exchange.body:
+        raise NotImportable(
+            f"its answer has a body, which no {head.status} to {routed.request.method} has"
+        )
+    laid = _timed_redacted_body(source_exchange, blank, redactor, import_settings)
+    return ImportedCassette(
         meta=blank.meta,
         request=blank.request,
-        head=HeadLine.of(head, laid.head, codec, it.decoded),
-        laid=laid,
-        ending=it.ending,
+        head=HeadLine.from_value(head, laid.head, codec, source_exchange.decoded),
+        timed_body=laid,
+        ending=source_exchange.ending,
         redacted=redactor.count,
-        losses=(*it.losses, *losses),
+        losses=(*source_exchange.losses, *losses),
     )
 
 
-def _check_kept(it: SourceExchange) -> None:
-    """Raises `Unfit` for a body of which a source kept nothing but the length."""
-    asked = it.request
-    for what, body, head in (
-        ("request", asked.body, http_heads.received(200, "", asked.headers, asked.method)),
-        ("response", it.body, http_heads.received(it.status, "", it.headers, asked.method)),
+def _check_body_kept(source_exchange: SourceExchange) -> None:
+    """Raises `NotImportable` for a body of which a source kept nothing but the length."""
+    request = source_exchange.request
+    for label, body, head in (
+        (
+            "request",
+            request.body,
+            http_heads.response_head(200, "", request.headers, request.method),
+        ),
+        (
+            "response",
+            source_exchange.body,
+            http_heads.response_head(
+                source_exchange.status, "", source_exchange.headers, request.method
+            ),
+        ),
     ):
         # what is packed to some bytes may be empty, and what broke off may have sent none
-        is_packed = it.decoded or header(head.headers, "content-encoding") is not None
+        is_packed = (
+            source_exchange.decoded or header_value(head.headers, "content-encoding") is not None
+        )
         is_lost = head.framing == "length" and head.length and not body and not is_packed
-        if is_lost and it.ending is Ending.CLEAN:
-            raise Unfit(f"the body of its {what} was not kept: {head.length} bytes by its head")
+        if is_lost and source_exchange.ending is Ending.CLEAN:
+            raise NotImportable(
+                f"the body of its {label} was not kept: {head.length} bytes by its head"
+            )
 
 
-def _called(it: SourceExchange, how: How) -> Call:
-    """The call that this request would have been."""
-    asked = it.request
-    provider = how.provider or provider_of_host(asked, it.host)
+def _routed_request(
+    source_exchange: SourceExchange, import_settings: ImportSettings
+) -> RoutedRequest:
+    request = source_exchange.request
+    provider = import_settings.provider or provider_of_host(request, source_exchange.host)
     if provider:
-        asked = below(asked, provider)
-        asked = replace(asked, path=f"/~{provider}{asked.path}")
+        request = relative_to_base_url(request, provider)
+        request = replace(request, path=f"/~{provider}{request.path}")
     try:
-        call = route(asked, 0.0, float, how=how.routing)
+        routed = route(request, 0.0, float, settings=import_settings.routing)
     except RequestRefused as error:
-        raise Unfit(str(error)) from None
-    if how.routing.session != DEFAULT_SESSION:  # what somebody chose is for all of them
-        call = replace(call, session=how.routing.session)
-    return call
+        raise NotImportable(str(error)) from None
+    if import_settings.routing.session != DEFAULT_SESSION:  # what somebody chose is for all of them
+        routed = replace(routed, session=import_settings.routing.session)
+    return routed
 
 
-def _head(
-    it: SourceExchange, call: Call, redactor: redaction.Redactor
-) -> tuple[Head, tuple[Loss, ...]]:
-    """The head as it may be stored, and what is to be said of it."""
-    received = http_heads.received(it.status, it.reason, it.headers, call.request.method)
-    headers = tuple(
-        (name, redactor.text(value)) for name, value in redaction.response_headers(received.headers)
+def _stored_head(
+    source_exchange: SourceExchange, routed: RoutedRequest, redactor: redaction.Redactor
+) -> tuple[ResponseHead, tuple[ImportLoss, ...]]:
+    received = http_heads.response_head(
+        source_exchange.status,
+        source_exchange.reason,
+        source_exchange.headers,
+        routed.request.method,
     )
-    reason = redactor.text(fields.word(it.reason))
-    edited = received.framing == "length" and not it.decoded and received.length != len(it.body)
-    head = Head(it.status, reason, headers, received.framing, received.length)
-    return head, (EDITED,) if edited and it.ending is Ending.CLEAN else ()
+    headers = tuple(
+        (name, redactor.redact_text(value))
+        for name, value in redaction.storable_response_headers(received.headers)
+    )
+    reason = redactor.redact_text(fields.parse_header_text(source_exchange.reason))
+    edited = (
+        received.framing == "length"
+        and not source_exchange.decoded
+        and received.length != len(source_exchange.body)
+    )
+    head = ResponseHead(source_exchange.status, reason, headers, received.framing, received.length)
+    return head, (EDITED,) if edited and source_exchange.ending is Ending.CLEAN else ()
 
 
-def _framed(it: SourceExchange, head: Head, codec: str) -> Head:
+def _with_framing(source_exchange: SourceExchange, head: ResponseHead, codec: str) -> ResponseHead:
     """The head, with a framing that HTTP/1.1 delimits its body by, whatever the source spoke."""
     match head.framing:
         case "close":
             is_stream = codec in _STREAMED
-            length = None if is_stream else len(it.body)
+            length = None if is_stream else len(source_exchange.body)
             return replace(head, framing="chunked" if is_stream else "length", length=length)
-        case "length" if it.ending is Ending.CLEAN and not it.decoded:
-            return replace(head, length=len(it.body))
+        case "length" if source_exchange.ending is Ending.CLEAN and not source_exchange.decoded:
+            return replace(head, length=len(source_exchange.body))
         case _:
             return head
 
 
-def _laid(it: SourceExchange, blank: Cassette, redactor: redaction.Redactor, how: How) -> Laid:
-    """The body without secrets, with its times."""
+def _timed_redacted_body(
+    source_exchange: SourceExchange,
+    blank: Cassette,
+    redactor: redaction.Redactor,
+    import_settings: ImportSettings,
+) -> TimedBody:
     codec = blank.codec
-    if it.reads:
-        kept = as_kept(it)
-        return replace(kept, reads=tuple(_redacted(kept.reads, codec, redactor)))
-    pieces = framing.messages(codec, it.body)
-    laid = spread(it, pieces)
-    laid = replace(laid, reads=tuple(_redacted(laid.reads, codec, redactor)))
-    return laid if how.pace is None else paced(_filled(blank, laid.reads), how.pace, how.seed)
+    if source_exchange.reads:
+        kept = source_times(source_exchange)
+        return replace(kept, reads=tuple(_redact_reads(kept.reads, codec, redactor)))
+    pieces = framing.split_messages(codec, source_exchange.body)
+    laid = spread_evenly(source_exchange, pieces)
+    laid = replace(laid, reads=tuple(_redact_reads(laid.reads, codec, redactor)))
+    return (
+        laid
+        if import_settings.pace is None
+        else paced_times(_with_body(blank, laid.reads), import_settings.pace, import_settings.seed)
+    )
 
 
-def _redacted(reads: Iterable[Read], codec: str, redactor: redaction.Redactor) -> Iterator[Read]:
+def _redact_reads(
+    reads: Iterable[Read], codec: str, redactor: redaction.Redactor
+) -> Iterator[Read]:
     body = FrameRedactor(redactor) if codec == EVENTSTREAM else redactor
     at, data = 0.0, b""
-    for piece in [*(it for read in reads for it in body.feed(read)), *body.close()]:
-        if data and not piece.rest:
+    for piece in [
+        *(redacted_piece for read in reads for redacted_piece in body.feed(read)),
+        *body.close(),
+    ]:
+        if data and not piece.is_rest:
             yield Read(at, data)
             data = b""
-        at, data = piece.read.at, data + piece.read.data
+        at, data = piece.read.at_ms, data + piece.read.data
     if data:
         yield Read(at, data)
 
 
-def _blank(meta: Meta, request: StoredRequest, head: Head, codec: str) -> Cassette:
-    """A cassette whose answer has no body yet."""
+def _empty_cassette(meta: Meta, request: StoredRequest, head: ResponseHead, codec: str) -> Cassette:
     end = End(Ending.CLEAN, 0.0, 0, sha256(b""))
     return Cassette("", meta, request, head, 0.0, codec, "", (), (), end)
 
 
-def _filled(blank: Cassette, reads: tuple[Read, ...]) -> Cassette:
+def _with_body(blank: Cassette, reads: tuple[Read, ...]) -> Cassette:
     body = b"".join(read.data for read in reads)
-    messages = tuple(framing.messages(blank.codec, body))
+    messages = tuple(framing.split_messages(blank.codec, body))
     end = End(Ending.CLEAN, 0.0, len(body), sha256(body))
     return replace(blank, messages=messages, reads=reads, end=end)
 
 
-def _meta(call: Call, it: SourceExchange, how: How, source: str) -> Meta:
-    paced = "" if how.pace is None or it.reads else f", its times made up by {how.pace}"
+def _make_meta(
+    routed: RoutedRequest,
+    source_exchange: SourceExchange,
+    import_settings: ImportSettings,
+    source: str,
+) -> Meta:
+    paced = (
+        ""
+        if import_settings.pace is None or source_exchange.reads
+        else f", its times made up by {import_settings.pace}"
+    )
     meta = Meta(
-        tool=f"{how.tool}, imported from {source}{paced}",
-        recorded=it.recorded or how.now,
-        dialect=call.dialect.name,
-        provider=call.provider,
-        model=call.model,
-        session=call.session,
-        key=call.key,
+        tool=f"{import_settings.tool}, imported from {source}{paced}",
+        recorded=source_exchange.recorded or import_settings.now,
+        dialect=routed.dialect.name,
+        provider=routed.provider,
+        model=routed.model,
+        session=routed.session,
+        key=routed.key,
         key_rules=KEY_RULES,
         redaction_rules=redaction.REDACTION_RULES,
-        rules=call.rules.spelled,
+        rules=routed.rules.serialized,
     )
-    return MetaLine.of(meta).value()  # as it will be read: a client may call a model anything
+    return MetaLine.from_value(
+        meta
+    ).to_value()  # as it will be read: a client may call a model anything

@@ -1,4 +1,4 @@
-"""Bytes of a file become a document, where they are one."""
+"""Parses a file into a document, if it is one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from llm_proxy.importing import yaml_values
-from llm_proxy.importing.source import Opened, Unreadable
+from llm_proxy.importing.source import OpenedFile, UnreadableFile
 
 MAX_FILE: Final = 128 * 1024 * 1024
 """Bytes: a larger file is refused, also one that unpacks to more."""
@@ -34,49 +34,49 @@ _FIRST_LINE: Final = re.compile(rb"---|[%#]|(?:- +)*[^\r\n:]{1,200}:(?:[ \t\r\n]
 _BOM: Final = b"\xef\xbb\xbf"
 
 
-def opened(data: bytes) -> Opened:
+def open_document(data: bytes) -> OpenedFile:
     """What a file holds.  Raises `Unreadable`."""
-    data = unpacked(data)
+    data = gunzip(data)
     text = data.removeprefix(_BOM).lstrip()
     if text.startswith(_JSON):
         if text.count(b",") > MAX_VALUES:
-            raise Unreadable(f"it holds more than {MAX_VALUES:,} values: split it")
-        return _json(data, text)
+            raise UnreadableFile(f"it holds more than {MAX_VALUES:,} values: split it")
+        return _parse_json(data, text)
     if _FIRST_LINE.match(text) and is_yaml(text):
-        return Opened(data, "yaml", yaml_values.read(data))
-    return Opened(data, "bytes")
+        return OpenedFile(data, "yaml", yaml_values.read_document(data))
+    return OpenedFile(data, "bytes")
 
 
-def unpacked(data: bytes) -> bytes:
+def gunzip(data: bytes) -> bytes:
     """A file without its gzip, where it has one.  Raises `Unreadable`."""
     if len(data) > MAX_FILE:
-        raise Unreadable(f"it is larger than {MAX_FILE} bytes")
+        raise UnreadableFile(f"it is larger than {MAX_FILE} bytes")
     if not data.startswith(_GZIP):
         return data
     members: list[bytes] = []
     room = MAX_FILE
     while data.startswith(_GZIP):  # files that were joined unpack to all of them
-        plain, data = _member(data, room)
+        plain, data = _gunzip_member(data, room)
         members.append(plain)
         room -= len(plain)
         if len(members) > _MEMBERS:
-            raise Unreadable(f"it is more than {_MEMBERS} gzip files in one")
+            raise UnreadableFile(f"it is more than {_MEMBERS} gzip files in one")
     if data.strip(b"\0"):
-        raise Unreadable("behind its gzip stands something else")
+        raise UnreadableFile("behind its gzip stands something else")
     return b"".join(members)
 
 
-def _member(data: bytes, room: int) -> tuple[bytes, bytes]:
+def _gunzip_member(data: bytes, room: int) -> tuple[bytes, bytes]:
     """What the first gzip of a file holds, and what stands behind it.  Raises `Unreadable`."""
     inflate = zlib.decompressobj(zlib.MAX_WBITS | 16)
     try:
         plain = inflate.decompress(data, room + 1)
     except zlib.error as error:
-        raise Unreadable(f"its gzip is broken: {error}") from None
+        raise UnreadableFile(f"its gzip is broken: {error}") from None
     if len(plain) > room:
-        raise Unreadable(f"it unpacks to more than {MAX_FILE} bytes")
+        raise UnreadableFile(f"it unpacks to more than {MAX_FILE} bytes")
     if not inflate.eof:
-        raise Unreadable("its gzip is cut short")
+        raise UnreadableFile("its gzip is cut short")
     return plain, inflate.unused_data
 
 
@@ -85,19 +85,19 @@ def is_yaml(text: bytes) -> bool:
     return any(line.lstrip(b" -").startswith(_YAML) for line in text[:4096].splitlines())
 
 
-def _json(data: bytes, text: bytes) -> Opened:
+def _parse_json(data: bytes, text: bytes) -> OpenedFile:
     try:
-        return Opened(data, "json", orjson.loads(text))
+        return OpenedFile(data, "json", orjson.loads(text))
     except ValueError as error:
-        lines = _lines(text)
+        lines = _parse_json_lines(text)
         if lines is not None:
-            return Opened(data, "jsonl", lines)
+            return OpenedFile(data, "jsonl", lines)
         if is_yaml(text):
-            return Opened(data, "yaml", yaml_values.read(data))
-        raise Unreadable(f"it is no valid JSON: {error}") from None
+            return OpenedFile(data, "yaml", yaml_values.read_document(data))
+        raise UnreadableFile(f"it is no valid JSON: {error}") from None
 
 
-def _lines(text: bytes) -> list[Any] | None:
+def _parse_json_lines(text: bytes) -> list[Any] | None:
     """The documents of a text that has one a line; None where it has not."""
     first, more, _ = text.partition(b"\n")
     if not more:
@@ -112,5 +112,5 @@ def _lines(text: bytes) -> list[Any] | None:
             try:
                 documents.append(orjson.loads(line))
             except ValueError as error:
-                raise Unreadable(f"line {number}: it is no valid JSON: {error}") from None
+                raise UnreadableFile(f"line {number}: it is no valid JSON: {error}") from None
     return documents

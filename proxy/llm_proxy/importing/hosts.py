@@ -1,4 +1,4 @@
-"""Which provider a recorded request belongs to, by the host that it went to."""
+"""Finds the provider of an imported request by its host."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ def provider_of_host(request: Request, host: str) -> str | None:
         return None
     if host.endswith(_AZURE) and request.path.lstrip("/").startswith(_OF_AZURE):
         return "azure"
-    known = (it.name for it in PROVIDERS if it.url and urlsplit(it.url).hostname == host)
+    known = (
+        provider.name
+        for provider in PROVIDERS
+        if provider.url and urlsplit(provider.url).hostname == host
+    )
     return _OLDER.get(host) or next(known, None)
 
 
-def below(request: Request, provider: str) -> Request:
+def relative_to_base_url(request: Request, provider: str) -> Request:
     """The request as a client sends it to the provider's base URL."""
-    url = next((it.url for it in PROVIDERS if it.name == provider), "")
+    url = next((item.url for item in PROVIDERS if item.name == provider), "")
     base = urlsplit(url).path.rstrip("/")
     if base and request.path.startswith(base + "/"):
         return replace(request, path=request.path.removeprefix(base))

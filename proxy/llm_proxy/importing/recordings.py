@@ -1,4 +1,4 @@
-"""A file of another tool becomes exchanges, each with its number, or with why it is none."""
+"""Parses a foreign recording into numbered exchanges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from typing import Final
 from llm_proxy.errors import printable
 from llm_proxy.importing import aimock
 from llm_proxy.importing.formats import FORMATS
-from llm_proxy.importing.source import Format, Opened, Refused, SourceExchange, Unfit, Unreadable
+from llm_proxy.importing.source import (
+    ForeignFormat,
+    NotImportable,
+    OpenedFile,
+    RefusedItem,
+    SourceExchange,
+    UnreadableFile,
+)
 
 MAX_EXCHANGES: Final = 100_000
 """Of one file: what is said of each is kept."""
@@ -18,7 +25,7 @@ _LONGEST: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class NumberedExchange:
     """An exchange, and which of its file it is, from 1."""
 
     number: int
@@ -26,28 +33,30 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class ForeignRecording:
     """A file whose format is known."""
 
-    format: Format
-    exchanges: Iterator[Found | Refused]
+    format: ForeignFormat
+    exchanges: Iterator[NumberedExchange | RefusedItem]
     """Taking one raises `Unreadable` where the file breaks off."""
 
 
-def read(file: Opened) -> Recording:
+def parse_recording(file: OpenedFile) -> ForeignRecording:
     """What a file holds.  Raises `Unreadable` where it is no recording that is known here."""
     for kind in FORMATS:
-        if kind.claims(file):
-            return Recording(kind, _exchanges(kind, file))
-    names = ", ".join((*(it.title for it in FORMATS[:-1]), aimock.TITLE))
-    raise Unreadable(f"it is no recording of a kind that is known: {names}")
+        if kind.matches_format(file):
+            return ForeignRecording(kind, _parse_exchanges(kind, file))
+    names = ", ".join((*(foreign_format.title for foreign_format in FORMATS[:-1]), aimock.TITLE))
+    raise UnreadableFile(f"it is no recording of a kind that is known: {names}")
 
 
-def _exchanges(kind: Format, file: Opened) -> Iterator[Found | Refused]:
+def _parse_exchanges(
+    kind: ForeignFormat, file: OpenedFile
+) -> Iterator[NumberedExchange | RefusedItem]:
     for number, item in enumerate(kind.items(file), 1):
         if number > MAX_EXCHANGES:
-            raise Unreadable(f"it holds more than {MAX_EXCHANGES:,} exchanges: split it")
+            raise UnreadableFile(f"it holds more than {MAX_EXCHANGES:,} exchanges: split it")
         try:
-            yield Found(number, kind.exchange(item))
-        except Unfit as error:
-            yield Refused(number, printable(str(error), _LONGEST))
+            yield NumberedExchange(number, kind.exchange(item))
+        except NotImportable as error:
+            yield RefusedItem(number, printable(str(error), _LONGEST))

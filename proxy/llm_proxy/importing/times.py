@@ -1,4 +1,4 @@
-"""When the pieces of an imported answer came: as its source says, or as a pace makes it up."""
+"""Times of imported responses: from the source, or from a pace."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from llm_proxy.cassette.schema import LONGEST_MS
 from llm_proxy.exchange import Read
 from llm_proxy.importing.source import SourceExchange
 from llm_proxy.pacing import Pace
-from llm_proxy.pacing.cassette_player import play
-from llm_proxy.pacing.timing import chance
+from llm_proxy.pacing.cassette_player import play_cassette
+from llm_proxy.pacing.timing import seeded_chance
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class TimedBody:
     """A head, pieces and an end, with their times in ms."""
 
     head: float
@@ -24,34 +24,34 @@ class Laid:
     end: float
 
 
-def spread(it: SourceExchange, pieces: Iterable[bytes]) -> Laid:
+def spread_evenly(source_exchange: SourceExchange, pieces: Iterable[bytes]) -> TimedBody:
     """Pieces with the times of the head and the end that a source keeps, evenly between them."""
     found = list(pieces)
-    head = min(it.head_at or 0.0, LONGEST_MS)
-    end = min(max(it.end_at or 0.0, head), LONGEST_MS)
+    head = min(source_exchange.head_at or 0.0, LONGEST_MS)
+    end = min(max(source_exchange.end_at or 0.0, head), LONGEST_MS)
     step = (end - head) / len(found) if found else 0.0
     reads = tuple(Read(head + step * number, data) for number, data in enumerate(found, 1))
-    return Laid(head, reads, max(end, reads[-1].at if reads else end))
+    return TimedBody(head, reads, max(end, reads[-1].at_ms if reads else end))
 
 
-def as_kept(it: SourceExchange) -> Laid:
+def source_times(source_exchange: SourceExchange) -> TimedBody:
     """The pieces and times that a source keeps, made fit: none before another, none absurd."""
-    at = head = min(it.head_at or 0.0, LONGEST_MS)
+    at = head = min(source_exchange.head_at or 0.0, LONGEST_MS)
     reads: list[Read] = []
-    for each in it.reads:
-        at = min(max(at, each.at), LONGEST_MS)
-        if each.data:
-            reads.append(Read(at, each.data))
-    return Laid(head, tuple(reads), min(max(at, it.end_at or 0.0), LONGEST_MS))
+    for read in source_exchange.reads:
+        at = min(max(at, read.at_ms), LONGEST_MS)
+        if read.data:
+            reads.append(Read(at, read.data))
+    return TimedBody(head, tuple(reads), min(max(at, source_exchange.end_at or 0.0), LONGEST_MS))
 
 
-def paced(cassette: Cassette, pace: Pace, seed: int) -> Laid:
+def paced_times(cassette: Cassette, pace: Pace, seed: int) -> TimedBody:
     """The times that a pace gives to a recording without any: the same for the same seed."""
     it = cassette
-    rolled = chance(seed, it.meta.session, it.meta.key, it.end.sha256)
+    rolled = seeded_chance(seed, it.meta.session, it.meta.key, it.end.sha256)
     head = at = 0.0
     reads: list[Read] = []
-    for action in play(cassette, pace, rolled):
+    for action in play_cassette(cassette, pace, rolled):
         match action:
             case Wait(due):
                 at = min(max(at, due), LONGEST_MS)
@@ -61,4 +61,4 @@ def paced(cassette: Cassette, pace: Pace, seed: int) -> Laid:
                 reads.append(Read(at, data))
             case _:
                 continue
-    return Laid(head, tuple(reads), at)
+    return TimedBody(head, tuple(reads), at)

@@ -1,4 +1,4 @@
-"""Typed netstrings, in which mitmproxy keeps its flows: `5:hello,` and `2:12#`."""
+"""Parses typed netstrings (mitmproxy flows): `5:hello,` and `2:12#`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from llm_proxy.importing.source import Unreadable
+from llm_proxy.importing.source import UnreadableFile
 
 MAX_DEPTH: Final = 50
 _SIZE: Final = re.compile(rb"(0|[1-9][0-9]{0,11}):")
 
 
-def values(data: bytes) -> Iterator[Any]:
+def parse_values(data: bytes) -> Iterator[Any]:
     """The values of a file, one after the other.  Raises `Unreadable`."""
     at = 0
     while at < len(data):
-        value, at = _value(data, at, len(data), 0)
+        value, at = _parse_value(data, at, len(data), 0)
         yield value
 
 
-def begins(data: bytes) -> bool:
+def begins_tnetstring(data: bytes) -> bool:
     """Whether a file begins with an object, whole or cut short: its size, and in it a name."""
     size = _SIZE.match(data)
     name = size and _SIZE.match(data, size.end())
@@ -31,45 +31,47 @@ def begins(data: bytes) -> bool:
     return kind in (b";", b",") and data[end : end + 1] in (b"}", b"")
 
 
-def _value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
+def _parse_value(data: bytes, at: int, end: int, depth: int) -> tuple[Any, int]:
     """The value that begins here and ends before `end`, and where it ends."""
     size = _SIZE.match(data, at, end)
     if size is None:
-        raise Unreadable(f"byte {at}: a size is missing")
+        raise UnreadableFile(f"byte {at}: a size is missing")
     begin = size.end()
     stop = begin + int(size[1])
     if stop >= end:
-        raise Unreadable(f"byte {at}: it is cut short")
+        raise UnreadableFile(f"byte {at}: it is cut short")
     kind = data[stop : stop + 1]
     if kind in b"}]" and depth == MAX_DEPTH:
-        raise Unreadable(f"byte {at}: values stand within each other more than {MAX_DEPTH} deep")
+        raise UnreadableFile(
+            f"byte {at}: values stand within each other more than {MAX_DEPTH} deep"
+        )
     if kind == b"}":
-        return _object(data, begin, stop, depth + 1), stop + 1
+        return _parse_object(data, begin, stop, depth + 1), stop + 1
     if kind == b"]":
-        return _list(data, begin, stop, depth + 1), stop + 1
-    return _plain(at, kind, data[begin:stop]), stop + 1
+        return _parse_list(data, begin, stop, depth + 1), stop + 1
+    return _parse_scalar(at, kind, data[begin:stop]), stop + 1
 
 
-def _list(data: bytes, at: int, end: int, depth: int) -> list[Any]:
+def _parse_list(data: bytes, at: int, end: int, depth: int) -> list[Any]:
     items: list[Any] = []
     while at < end:
-        item, at = _value(data, at, end, depth)
+        item, at = _parse_value(data, at, end, depth)
         items.append(item)
     return items
 
 
-def _object(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
+def _parse_object(data: bytes, at: int, end: int, depth: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     while at < end:
-        name, after = _value(data, at, end, depth)
+        name, after = _parse_value(data, at, end, depth)
         if not isinstance(name, str | bytes):
-            raise Unreadable(f"byte {at}: a name must be text")
+            raise UnreadableFile(f"byte {at}: a name must be text")
         key = name if isinstance(name, str) else name.decode("utf-8", "replace")
-        found[key], at = _value(data, after, end, depth)
+        found[key], at = _parse_value(data, after, end, depth)
     return found
 
 
-def _plain(at: int, kind: bytes, text: bytes) -> Any:
+def _parse_scalar(at: int, kind: bytes, text: bytes) -> Any:
     with suppress(ValueError):  # no text, or no number
         match kind:
             case b",":
@@ -86,4 +88,4 @@ def _plain(at: int, kind: bytes, text: bytes) -> Any:
                 return None
             case _:  # of no kind, as below
                 pass
-    raise Unreadable(f"byte {at}: it holds no value of a kind that is known")
+    raise UnreadableFile(f"byte {at}: it holds no value of a kind that is known")

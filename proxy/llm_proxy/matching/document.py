@@ -1,4 +1,4 @@
-"""A request in the one form that all requests of its meaning share.
+"""Normalizes a request into the document that its key is made from.
 
 Two requests that mean the same to a provider have one document, whatever SDK sent them: the order
 of keys, spaces and the spelling of numbers do not count, nor do the fields that a dialect calls
@@ -20,7 +20,7 @@ import orjson
 from llm_proxy import dialects, exact_json
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.dialects import Dialect
-from llm_proxy.exchange import Headers, Request, header
+from llm_proxy.exchange import Headers, Request, header_value
 from llm_proxy.matching import forms
 from llm_proxy.secret_names import is_credential_parameter
 from llm_proxy.turns import Json
@@ -37,7 +37,7 @@ _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./~:@!$&'()*+,;=-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class KeyDocument:
     """What a key is made from."""
 
     method: str
@@ -54,34 +54,42 @@ class Document:
     of objects."""
     dialect: Dialect
 
-    def spelled(self) -> bytes:
+    def serialized_body(self) -> bytes:
         """The body as the key has it."""
         if self.kind == "text":
             return str(self.body).encode("utf-8", "surrogateescape")
         return orjson.dumps(self.body, option=orjson.OPT_SORT_KEYS)
 
 
-def document_of(provider: str, request: StoredRequest) -> Document:
+def key_document(provider: str, request: StoredRequest) -> KeyDocument:
     """The document of a redacted request to a provider."""
-    it = request
-    dialect = dialects.find(Request(it.method, it.path, it.query, it.headers, b""))
-    kind, body = _body(request)
+    stored_request = request
+    dialect = dialects.find_dialect(
+        Request(
+            stored_request.method,
+            stored_request.path,
+            stored_request.query,
+            stored_request.headers,
+            b"",
+        )
+    )
+    kind, body = _key_body(request)
     if kind == "json":
-        for path in dialect.volatile:
-            _forget(body, path.removeprefix("$.").split("."))
-    return Document(
+        for path in dialect.volatile_paths:
+            _remove_at_path(body, path.removeprefix("$.").split("."))
+    return KeyDocument(
         method=request.method.upper(),
         provider=provider,
-        path=normal_path(request.path),
-        query=normal_query(request.query),
-        headers=_headers(dialect, request.headers),
+        path=normalize_path(request.path),
+        query=normalize_query(request.query),
+        headers=_key_headers(dialect, request.headers),
         kind=kind,
         body=body,
         dialect=dialect,
     )
 
 
-def normal_path(path: str) -> str:
+def normalize_path(path: str) -> str:
     """The path with its percent-encoding in one spelling; an encoded slash stays one."""
     if _PLAIN_PATH.fullmatch(path):
         return path
@@ -91,7 +99,7 @@ def normal_path(path: str) -> str:
     )
 
 
-def normal_query(query: str) -> str:
+def normalize_query(query: str) -> str:
     """The query's parameters in one spelling, sorted by name; repeats keep their order.
 
     Credentials are left out: a client may as well send its key in a header.  What else is called
@@ -104,7 +112,7 @@ def normal_query(query: str) -> str:
     return urlencode(sorted(open_, key=itemgetter(0)), errors="surrogateescape")
 
 
-def _headers(dialect: Dialect, headers: Headers) -> Headers:
+def _key_headers(dialect: Dialect, headers: Headers) -> Headers:
     """The headers that enter the key, each once; the words of a list are sorted."""
     kept: list[tuple[str, str]] = []
     for name in sorted(dialect.key_headers):
@@ -115,33 +123,33 @@ def _headers(dialect: Dialect, headers: Headers) -> Headers:
     return tuple(kept)
 
 
-def _body(request: StoredRequest) -> tuple[Kind, Json]:
-    if (parsed := exact_json.exact(request.body)) is not None:
+def _key_body(request: StoredRequest) -> tuple[Kind, Json]:
+    if (parsed := exact_json.parse_exact(request.body)) is not None:
         with suppress(ValueError):  # nested too deep
-            return "json", _normal(parsed[0], _DEEPEST)
-    content_type = header(request.headers, "content-type") or ""
-    fields = forms.fields(content_type, request.body)
+            return "json", _normalize_numbers(parsed[0], _DEEPEST)
+    content_type = header_value(request.headers, "content-type") or ""
+    fields = forms.parse_form(content_type, request.body)
     if fields is not None:
         return "form", fields
     return "text", request.body.decode("utf-8", "surrogateescape")
 
 
-def _normal(value: Json, depth: int) -> Json:
+def _normalize_numbers(value: Json, depth: int) -> Json:
     """`value` with every number in one spelling: 1.0 is 1."""
     if depth == 0:
         raise ValueError("nested too deep")
     match value:
         case dict():
-            return {name: _normal(item, depth - 1) for name, item in value.items()}
+            return {name: _normalize_numbers(item, depth - 1) for name, item in value.items()}
         case list():
-            return [_normal(item, depth - 1) for item in value]
+            return [_normalize_numbers(item, depth - 1) for item in value]
         case float() if value.is_integer() and abs(value) < 2**53:
             return int(value)
         case _:
             return value
 
 
-def _forget(value: Json, path: list[str]) -> None:
+def _remove_at_path(value: Json, path: list[str]) -> None:
     """Take what stands at this path out of a value; `name[*]` is each item of a list.
 
     An item that says nothing beside it but its type is a reference, and keeps it.
@@ -155,6 +163,6 @@ def _forget(value: Json, path: list[str]) -> None:
         items = value.get(name.removesuffix("[*]"))
         for item in items if isinstance(items, list) else ():
             if isinstance(item, dict) and item.keys() - {*rest, "type"}:
-                _forget(item, rest)
+                _remove_at_path(item, rest)
     else:
-        _forget(value.get(name), rest)
+        _remove_at_path(value.get(name), rest)

@@ -1,4 +1,4 @@
-"""Keys: the hash under which a request finds its takes."""
+"""Computes keys: the hash that finds the takes of a request."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import hashlib
 from typing import Final
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.matching.document import Document, document_of
-from llm_proxy.matching.rules import PLAIN, Normalised, Rules
+from llm_proxy.matching.document import KeyDocument, key_document
+from llm_proxy.matching.rules import PLAIN, NormalizedDocument, RuleSet
 
 KEY_RULES: Final = 2
 """The version of the rules that every key is made by, stored in every cassette: those of this
 module, of `document`, and the fields that dialects call volatile."""
 
 
-def normalised(provider: str, request: StoredRequest, rules: Rules = PLAIN) -> Normalised:
+def normalized_document(
+    provider: str, request: StoredRequest, rules: RuleSet = PLAIN
+) -> NormalizedDocument:
     """The document of a redacted request, after an operator's rules."""
-    return rules.apply(document_of(provider, request))
+    return rules.apply(key_document(provider, request))
 
 
-def key(provider: str, request: StoredRequest, rules: Rules = PLAIN) -> str:
+def request_key(provider: str, request: StoredRequest, rules: RuleSet = PLAIN) -> str:
     """The key under which this request finds its takes: 64 hexadecimal digits."""
-    return key_of(normalised(provider, request, rules).document)
+    return document_key(normalized_document(provider, request, rules).document)
 
 
-def key_of(document: Document) -> str:
+def document_key(document: KeyDocument) -> str:
     """The key of a document.
 
     Rules that change nothing of it do not count: what they let through has the key that it has
@@ -37,5 +39,5 @@ def key_of(document: Document) -> str:
         f"llm-proxy key {KEY_RULES}", it.method, it.provider, it.path, it.query, *headers, it.kind
     ):  # fmt: skip
         digest.update(part.encode("utf-8", "surrogateescape") + b"\n")
-    digest.update(document.spelled())
+    digest.update(document.serialized_body())
     return digest.hexdigest()

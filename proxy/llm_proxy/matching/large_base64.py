@@ -1,4 +1,4 @@
-"""Large base64, as images and sounds are sent: told by its hash, and never taken for text."""
+"""Replaces large base64 data (images, audio) by its hash."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _KINDS: Final = tuple(map(re.compile, ("[A-Z]", "[a-z]", "[0-9]")))
 """Of all of these there are some in any base64 of that length."""
 
 
-def is_encoded(text: str) -> bool:
+def is_large_base64(text: str) -> bool:
     """Whether a text is large base64 and nothing else, or a URL of such data."""
     match = _RUN.fullmatch(text)
-    return match is not None and _has_all_kinds(match[1])
+    return match is not None and _has_all_character_kinds(match[1])
 
 
-def by_hash(text: str) -> str:
+def hash_large_base64(text: str) -> str:
     """A text with its large base64 told by size and hash."""
-    return _RUN.sub(_told, text)
+    return _RUN.sub(_hash_label, text)
 
 
-def has_hash(text: str) -> bool:
+def contains_base64_hash(text: str) -> bool:
     """Whether `by_hash` has told some of a text by its hash."""
     return _HASH.search(text) is not None
 
 
-def _told(run: re.Match[str]) -> str:
-    if not _has_all_kinds(run[1]):
+def _hash_label(run: re.Match[str]) -> str:
+    if not _has_all_character_kinds(run[1]):
         return run[0]
     digest = hashlib.sha256(run[0].encode()).hexdigest()[:16]
     return f"base64 of {len(run[1]) * 3 // 4} bytes, sha256 {digest}"
 
 
-def _has_all_kinds(run: str) -> bool:
+def _has_all_character_kinds(run: str) -> bool:
     return all(kind.search(run) for kind in _KINDS)

@@ -1,4 +1,4 @@
-"""What an operator loosens keys by."""
+"""The rules that loosen keys."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from llm_proxy.matching.document import Document
+from llm_proxy.matching.document import KeyDocument
 
 
 @dataclass(frozen=True, slots=True)
-class Normalised:
+class NormalizedDocument:
     """A document to which rules were applied."""
 
-    document: Document
-    names: Mapping[str, str] = field(default_factory=dict)
+    document: KeyDocument
+    aliases: Mapping[str, str] = field(default_factory=dict)
     """What was replaced by names of ours, by these names: `<uuid-1>`.  Two requests of one key have
     the same names, so what one calls its own is told from what the other does."""
 
 
-Apply = Callable[[Document], Normalised]
+Apply = Callable[[KeyDocument], NormalizedDocument]
 """Gives the document without what the rule overlooks.  The same for every document that differs in
 that alone, and the same again when it is applied once more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class MatchRule:
     """A normaliser with its argument, or a preset."""
 
     name: str
@@ -33,7 +33,7 @@ class Rule:
     """Another one whenever the same document would come out otherwise."""
     apply: Apply
     argument: str = ""
-    steps: tuple[Rule, ...] = ()
+    steps: tuple[MatchRule, ...] = ()
     """The rules that a preset stands for."""
 
     def __str__(self) -> str:
@@ -42,35 +42,35 @@ class Rule:
         return f"{self.name}@{self.version}{argument}"
 
     @property
-    def setting(self) -> str:
+    def option_text(self) -> str:
         """As an operator writes it: `uuids`, `ignore=$.metadata`."""
         return f"{self.name}={self.argument}" if self.argument else self.name
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class RuleSet:
     """All of them, in the order in which they are applied."""
 
-    each: tuple[Rule, ...] = ()
+    rules: tuple[MatchRule, ...] = ()
     is_exact: bool = False
     """Whether there are none because of `--match exact`: whatever else is given, none counts."""
 
     @property
-    def spelled(self) -> tuple[str, ...]:
+    def serialized(self) -> tuple[str, ...]:
         """As they stand in line 1 of a cassette."""
-        return tuple(map(str, self.each))
+        return tuple(map(str, self.rules))
 
-    def apply(self, document: Document) -> Normalised:
+    def apply(self, document: KeyDocument) -> NormalizedDocument:
         """The document after all of them."""
         names: dict[str, str] = {}
-        for rule in self.each:
+        for rule in self.rules:
             done = rule.apply(document)
             document = done.document
-            names |= done.names
-        return Normalised(document, names)
+            names |= done.aliases
+        return NormalizedDocument(document, names)
 
 
-PLAIN: Final = Rules()
+PLAIN: Final = RuleSet()
 """None: keys are exact."""
-EXACT: Final = Rules(is_exact=True)
+EXACT: Final = RuleSet(is_exact=True)
 """None, and none that could be given would count."""

@@ -1,4 +1,4 @@
-"""Why no cassette answers a request.
+"""Explains why no cassette answers a request.
 
     call, candidates ──▶ nearest ──▶ differences ──▶ advice ──▶ words
 
@@ -8,16 +8,21 @@ by which it would answer.  `telling` makes values of that, for pages and journal
 sentences, for exceptions and logs; `summing_up` tells those of a run.
 """
 
-from llm_proxy.misses.messages import asked_for, no_cassette, unusable, used_up
-from llm_proxy.misses.nearest import Candidate, Near, Nearest, nearest
+from llm_proxy.misses.messages import (
+    miss_unusable,
+    miss_used_up,
+    miss_without_cassette,
+    request_summary,
+)
+from llm_proxy.misses.nearest import CassetteCandidate, NearestMatch, NearestSearch, find_nearest
 
 __all__ = [
-    "Candidate",
-    "Near",
-    "Nearest",
-    "asked_for",
-    "nearest",
-    "no_cassette",
-    "unusable",
-    "used_up",
+    "CassetteCandidate",
+    "NearestMatch",
+    "NearestSearch",
+    "find_nearest",
+    "miss_unusable",
+    "miss_used_up",
+    "miss_without_cassette",
+    "request_summary",
 ]

@@ -1,4 +1,4 @@
-"""By which rules a cassette would answer a request that it misses by a little."""
+"""Finds the rules by which a cassette would answer a request that it narrowly misses."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from llm_proxy.diff.json_leaves import Difference
-from llm_proxy.matching import Document, Normalised, Rule, Rules, key_of
+from llm_proxy.diff.json_leaves import RequestDifference
+from llm_proxy.matching import KeyDocument, MatchRule, NormalizedDocument, RuleSet, document_key
 from llm_proxy.matching.normalisers import NORMALISERS
-from llm_proxy.matching.normalisers.ignore import Gone, mark, without
+from llm_proxy.matching.normalisers.ignore import Gone, mark_ignored, without_ignored
 from llm_proxy.matching.rules import Apply
-from llm_proxy.misses.document_diff import differences
+from llm_proxy.misses.document_diff import list_differences
 from llm_proxy.misses.question import CONVERSATION
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -34,20 +34,20 @@ _ASKED: Final = f"what is asked would not count: {_RECORD}"
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
+class DifferenceRemedy:
     """What would make one difference not count."""
 
     rule: str = ""
     """As `--normalise` takes it; empty where no rule does."""
-    caution: str = ""
+    warning: str = ""
     """Why that is hardly what is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class MissAdvice:
     """What would make a cassette answer."""
 
-    remedies: tuple[Remedy, ...]
+    remedies: tuple[DifferenceRemedy, ...]
     """One for each difference, in their order."""
     rules: tuple[str, ...]
     """By all of these it would answer, which was tried; none where recording is right.
@@ -56,61 +56,82 @@ class Advice:
     """
 
 
-def advice(asked: Document, stored: Document, found: Sequence[Difference], rules: Rules) -> Advice:
+def miss_advice(
+    key_document: KeyDocument,
+    stored: KeyDocument,
+    found: Sequence[RequestDifference],
+    rules: RuleSet,
+) -> MissAdvice:
     """What helps against these differences of two documents, to which `rules` were applied."""
     if rules.is_exact:
-        return Advice((Remedy(),) * len(found), ())
-    overlooked = _overlooked(asked, stored, found, rules)
+        return MissAdvice((DifferenceRemedy(),) * len(found), ())
+    overlooked = _remedies_by_normaliser(key_document, stored, found, rules)
     remedies = tuple(
-        Remedy(overlooked[it.path]) if it.path in overlooked else _ignored(it) for it in found
+        DifferenceRemedy(overlooked[request_difference.path])
+        if request_difference.path in overlooked
+        else _ignore_remedy(request_difference)
+        for request_difference in found
     )
-    if any(it.caution or not it.rule for it in remedies):
-        return Advice(remedies, ())
+    if any(remedy.warning or not remedy.rule for remedy in remedies):
+        return MissAdvice(remedies, ())
     if len(found) > MOST:
-        return Advice(remedies, ())
-    wanted = tuple(dict.fromkeys(it.rule for it in remedies))
-    plain = {it.name: it.apply for it in _plain(rules)}
-    ignored = {f"ignore={_spelled(it.parts)}": _ignoring(it.parts) for it in found}
-    steps = [plain.get(it) or ignored[it] for it in wanted]
-    helps = _key(asked, steps) == _key(stored, steps)
-    held = tuple(it.setting for it in rules.each)
-    return Advice(remedies, (*held, *wanted) if helps else ())
+        return MissAdvice(remedies, ())
+    wanted = tuple(dict.fromkeys(remedy.rule for remedy in remedies))
+    plain = {
+        argumentless_normaliser.name: argumentless_normaliser.apply
+        for argumentless_normaliser in _argumentless_normalisers(rules)
+    }
+    ignored = {
+        f"ignore={_jsonpath_of(request_difference.parts)}": _ignore_steps(request_difference.parts)
+        for request_difference in found
+    }
+    steps = [plain.get(text) or ignored[text] for text in wanted]
+    helps = _key_after_steps(key_document, steps) == _key_after_steps(stored, steps)
+    held = tuple(rule.option_text for rule in rules.rules)
+    return MissAdvice(remedies, (*held, *wanted) if helps else ())
 
 
-def _overlooked(
-    asked: Document, stored: Document, found: Sequence[Difference], rules: Rules
+def _remedies_by_normaliser(
+    key_document: KeyDocument,
+    stored: KeyDocument,
+    found: Sequence[RequestDifference],
+    rules: RuleSet,
 ) -> dict[str, str]:
     """The differences by path that a normaliser without an argument overlooks, and its name."""
     helped: dict[str, str] = {}
-    if len(found) > _TRIED or max(len(asked.spelled()), len(stored.spelled())) > _LARGEST:
+    if (
+        len(found) > _TRIED
+        or max(len(key_document.serialized_body()), len(stored.serialized_body())) > _LARGEST
+    ):
         return helped
-    for rule in _plain(rules):
-        left = differences(rule.apply(asked).document, rule.apply(stored).document)
-        still = tuple(it.path for it in left)
-        for it in found:
-            if not any(_touches(it.path, path) for path in still):
-                helped.setdefault(it.path, rule.name)
+    for rule in _argumentless_normalisers(rules):
+        left = list_differences(rule.apply(key_document).document, rule.apply(stored).document)
+        still = tuple(request_difference.path for request_difference in left)
+        for request_difference in found:
+            if not any(_paths_overlap(request_difference.path, path) for path in still):
+                helped.setdefault(request_difference.path, rule.name)
     return helped
 
 
-def _plain(rules: Rules) -> Iterator[Rule]:
-    """The normalisers that need no argument, and that do not hold yet."""
-    held = {step.name for rule in rules.each for step in (rule, *rule.steps)}
-    return (it.rule() for it in NORMALISERS.values() if not it.takes and it.name not in held)
+def _argumentless_normalisers(rules: RuleSet) -> Iterator[MatchRule]:
+    held = {step.name for rule in rules.rules for step in (rule, *rule.steps)}
+    return (
+        normaliser.make_rule()
+        for normaliser in NORMALISERS.values()
+        if not normaliser.argument_name and normaliser.name not in held
+    )
 
 
-def _touches(one: str, other: str) -> bool:
-    """Whether two paths are one, or one leads into the other."""
+def _paths_overlap(one: str, other: str) -> bool:
     short, long = sorted((one, other), key=len)
     return long.startswith(short) and long[len(short) :][:1] in {"", ".", "["}
 
 
-def _ignored(it: Difference) -> Remedy:
-    """The rule that ignores this place."""
-    path = _spelled(it.parts)
+def _ignore_remedy(request_difference: RequestDifference) -> DifferenceRemedy:
+    path = _jsonpath_of(request_difference.parts)
     if not path:
-        return Remedy()
-    match it.parts[0]:
+        return DifferenceRemedy()
+    match request_difference.parts[0]:
         case "model":
             caution = _MODEL
         case "stream":
@@ -119,37 +140,37 @@ def _ignored(it: Difference) -> Remedy:
             caution = _ASKED
         case _:
             caution = ""
-    return Remedy(f"ignore={path}", caution)
+    return DifferenceRemedy(f"ignore={path}", caution)
 
 
-def _spelled(parts: Sequence[str | int]) -> str:
+def _jsonpath_of(parts: Sequence[str | int]) -> str:
     """Steps as a JSONPath; empty where a name has what would have to be escaped."""
     path = "$"
-    for it in parts:
-        if isinstance(it, int):
-            path += f"[{it}]"
-        elif _PLAIN.fullmatch(it):
-            path += f".{it}"
-        elif _QUOTABLE.fullmatch(it) and it.isprintable():
-            path += f'["{it}"]'
+    for part in parts:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        elif _PLAIN.fullmatch(part):
+            path += f".{part}"
+        elif _QUOTABLE.fullmatch(part) and part.isprintable():
+            path += f'["{part}"]'
         else:
             return ""
     return path if parts and len(path) <= _LONGEST else ""
 
 
-def _ignoring(parts: tuple[str | int, ...]) -> Apply:
+def _ignore_steps(parts: tuple[str | int, ...]) -> Apply:
     """What `ignore` does with this path."""
     gone: Gone = {}
-    mark(gone, parts)
+    mark_ignored(gone, parts)
 
-    def apply(document: Document) -> Normalised:
-        return Normalised(replace(document, body=without(document.body, gone)))
+    def apply(document: KeyDocument) -> NormalizedDocument:
+        return NormalizedDocument(replace(document, body=without_ignored(document.body, gone)))
 
     return apply
 
 
-def _key(document: Document, steps: Sequence[Apply]) -> str:
+def _key_after_steps(document: KeyDocument, steps: Sequence[Apply]) -> str:
     """The key of a document after these, in the order in which they would be given."""
     for apply in steps:
         document = apply(document).document
-    return key_of(document)
+    return document_key(document)

@@ -1,4 +1,4 @@
-"""In which places two requests differ: values, whole members, and items that one has alone."""
+"""Compares two key documents: values, members, and list items."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Final
 import orjson
 
 from llm_proxy.diff import json_leaves
-from llm_proxy.diff.json_leaves import Difference, step, told
-from llm_proxy.matching import Document
+from llm_proxy.diff.json_leaves import RequestDifference, json_value_text, path_step
+from llm_proxy.matching import KeyDocument
 from llm_proxy.redaction import PLACEHOLDER
 from llm_proxy.secret_names import is_secret_field
 from llm_proxy.turns import Json
@@ -35,19 +35,19 @@ _MOST: Final = 10_000
 
 
 @dataclass(slots=True)
-class _Budget:
+class _AlignmentBudget:
     """What aligning may still cost."""
 
     steps: int = _STEPS
 
-    def allows(self, ours: list[bytes], theirs: list[bytes]) -> bool:
+    def spend_alignment(self, ours: list[bytes], theirs: list[bytes]) -> bool:
         """Whether these are aligned, which is paid for then."""
         shorter, longer = sorted((len(ours), len(theirs)))
         if longer > _ALIGNED:
             return False
         counts = Counter(theirs)
         # Each stretch that is found may be looked for among all pairs of equal items.
-        cost = _LIST + shorter * sum(counts[it] for it in ours)
+        cost = _LIST + shorter * sum(counts[our] for our in ours)
         if cost > self.steps:
             return False
         self.steps -= cost
@@ -55,23 +55,23 @@ class _Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DocumentDifferences:
     """Where two documents differ."""
 
-    told: tuple[Difference, ...]
+    differences: tuple[RequestDifference, ...]
     """In the order of the request, the first 10,000."""
-    more: int = 0
+    further_count: int = 0
     """How many there are beside those."""
 
 
-class _Nothing:
+class _Absent:
     """Stands where one of the two has no value."""
 
 
-_NOTHING: Final = _Nothing()
+_NOTHING: Final = _Absent()
 
 
-def found(asked: Document, stored: Document) -> Found:
+def find_differences(key_document: KeyDocument, stored: KeyDocument) -> DocumentDifferences:
     """Where two documents differ; nowhere where their keys are equal.
 
     Of fields that are called like a secret the places are told, and no values.
@@ -79,80 +79,99 @@ def found(asked: Document, stored: Document) -> Found:
     of lists are aligned, so that one that came in between is told as that; where that would take
     long, in very long or very many lists, items are held against those at their own places.
     """
-    each = _each(asked, stored)
-    told_of = tuple(islice(each, _MOST))
-    return Found(told_of, sum(1 for _ in each))
+    item = _iterate_differences(key_document, stored)
+    told_of = tuple(islice(item, _MOST))
+    return DocumentDifferences(told_of, sum(1 for _ in item))
 
 
-def differences(asked: Document, stored: Document) -> tuple[Difference, ...]:
+def list_differences(
+    key_document: KeyDocument, stored: KeyDocument
+) -> tuple[RequestDifference, ...]:
     """The first 10,000 places in which two documents differ."""
-    return found(asked, stored).told
+    return find_differences(key_document, stored).differences
 
 
-def _each(asked: Document, stored: Document) -> Iterator[Difference]:
-    flat = json_leaves.differences(json_leaves.leaves(asked), json_leaves.leaves(stored))
-    if asked.kind != "json" or stored.kind != "json":
-        ours, theirs = shown_leaves(asked), shown_leaves(stored)
+def _iterate_differences(
+    key_document: KeyDocument, stored: KeyDocument
+) -> Iterator[RequestDifference]:
+    flat = json_leaves.compare_documents(
+        json_leaves.json_leaves(key_document), json_leaves.json_leaves(stored)
+    )
+    if key_document.kind != "json" or stored.kind != "json":
+        ours, theirs = displayable_leaves(key_document), displayable_leaves(stored)
         yield from (
             replace(
-                it, asked=_shown(it.path, it.asked, ours), stored=_shown(it.path, it.stored, theirs)
+                request_difference,
+                requested=_displayable_value(
+                    request_difference.path, request_difference.requested, ours
+                ),
+                stored=_displayable_value(
+                    request_difference.path, request_difference.stored, theirs
+                ),
             )
-            for it in flat
+            for request_difference in flat
         )
         return
-    yield from (it for it in flat if not it.path.startswith("$"))
-    yield from _between((), asked.body, stored.body, _Budget())
+    yield from (
+        request_difference
+        for request_difference in flat
+        if not request_difference.path.startswith("$")
+    )
+    yield from _compare_values((), key_document.body, stored.body, _AlignmentBudget())
 
 
-def shown_leaves(document: Document) -> dict[str, str]:
+def displayable_leaves(document: KeyDocument) -> dict[str, str]:
     """Every value of a document under its path, but those of fields called like a secret."""
-    return json_leaves.leaves(replace(document, body=_without_secrets(document.body)))
+    return json_leaves.json_leaves(replace(document, body=_mask_secrets(document.body)))
 
 
-def _shown(path: str, value: str, leaves: Mapping[str, str]) -> str:
+def _displayable_value(path: str, value: str, leaves: Mapping[str, str]) -> str:
     """A value as it may be shown, which is none where it is none."""
     return leaves.get(path, _SECRET) if value else ""
 
 
-def spelled(parts: _Parts) -> str:
+def path_text(parts: _Parts) -> str:
     """Steps as a path: `$.messages[1].content`."""
-    return "$" + "".join(f"[{it}]" if isinstance(it, int) else step(it) for it in parts)
+    return "$" + "".join(
+        f"[{part}]" if isinstance(part, int) else path_step(part) for part in parts
+    )
 
 
-def _between(
-    parts: _Parts, asked: Json | _Nothing, stored: Json | _Nothing, budget: _Budget
-) -> Iterator[Difference]:
-    match asked, stored:
+def _compare_values(
+    parts: _Parts, value: Json | _Absent, stored: Json | _Absent, budget: _AlignmentBudget
+) -> Iterator[RequestDifference]:
+    match value, stored:
         case dict(), dict():
-            for name in dict.fromkeys([*asked, *stored]):
-                pair = asked.get(name, _NOTHING), stored.get(name, _NOTHING)
-                if _is_named_secret(name, asked) or _is_named_secret(name, stored):
-                    yield from _hidden((*parts, name), *pair)
+            for name in dict.fromkeys([*value, *stored]):
+                pair = value.get(name, _NOTHING), stored.get(name, _NOTHING)
+                if _is_secret_value_member(name, value) or _is_secret_value_member(name, stored):
+                    yield from _hidden_difference((*parts, name), *pair)
                 else:
-                    yield from _between((*parts, name), *pair, budget)
+                    yield from _compare_values((*parts, name), *pair, budget)
         case list(), list():
-            yield from _items(parts, asked, stored, budget)
-        case _ if _key(asked) != _key(stored):
-            if any(isinstance(it, str) and is_secret_field(it) for it in parts):
-                yield from _hidden(parts, asked, stored)
+            yield from _compare_items(parts, value, stored, budget)
+        case _ if _comparison_key(value) != _comparison_key(stored):
+            if any(isinstance(part, str) and is_secret_field(part) for part in parts):
+                yield from _hidden_difference(parts, value, stored)
             else:
-                yield Difference(spelled(parts), _said(asked), _said(stored), parts)
+                yield RequestDifference(path_text(parts), _json_of(value), _json_of(stored), parts)
 
 
-def _hidden(parts: _Parts, asked: Json | _Nothing, stored: Json | _Nothing) -> Iterator[Difference]:
-    """The same place, without what it holds."""
-    if _key(asked) != _key(stored):
-        ours, theirs = ("" if isinstance(it, _Nothing) else _SECRET for it in (asked, stored))
-        yield Difference(spelled(parts), ours, theirs, parts)
+def _hidden_difference(
+    parts: _Parts, value: Json | _Absent, stored: Json | _Absent
+) -> Iterator[RequestDifference]:
+    if _comparison_key(value) != _comparison_key(stored):
+        ours, theirs = ("" if isinstance(value, _Absent) else _SECRET for value in (value, stored))
+        yield RequestDifference(path_text(parts), ours, theirs, parts)
 
 
-def _is_named_secret(name: str, holder: Mapping[str, Json]) -> bool:
+def _is_secret_value_member(name: str, holder: Mapping[str, Json]) -> bool:
     """Whether a member is the `value` of what is called like a secret beside it."""
     called = holder.get("name", holder.get("key"))
     return name == "value" and isinstance(called, str) and is_secret_field(called)
 
 
-def _without_secrets(value: Json, depth: int = _DEEPEST) -> Json:
+def _mask_secrets(value: Json, depth: int = _DEEPEST) -> Json:
     """A value as it may be shown; a text that is JSON is looked into."""
     match value:
         case dict() | list() if depth == 0:
@@ -160,14 +179,14 @@ def _without_secrets(value: Json, depth: int = _DEEPEST) -> Json:
         case dict():
             return {
                 name: PLACEHOLDER
-                if is_secret_field(name) or _is_named_secret(name, value)
-                else _without_secrets(it, depth - 1)
-                for name, it in value.items()
+                if is_secret_field(name) or _is_secret_value_member(name, value)
+                else _mask_secrets(argument, depth - 1)
+                for name, argument in value.items()
             }
         case list():
-            return [_without_secrets(it, depth - 1) for it in value]
+            return [_mask_secrets(content, depth - 1) for content in value]
         case str() if value[:1] in ("{", "[") and (inner := _parsed(value)) is not None:
-            clean = _without_secrets(inner, depth - 1)
+            clean = _mask_secrets(inner, depth - 1)
             return value if clean == inner else orjson.dumps(clean).decode()
         case _:
             return value
@@ -181,24 +200,24 @@ def _parsed(text: str) -> Json:
     return parsed
 
 
-def _items(
-    parts: _Parts, asked: list[Json], stored: list[Json], budget: _Budget
-) -> Iterator[Difference]:
-    ours, theirs = list(map(_key, asked)), list(map(_key, stored))
-    for begin, end, start, stop in _changed(ours, theirs, budget):
+def _compare_items(
+    parts: _Parts, items: list[Json], stored: list[Json], budget: _AlignmentBudget
+) -> Iterator[RequestDifference]:
+    ours, theirs = list(map(_comparison_key, items)), list(map(_comparison_key, stored))
+    for begin, end, start, stop in _changed_stretches(ours, theirs, budget):
         for one, other in zip_longest(range(begin, end), range(start, stop)):
             place = one if one is not None else other
             assert place is not None  # noqa: S101 # the longer of the two has one
-            yield from _between(
+            yield from _compare_values(
                 (*parts, place),
-                _NOTHING if one is None else asked[one],
+                _NOTHING if one is None else items[one],
                 _NOTHING if other is None else stored[other],
                 budget,
             )
 
 
-def _changed(
-    ours: list[bytes], theirs: list[bytes], budget: _Budget
+def _changed_stretches(
+    ours: list[bytes], theirs: list[bytes], budget: _AlignmentBudget
 ) -> Iterator[tuple[int, int, int, int]]:
     """The stretches that differ: from, to in one list, and from, to in the other."""
     first = 0
@@ -209,20 +228,19 @@ def _changed(
     while last < most and ours[-1 - last] == theirs[-1 - last]:
         last += 1
     mine, other = ours[first : len(ours) - last], theirs[first : len(theirs) - last]
-    if not budget.allows(mine, other):
+    if not budget.spend_alignment(mine, other):
         yield first, len(ours) - last, first, len(theirs) - last
         return
     matcher = SequenceMatcher(None, mine, other, autojunk=False)
     for tag, *ends in matcher.get_opcodes():
         if tag != "equal":
-            begin, end, start, stop = (first + it for it in ends)
+            begin, end, start, stop = (first + number for number in ends)
             yield begin, end, start, stop
 
 
-def _key(value: Json | _Nothing) -> bytes:
-    """The same for what is the same."""
-    return b"" if isinstance(value, _Nothing) else orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+def _comparison_key(value: Json | _Absent) -> bytes:
+    return b"" if isinstance(value, _Absent) else orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
-def _said(value: Json | _Nothing) -> str:
-    return "" if isinstance(value, _Nothing) else told(_without_secrets(value))
+def _json_of(value: Json | _Absent) -> str:
+    return "" if isinstance(value, _Absent) else json_value_text(_mask_secrets(value))

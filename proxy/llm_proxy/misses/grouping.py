@@ -1,4 +1,4 @@
-"""The misses of a run, each request told once."""
+"""Groups the misses of a run by request and reason."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.display import counted
+from llm_proxy.display import count_noun
 from llm_proxy.errors import printable
-from llm_proxy.miss_report import Missed
-from llm_proxy.misses.messages import difference, nearest_words, options
+from llm_proxy.miss_report import MissReport
+from llm_proxy.misses.messages import difference_line, nearest_summary, rule_options
 
 _SHOWN = 10
 """Requests that are told of."""
@@ -20,47 +20,51 @@ _LONGEST = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MissGroup:
     """A request that was missed, and how often."""
 
-    missed: Missed
+    missed: MissReport
     times: int
 
 
-def grouped(misses: Iterable[Missed]) -> tuple[Group, ...]:
+def group_misses(misses: Iterable[MissReport]) -> tuple[MissGroup, ...]:
     """The misses, those of the same request and reason together, in the order of their first."""
     counts: dict[tuple[str, str, str, str], int] = {}
-    first: dict[tuple[str, str, str, str], Missed] = {}
-    for it in misses:
+    first: dict[tuple[str, str, str, str], MissReport] = {}
+    for miss in misses:
         # A request whose key nobody knows is told apart by what was said of it.
-        same = (it.asked.session, it.asked.key, it.why, "" if it.asked.key else it.text)
+        same = (miss.asked.session, miss.asked.key, miss.why, "" if miss.asked.key else miss.text)
         counts[same] = counts.get(same, 0) + 1
-        first.setdefault(same, it)
-    return tuple(Group(it, counts[same]) for same, it in first.items())
+        first.setdefault(same, miss)
+    return tuple(MissGroup(it, counts[same]) for same, it in first.items())
 
 
-def lines(groups: Sequence[Group]) -> Iterator[str]:
+def miss_log_lines(groups: Sequence[MissGroup]) -> Iterator[str]:
     """A run's misses for the end of its log, a few lines each, and not too many of them."""
     for group in groups[:_SHOWN]:
-        yield printable(_head(group), _LONGEST)
+        yield printable(_group_headline(group), _LONGEST)
         nearest = group.missed.nearest
         if nearest is None or group.missed.why != "differs":
             yield f"  {printable(' '.join(group.missed.text.split()), _LONGEST)}"
             continue
-        yield f"  nearest: {printable(nearest_words(nearest), _LONGEST)}"
-        for it in nearest.differences[:_FEW]:
-            yield f"    {printable(difference(it, diff=_LONGEST), _LONGEST)}"
+        yield f"  nearest: {printable(nearest_summary(nearest), _LONGEST)}"
+        for difference in nearest.differences[:_FEW]:
+            yield f"    {printable(difference_line(difference, diff=_LONGEST), _LONGEST)}"
         if more := len(nearest.differences[_FEW:]) + nearest.more:
             yield f"    and {more} more"
         if group.missed.rules:
-            yield f"  it answers with: {options(group.missed.rules)}"
+            yield f"  it answers with: {rule_options(group.missed.rules)}"
     if len(groups) > _SHOWN:
-        more_requests = counted(len(groups) - _SHOWN, "request")
+        more_requests = count_noun(len(groups) - _SHOWN, "request")
         yield f"and {more_requests} more: see --journal FILE and llm-proxy report FILE"
 
 
-def _head(group: Group) -> str:
-    it = group.missed.asked
+def _group_headline(group: MissGroup) -> str:
+    missed_request = group.missed.asked
     times = f", {group.times:,} times" if group.times > 1 else ""
-    session = f", session {it.session}" if it.session not in {"", DEFAULT_SESSION} else ""
-    return f"missed: {it}{session}{times}"
+    session = (
+        f", session {missed_request.session}"
+        if missed_request.session not in {"", DEFAULT_SESSION}
+        else ""
+    )
+    return f"missed: {missed_request}{session}{times}"

@@ -1,4 +1,4 @@
-"""The cassettes among very many that a request could have meant, without reading them all again.
+"""An index of the words of requests, which finds the nearest of very many cassettes.
 
 Of each request line the words are known: what stands between its quotation marks, names and texts
 alike, and how often each does, as numbers of 64 bits.  Requests that share most words share most
@@ -17,10 +17,10 @@ from heapq import nlargest, nsmallest
 from typing import Final
 
 from llm_proxy.cassette import StoredRequest
-from llm_proxy.cassette.schema import RequestLine, dump
+from llm_proxy.cassette.schema import RequestLine, encode_line
 from llm_proxy.dialects import lenient_json
-from llm_proxy.diff.words import words
-from llm_proxy.last_message import question_in
+from llm_proxy.diff.words import split_words
+from llm_proxy.last_message import last_message_of
 
 FEW: Final = 16
 """Cassettes of the same path that are compared value by value."""
@@ -39,111 +39,115 @@ _LARGEST: Final = 1024 * 1024
 Words = frozenset[int]
 
 
-def words_of(line: bytes) -> array[int]:
+def word_counts(line: bytes) -> array[int]:
     """The words of line 2 of a cassette, each with how often it stands there.
 
     A word counts once for itself, and once more with its number where it stands there again: so
     two requests are alike that have as many messages, whatever these say.
     """
     counts = Counter(line.split(b'"', _MOST)[:_MOST])
-    again = (it for it in counts.items() if it[1] > 1)
+    again = (values for values in counts.items() if values[1] > 1)
     return array("q", [*map(hash, counts), *map(hash, again)])
 
 
-def last_words_of(line: bytes) -> array[int]:
+def last_message_words(line: bytes) -> array[int]:
     """The words of the last message of line 2, each once; none where nothing is asked in words."""
     if len(line) > _LARGEST:
         return array("q")
-    request = lenient_json.fields(lenient_json.document(line).get("request"))
-    asked = question_in(lenient_json.fields(request.get("json")))
-    if asked is None:
+    request = lenient_json.object_fields(lenient_json.parse_object(line).get("request"))
+    last_message = last_message_of(lenient_json.object_fields(request.get("json")))
+    if last_message is None:
         return array("q")
-    text = asked.text.casefold()
+    text = last_message.text.casefold()
     if len(text) > 2 * _END:
         text = f"{text[:_END]} {text[-_END:]}"
-    said = words(text)
-    if len(said) > 2 * _ENDS:
-        said = said[:_ENDS] + said[-_ENDS:]
-    return array("q", set(map(hash, said)))
+    items = split_words(text)
+    if len(items) > 2 * _ENDS:
+        items = items[:_ENDS] + items[-_ENDS:]
+    return array("q", set(map(hash, items)))
 
 
-def line_of(request: StoredRequest) -> bytes:
+def request_line(request: StoredRequest) -> bytes:
     """Line 2, as the cassette of this request would have it."""
-    return dump(RequestLine.of(request))
+    return encode_line(RequestLine.from_value(request))
 
 
-def target_of(line: bytes) -> bytes:
+def request_target_of(line: bytes) -> bytes:
     """Method and path of line 2; empty where it is spelled otherwise than we write it."""
     match = _TARGET.match(line)
     return b"" if match is None else match[1] + b" " + match[2]
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _TargetIndex:
     """The cassettes of one method and path: their numbers, and the words of each."""
 
     numbers: array[int] = field(default_factory=lambda: array("l"))
     words: list[array[int]] = field(default_factory=list)
-    last: list[array[int]] = field(default_factory=list)
+    last_words: list[array[int]] = field(default_factory=list)
     """Those of the last message."""
 
 
 @dataclass(slots=True)
-class Index:
+class CassetteIndex:
     """The words of many cassettes, which are numbered in the order of their coming."""
 
     size: int = 0
     """How many there are."""
-    _by_target: dict[bytes, _Shelf] = field(default_factory=dict)
+    _by_target: dict[bytes, _TargetIndex] = field(default_factory=dict)
     """By method and path."""
 
     def add(self, number: int, line: bytes) -> None:
         """Know of the cassette of that number by its line 2."""
-        shelf = self._by_target.setdefault(target_of(line), _Shelf())
+        shelf = self._by_target.setdefault(request_target_of(line), _TargetIndex())
         shelf.numbers.append(number)
-        shelf.words.append(words_of(line))
-        shelf.last.append(last_words_of(line))
+        shelf.words.append(word_counts(line))
+        shelf.last_words.append(last_message_words(line))
         self.size += 1
 
-    def near(self, request: StoredRequest) -> list[int]:
+    def nearest_numbers(self, request: StoredRequest) -> list[int]:
         """The numbers of those that are likely nearest, in the order of their coming."""
-        line = line_of(request)
-        asked, last = frozenset(words_of(line)), frozenset(last_words_of(line))
-        target = target_of(line)
+        line = request_line(request)
+        asked, last = frozenset(word_counts(line)), frozenset(last_message_words(line))
+        target = request_target_of(line)
         found: list[int] = []
         for other, shelf in self._by_target.items():
-            few = FEW if other == target else _OTHERS
-            found += [shelf.numbers[place] for place in _most(asked, last, shelf, few)]
+            limit = FEW if other == target else _OTHERS
+            found += [
+                shelf.numbers[place] for place in _best_by_shared_words(asked, last, shelf, limit)
+            ]
         return sorted(found)
 
 
-def _most(asked: Words, last: Words, shelf: _Shelf, few: int) -> list[int]:
+def _best_by_shared_words(words: Words, last: Words, shelf: _TargetIndex, limit: int) -> list[int]:
     """The places of those that share most words, by the share of all that they have together.
 
     Among those that share as many, where not all can be had, the last message decides.
     """
-    shared_with = asked.intersection  # twice as fast as asking word by word
-    size = len(asked)
+    shared_with = words.intersection  # twice as fast as asking word by word
+    size = len(words)
     shares: list[float] = []
-    for each in shelf.words:
-        shared = len(shared_with(each))
-        shares.append(shared / (size + len(each) - shared))
-    if len(shares) <= few:
+    for word in shelf.words:
+        shared = len(shared_with(word))
+        shares.append(shared / (size + len(word) - shared))
+    if len(shares) <= limit:
         return list(range(len(shares)))
-    least = nlargest(few, shares)[-1]
+    least = nlargest(limit, shares)[-1]
     found = [place for place, share in enumerate(shares) if share > least]
     tied = [place for place, share in enumerate(shares) if share == least]
-    return found + _by_last(last, tied, shelf, few - len(found))
+    return found + _break_ties_by_last_message(last, tied, shelf, limit - len(found))
 
 
-def _by_last(last: Words, tied: list[int], shelf: _Shelf, few: int) -> list[int]:
+def _break_ties_by_last_message(
+    last: Words, tied: list[int], shelf: _TargetIndex, limit: int
+) -> list[int]:
     """Those of these places whose last messages share most words with this one."""
-    if len(tied) <= few:
+    if len(tied) <= limit:
         return tied
     shared_with = last.intersection
     size = len(last) or 1
     scored: list[tuple[float, int]] = []
     for place in tied:
-        theirs = shelf.last[place]
+        theirs = shelf.last_words[place]
         scored.append((-len(shared_with(theirs)) / (size + len(theirs)), place))
-    return [place for _, place in nsmallest(few, scored)]
+    return [place for _, place in nsmallest(limit, scored)]

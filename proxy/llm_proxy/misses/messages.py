@@ -1,4 +1,4 @@
-"""What a miss says: short enough for an exception, long enough to act on in a log."""
+"""The messages of misses: short for exceptions, detailed for logs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.display import counted, percent
+from llm_proxy.display import count_noun, format_percent
 from llm_proxy.errors import CassetteError, Miss, printable
-from llm_proxy.miss_report import Differing, Missed, NearestCassette
+from llm_proxy.miss_report import MissDifference, MissReport, NearestCassette
 from llm_proxy.misses.advice import MOST
-from llm_proxy.misses.nearest import Nearest
-from llm_proxy.misses.report import KEPT, Limits, asked_of, cut_apart, told
-from llm_proxy.routing import Call
+from llm_proxy.misses.nearest import NearestSearch
+from llm_proxy.misses.report import (
+    KEPT,
+    ReportLimits,
+    missed_request,
+    nearest_report,
+    truncate_differing,
+)
+from llm_proxy.routing import RoutedRequest
 
 _SHOWN: Final = 3
 """Differences that the short message names, where they have room."""
@@ -34,147 +40,157 @@ _LINE: Final = 700
 """Characters of a line of the long message, about."""
 
 
-def no_cassette(
-    call: Call,
-    found: Nearest | None,
+def miss_without_cassette(
+    routed: RoutedRequest,
+    found: NearestSearch | None,
     library: str,
     unplayable: str = "",
-    limits: Limits = KEPT,
+    limits: ReportLimits = KEPT,
 ) -> Miss:
     """The miss of a request that has no cassette.
 
     `unplayable` says why the nearest one is not played, where nothing differs from it.
     """
-    about = asked_of(call)
-    asked = asked_for(call)
+    about = missed_request(routed)
+    text = request_summary(routed)
     library = printable(library, _FILE)
     if found is None:
-        said = f"no cassette for {asked}: the library {library} is empty"
+        content = f"no cassette for {text}: the library {library} is empty"
         return Miss(
-            f"no cassette for {asked}: {library} holds none. Record it with llm-proxy record.",
-            said,
-            Missed(about, "empty", said),
+            f"no cassette for {text}: {library} holds none. Record it with llm-proxy record.",
+            content,
+            MissReport(about, "empty", content),
         )
-    if found.near is None:
-        nothing = f"nothing like it in {library} ({counted(found.looked_at, 'cassette')})"
-        said = f"no cassette for {asked} (key {call.key[:16]}, session {call.session}): {nothing}"
+    if found.match is None:
+        nothing = f"nothing like it in {library} ({count_noun(found.candidates_seen, 'cassette')})"
+        content = (
+            f"no cassette for {text} (key {routed.key[:16]}, session {routed.session}): {nothing}"
+        )
         return Miss(
-            f"no cassette for {asked}: {nothing}. Record it with llm-proxy record.",
-            said,
-            Missed(about, "unlike", said, looked_at=found.looked_at),
+            f"no cassette for {text}: {nothing}. Record it with llm-proxy record.",
+            content,
+            MissReport(about, "unlike", content, looked_at=found.candidates_seen),
         )
-    nearest, rules = told(found.near, call.rules, limits)
+    nearest, rules = nearest_report(found.match, routed.rules, limits)
     if not nearest.differences:
-        return _unplayable(call, nearest, unplayable, found.looked_at)
-    said = "\n".join(
+        return _miss_unplayable(routed, nearest, unplayable, found.candidates_seen)
+    content = "\n".join(
         [
-            f"no cassette for {asked} (key {call.key[:16]}, session {call.session})",
-            *nearest_lines(nearest, rules),
+            f"no cassette for {text} (key {routed.key[:16]}, session {routed.session})",
+            *nearest_detail_lines(nearest, rules),
         ]
     )
-    short = _short(asked, nearest, rules)
-    return Miss(short, said, Missed(about, "differs", said, nearest, found.looked_at, rules))
+    short = _short_message(text, nearest, rules)
+    return Miss(
+        short, content, MissReport(about, "differs", content, nearest, found.candidates_seen, rules)
+    )
 
 
-def _unplayable(call: Call, nearest: NearestCassette, why: str, looked_at: int) -> Miss:
-    """The miss of a request that is recorded, in a way that is not played."""
+def _miss_unplayable(
+    routed: RoutedRequest, nearest: NearestCassette, why: str, looked_at: int
+) -> Miss:
     file = printable(nearest.file, _FILE)
-    if nearest.session not in (call.session, DEFAULT_SESSION):
+    if nearest.session not in (routed.session, DEFAULT_SESSION):
         session = printable(nearest.session, _NAME)
-        why = f"belongs to session {session} (asked: {call.session})"
-    said = f"no playable cassette for {asked_for(call)}: {file} answers this very request but {why}"
-    missed = Missed(asked_of(call), "unplayable", said, nearest, looked_at)
-    return Miss(f"{said}.", said, missed)
+        why = f"belongs to session {session} (asked: {routed.session})"
+    summary = request_summary(routed)
+    text = f"no playable cassette for {summary}: {file} answers this very request but {why}"
+    missed = MissReport(missed_request(routed), "unplayable", text, nearest, looked_at)
+    return Miss(f"{text}.", text, missed)
 
 
-def used_up(call: Call, takes: int, ordinal: int) -> Miss:
+def miss_used_up(routed: RoutedRequest, takes: int, ordinal: int) -> Miss:
     """The miss of a request that was recorded less often than it is asked."""
-    there = counted(takes, "take is", "takes are")
-    what = f"request {ordinal} for {asked_for(call)}, of which {there} recorded"
-    said = f"no take left: {what}"
-    missed = Missed(asked_of(call), "used_up", said)
-    return Miss(f"no take left: this is {what} (--after-last fail).", said, missed)
+    there = count_noun(takes, "take is", "takes are")
+    label = f"request {ordinal} for {request_summary(routed)}, of which {there} recorded"
+    content = f"no take left: {label}"
+    missed = MissReport(missed_request(routed), "used_up", content)
+    return Miss(f"no take left: this is {label} (--after-last fail).", content, missed)
 
 
-def unusable(call: Call, error: CassetteError) -> Missed:
+def miss_unusable(routed: RoutedRequest, error: CassetteError) -> MissReport:
     """What is told of a request whose cassette cannot be trusted."""
-    nearest = NearestCassette(error.file, call.session, 1.0)
-    return Missed(asked_of(call), "unusable", str(error), nearest)
+    nearest = NearestCassette(error.file, routed.session, 1.0)
+    return MissReport(missed_request(routed), "unusable", str(error), nearest)
 
 
-def asked_for(call: Call) -> str:
+def request_summary(routed: RoutedRequest) -> str:
     """What was asked, in a few words."""
-    model = printable(call.model, _NAME)
-    path = printable(call.stored.path, _NAME)
-    return f"{call.request.method} {path}" + (f" ({model})" if model else "")
+    model = printable(routed.model, _NAME)
+    path = printable(routed.stored_request.path, _NAME)
+    return f"{routed.request.method} {path}" + (f" ({model})" if model else "")
 
 
-def options(rules: Sequence[str]) -> str:
+def rule_options(rules: Sequence[str]) -> str:
     """Rules as they are pasted behind a command."""
     return " ".join(f"--normalise {shlex.quote(rule)}" for rule in rules)
 
 
-def nearest_words(it: NearestCassette) -> str:
+def nearest_summary(nearest_cassette: NearestCassette) -> str:
     """The nearest cassette in a few words."""
-    return f"{printable(it.file, _FILE)} ({percent(it.likeness)} alike)"
+    similarity = format_percent(nearest_cassette.likeness)
+    return f"{printable(nearest_cassette.file, _FILE)} ({similarity} alike)"
 
 
-def nearest_lines(it: NearestCassette, rules: Sequence[str]) -> list[str]:
+def nearest_detail_lines(nearest_cassette: NearestCassette, rules: Sequence[str]) -> list[str]:
     """The nearest cassette, what differs, and what helps, line by line."""
-    lines = [f"nearest: {nearest_words(it)}"]
-    advised = len(it.differences) + it.more <= MOST  # with more, it is another request
-    for each in it.differences:
-        told_of = _lines(each) if advised else [difference(each)]
+    lines = [f"nearest: {nearest_summary(nearest_cassette)}"]
+    advised = (
+        len(nearest_cassette.differences) + nearest_cassette.more <= MOST
+    )  # with more, it is another request
+    for difference in nearest_cassette.differences:
+        told_of = _difference_lines(difference) if advised else [difference_line(difference)]
         lines += [f"  {printable(line, _LINE)}" for line in told_of]
-    if it.more:
-        lines.append(f"  and {it.more} more")
-    lines.append(f"it answers with: {options(rules)}" if rules else _RECORD)
+    if nearest_cassette.more:
+        lines.append(f"  and {nearest_cassette.more} more")
+    lines.append(f"it answers with: {rule_options(rules)}" if rules else _RECORD)
     return lines
 
 
-def _lines(it: Differing) -> list[str]:
-    """A difference, and the rule that would make it not count."""
-    lines = [difference(it)]
-    if it.rule:
-        caution = f" ({it.caution})" if it.caution else ""
-        lines.append(f"  would not count with {options([it.rule])}{caution}")
+def _difference_lines(miss_difference: MissDifference) -> list[str]:
+    lines = [difference_line(miss_difference)]
+    if miss_difference.rule:
+        caution = f" ({miss_difference.caution})" if miss_difference.caution else ""
+        lines.append(f"  would not count with {rule_options([miss_difference.rule])}{caution}")
     return lines
 
 
-def difference(it: Differing, value: int = _VALUE, diff: int = _LINE) -> str:
+def difference_line(miss_difference: MissDifference, value: int = _VALUE, diff: int = _LINE) -> str:
     """A difference in one line."""
-    path = printable(it.path, _NAME)
-    if not it.stored:
-        return f"{path}: {printable(it.asked, value)}, not in the cassette"
-    if not it.asked:
-        return f"{path}: missing, cassette has {printable(it.stored, value)}"
-    if it.diff and len(it.diff) <= diff:
-        return f"{path}: {printable(it.diff, diff)}"
-    asked, stored = cut_apart(it.asked, it.stored, value)
-    return f"{path}: {asked}, cassette has {stored}"
+    path = printable(miss_difference.path, _NAME)
+    if not miss_difference.stored:
+        return f"{path}: {printable(miss_difference.asked, value)}, not in the cassette"
+    if not miss_difference.asked:
+        return f"{path}: missing, cassette has {printable(miss_difference.stored, value)}"
+    if miss_difference.diff and len(miss_difference.diff) <= diff:
+        return f"{path}: {printable(miss_difference.diff, diff)}"
+    text, stored = truncate_differing(miss_difference.asked, miss_difference.stored, value)
+    return f"{path}: {text}, cassette has {stored}"
 
 
-def _short(asked: str, nearest: NearestCassette, rules: Sequence[str]) -> str:
+def _short_message(text: str, nearest: NearestCassette, rules: Sequence[str]) -> str:
     """What an SDK's exception says."""
     file = printable(nearest.file, _FILE)
-    helps = options(rules)
+    helps = rule_options(rules)
     if not helps or len(helps) > _ADVICE:
         helps = ""
     then = f"or let that not count: {helps}" if helps else "or make the request the same"
-    shown = _differences(nearest)
-    marks = " ([-cassette-] {+request+})" if any(it in shown for it in ("[-", "{+")) else ""
+    shown = _differences_summary(nearest)
+    marks = " ([-cassette-] {+request+})" if any(item in shown for item in ("[-", "{+")) else ""
     return (
-        f"no cassette for {asked}. Nearest is {file}, which differs at {shown}{marks}. "
+        f"no cassette for {text}. Nearest is {file}, which differs at {shown}{marks}. "
         f"Record it with llm-proxy record, {then}."
     )
 
 
-def _differences(nearest: NearestCassette) -> str:
+def _differences_summary(nearest: NearestCassette) -> str:
     """The first few in one line."""
-    first, *others = (difference(it, diff=_DIFF) for it in nearest.differences[:_SHOWN])
+    first, *others = (
+        difference_line(difference, diff=_DIFF) for difference in nearest.differences[:_SHOWN]
+    )
     shown = [first]
-    for each in others:
-        if sum(map(len, shown)) + len(each) <= _ROOM:
-            shown.append(each)
+    for other in others:
+        if sum(map(len, shown)) + len(other) <= _ROOM:
+            shown.append(other)
     more = len(nearest.differences) + nearest.more - len(shown)
     return "; ".join(shown) + (f"; and {more} more" if more else "")

@@ -1,4 +1,4 @@
-"""What a request asks, apart from all that it is asked with."""
+"""Selects the leaves of a request that are its question."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.diff import json_leaves
-from llm_proxy.matching import Document
+from llm_proxy.matching import KeyDocument
 from llm_proxy.turns import Json
 
 CONVERSATION: Final = frozenset(
@@ -20,7 +20,7 @@ _CONTENT: Final = ("value", "sha256")
 """What a field of a form says, beside how it is called."""
 
 
-def what_is_asked(document: Document) -> dict[str, str]:
+def question_leaves(document: KeyDocument) -> dict[str, str]:
     """The values under their paths that stand within what is asked.
 
     Of a form these are the fields of the same names, and its files; of a body that is neither
@@ -28,23 +28,25 @@ def what_is_asked(document: Document) -> dict[str, str]:
     """
     match document.kind, document.body:
         case "form", list() as fields:
-            asked = replace(document, kind="json", body=_of_form(fields))
+            key_document = replace(document, kind="json", body=_form_question_fields(fields))
         case "json", dict() as body:
-            asked = replace(document, body={it: body[it] for it in body if it in CONVERSATION})
+            key_document = replace(
+                document, body={text: body[text] for text in body if text in CONVERSATION}
+            )
         case _:
-            asked = document
-    flat = json_leaves.leaves(asked)
-    return {path: it for path, it in flat.items() if path[:1] == "$" or path == "body"}
+            key_document = document
+    flat = json_leaves.json_leaves(key_document)
+    return {path: text for path, text in flat.items() if path[:1] == "$" or path == "body"}
 
 
-def _of_form(fields: list[Json]) -> Json:
+def _form_question_fields(fields: list[Json]) -> Json:
     """The fields that ask, by their names: another one that comes in between moves none."""
-    asked: dict[str, list[Json]] = {}
-    for it in fields:
-        if not isinstance(it, dict):
+    document: dict[str, list[Json]] = {}
+    for field in fields:
+        if not isinstance(field, dict):
             continue
-        name = str(it.get("name"))
-        if name in CONVERSATION or "filename" in it:
-            said: Json = {each: it[each] for each in _CONTENT if each in it}
-            asked.setdefault(name, []).append(said)
-    return {**asked}
+        name = str(field.get("name"))
+        if name in CONVERSATION or "filename" in field:
+            details: Json = {item: field[item] for item in _CONTENT if item in field}
+            document.setdefault(name, []).append(details)
+    return {**document}

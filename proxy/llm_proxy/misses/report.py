@@ -1,4 +1,4 @@
-"""What a miss tells: values for pages, journals and reports."""
+"""Builds miss reports for pages, journals and CI."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.diff.json_leaves import Difference
+from llm_proxy.diff.json_leaves import RequestDifference
 from llm_proxy.diff.words import word_diff
 from llm_proxy.errors import printable
-from llm_proxy.matching import PLAIN, Rules
-from llm_proxy.miss_report import Asked, Differing, NearestCassette
-from llm_proxy.misses.advice import Remedy, advice
-from llm_proxy.misses.nearest import Near
-from llm_proxy.routing import Call
+from llm_proxy.matching import PLAIN, RuleSet
+from llm_proxy.miss_report import MissDifference, MissedRequest, NearestCassette
+from llm_proxy.misses.advice import DifferenceRemedy, miss_advice
+from llm_proxy.misses.nearest import NearestMatch
+from llm_proxy.routing import RoutedRequest
 
 _PATH: Final = 200
 """Characters of a path, a model or a file that are told."""
@@ -25,52 +25,54 @@ _LEAD: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ReportLimits:
     """How much is told."""
 
     differences: int = 20
-    value: int = 300
+    value_chars: int = 300
     """Characters of a value."""
-    diff: int = 600
+    diff_chars: int = 600
     """Characters of a word diff, about."""
 
 
-KEPT: Final = Limits()
+KEPT: Final = ReportLimits()
 """What pages and journals tell: a thousand misses are kept."""
-FULL: Final = Limits(10_000, 100_000, 100_000)
+FULL: Final = ReportLimits(10_000, 100_000, 100_000)
 """All of it, for one who asks for one."""
 
 
-def asked_of(call: Call) -> Asked:
+def missed_request(routed: RoutedRequest) -> MissedRequest:
     """What a call asks."""
-    return Asked(
-        method=call.request.method,
-        path=printable(call.stored.path, _PATH),
-        model=printable(call.model, _PATH),
-        provider=call.provider,
-        dialect=call.dialect.name,
-        session=call.session,
-        key=call.key[:16],
+    return MissedRequest(
+        method=routed.request.method,
+        path=printable(routed.stored_request.path, _PATH),
+        model=printable(routed.model, _PATH),
+        provider=routed.provider,
+        dialect=routed.dialect.name,
+        session=routed.session,
+        key=routed.key[:16],
     )
 
 
-def told(
-    near: Near, rules: Rules = PLAIN, limits: Limits = KEPT
+def nearest_report(
+    near: NearestMatch, rules: RuleSet = PLAIN, limits: ReportLimits = KEPT
 ) -> tuple[NearestCassette, tuple[str, ...]]:
     """The nearest cassette with its differences, and the rules by which it would answer."""
-    found = near.found
-    helps = advice(near.asked, near.stored, found.told, rules)
+    found = near.find_differences
+    helps = miss_advice(near.requested_document, near.stored, found.differences, rules)
     told_of = tuple(
-        _differing(it, remedy, limits)
-        for it, remedy in zip(found.told[: limits.differences], helps.remedies, strict=False)
+        _miss_difference(it, remedy, limits)
+        for it, remedy in zip(found.differences[: limits.differences], helps.remedies, strict=False)
     )
-    more = len(found.told) + found.more - len(told_of)
-    it = near.candidate
-    nearest = NearestCassette(it.file, it.meta.session, near.nearness, told_of, more)
+    more = len(found.differences) + found.further_count - len(told_of)
+    cassette_candidate = near.candidate
+    nearest = NearestCassette(
+        cassette_candidate.file, cassette_candidate.meta.session, near.similarity, told_of, more
+    )
     return nearest, helps.rules
 
 
-def cut_apart(one: str, other: str, limit: int) -> tuple[str, str]:
+def truncate_differing(one: str, other: str, limit: int) -> tuple[str, str]:
     """Two values of at most `limit` characters, cut so that where they first differ is in view."""
     same = 0
     for a, b in zip(one, other, strict=False):
@@ -78,34 +80,41 @@ def cut_apart(one: str, other: str, limit: int) -> tuple[str, str]:
             break
         same += 1
     begin = max(0, same - limit // _LEAD) if max(len(one), len(other)) > limit else 0
-    return _cut(one, begin, limit), _cut(other, begin, limit)
+    return _truncate(one, begin, limit), _truncate(other, begin, limit)
 
 
-def _cut(value: str, begin: int, limit: int) -> str:
+def _truncate(value: str, begin: int, limit: int) -> str:
     return ("…" if begin else "") + printable(value[begin : begin + limit + 1], limit)
 
 
-def _differing(it: Difference, remedy: Remedy, limits: Limits) -> Differing:
-    asked, stored = cut_apart(it.asked, it.stored, limits.value)
-    return Differing(
-        path=printable(it.path, _PATH),
-        asked=asked,
+def _miss_difference(
+    request_difference: RequestDifference, remedy: DifferenceRemedy, limits: ReportLimits
+) -> MissDifference:
+    text, stored = truncate_differing(
+        request_difference.requested, request_difference.stored, limits.value_chars
+    )
+    return MissDifference(
+        path=printable(request_difference.path, _PATH),
+        asked=text,
         stored=stored,
-        diff=_diff(it, limits.diff),
+        diff=_word_diff_of(request_difference, limits.diff_chars),
         rule=remedy.rule,
-        caution=remedy.caution,
+        caution=remedy.warning,
     )
 
 
-def _diff(it: Difference, room: int) -> str:
+def _word_diff_of(request_difference: RequestDifference, room: int) -> str:
     """The words that differ; empty where one of the values is none, or both are short."""
-    if not (it.asked and it.stored) or max(len(it.asked), len(it.stored)) <= _LONG:
+    if (
+        not (request_difference.requested and request_difference.stored)
+        or max(len(request_difference.requested), len(request_difference.stored)) <= _LONG
+    ):
         return ""
-    texts = _text(it.stored), _text(it.asked)
+    texts = _text_of_value(request_difference.stored), _text_of_value(request_difference.requested)
     return word_diff(*texts, room)
 
 
-def _text(value: str) -> str:
+def _text_of_value(value: str) -> str:
     """The text that a JSON value is, else the value."""
     try:
         text = orjson.loads(value)

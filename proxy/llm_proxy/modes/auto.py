@@ -1,4 +1,4 @@
-"""`auto`: what is on disk is played, what is not goes live and is taken down.
+"""`auto`: plays what is on disk, records what is not.
 
 The nth request of a key in a session plays take n if it was on disk when the run started, and
 becomes take n otherwise.
@@ -9,25 +9,25 @@ from __future__ import annotations
 from contextlib import suppress
 
 from llm_proxy.errors import NotSimulated
-from llm_proxy.modes.base import LIVE, UNRECORDED, Answer, Mode, answer_to_probe
-from llm_proxy.modes.nearest import nearest
-from llm_proxy.modes.take_player import Player
-from llm_proxy.ports import Recorder, Takes, Upstream
-from llm_proxy.routing import Call
-from llm_proxy.take_numbers import OnMiss, Ordinals
+from llm_proxy.modes.base import LIVE, UNRECORDED, Mode, ModeResponse, probe_response
+from llm_proxy.modes.nearest import respond_nearest
+from llm_proxy.modes.take_player import TakePlayer
+from llm_proxy.ports import Recorder, TakeSource, Upstream
+from llm_proxy.routing import RoutedRequest
+from llm_proxy.take_numbers import OnMiss, RequestCounter
 
 
-class Auto:
+class AutoMode:
     """Plays and records, whichever is called for."""
 
     name = "auto"
 
     def __init__(
         self,
-        takes: Takes,
+        takes: TakeSource,
         upstream: Upstream,
         recorder: Recorder,
-        player: Player,
+        player: TakePlayer,
         on_miss: OnMiss | Mode,
     ) -> None:
         """A mode in the place of `on_miss` answers what is not on disk."""
@@ -36,40 +36,44 @@ class Auto:
         self._recorder = recorder
         self._player = player
         self._on_miss: OnMiss | Mode = on_miss
-        self._ordinals = Ordinals()
+        self._request_counter = RequestCounter()
 
-    async def answer(self, call: Call) -> Answer:
+    async def respond(self, routed: RoutedRequest) -> ModeResponse:
         """Take n, or the provider's answer, which comes as it comes."""
-        pace = self._player.pace(call)
-        ordinal = self._ordinals.next(call.session, call.key, call.wish)
-        takes = await self._takes.of(call.session, call.key)
+        pace = self._player.pace_of(routed)
+        ordinal = self._request_counter.next_ordinal(
+            routed.session, routed.key, routed.logical_request
+        )
+        takes = await self._takes.takes_of(routed.session, routed.key)
         if ordinal <= len(takes):
-            return await self._player.play(takes[ordinal - 1], call, ordinal, pace)
+            return await self._player.play(takes[ordinal - 1], routed, ordinal, pace)
         match self._on_miss:
             case "record":
-                source = self._upstream.stream(call, lambda: self._recorder.start(call, ordinal))
-                return Answer(source, LIVE)
+                source = self._upstream.stream(
+                    routed, lambda: self._recorder.start(routed, ordinal)
+                )
+                return ModeResponse(source, LIVE)
             case "passthrough":
-                return Answer(self._upstream.stream(call, None), UNRECORDED)
+                return ModeResponse(self._upstream.stream(routed, None), UNRECORDED)
             case "fail":
-                near = None if takes else await self._nearest(call, ordinal)
-                answer = near or answer_to_probe(call)
+                near = None if takes else await self._respond_nearest(routed, ordinal)
+                answer = near or probe_response(routed)
                 if answer is None:
-                    raise await self._takes.miss(call, ordinal)
+                    raise await self._takes.miss(routed, ordinal)
                 return answer
             case other:
-                if not takes and (near := await self._nearest(call, ordinal)) is not None:
+                if not takes and (near := await self._respond_nearest(routed, ordinal)) is not None:
                     return near
                 with suppress(NotSimulated):
-                    return await other.answer(call)
-                raise await self._takes.miss(call, ordinal)
+                    return await other.respond(routed)
+                raise await self._takes.miss(routed, ordinal)
 
-    async def _nearest(self, call: Call, ordinal: int) -> Answer | None:
+    async def _respond_nearest(self, routed: RoutedRequest, ordinal: int) -> ModeResponse | None:
         """What is only alike answers where nothing goes live."""
-        return await nearest(self._takes, self._player, call, ordinal, "repeat")
+        return await respond_nearest(self._takes, self._player, routed, ordinal, "repeat")
 
     def reset(self, session: str) -> None:
         """Begin with the session's first takes again."""
-        self._ordinals.reset(session)
+        self._request_counter.reset_session(session)
         if not isinstance(self._on_miss, str):
             self._on_miss.reset(session)

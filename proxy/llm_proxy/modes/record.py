@@ -1,13 +1,13 @@
-"""`record`: every call goes to the live provider, and is taken down."""
+"""`record`: sends every request to the live provider and records the response."""
 
 from __future__ import annotations
 
-from llm_proxy.modes.base import LIVE, Answer
+from llm_proxy.modes.base import LIVE, ModeResponse
 from llm_proxy.ports import Recorder, Upstream
-from llm_proxy.routing import Call
+from llm_proxy.routing import RoutedRequest
 
 
-class Record:
+class RecordMode:
     """Passes calls on and keeps what comes back."""
 
     name = "record"
@@ -16,9 +16,11 @@ class Record:
         self._upstream = upstream
         self._recorder = recorder
 
-    async def answer(self, call: Call) -> Answer:
+    async def respond(self, routed: RoutedRequest) -> ModeResponse:
         """The provider's answer."""
-        return Answer(self._upstream.stream(call, lambda: self._recorder.start(call)), LIVE)
+        return ModeResponse(
+            self._upstream.stream(routed, lambda: self._recorder.start(routed)), LIVE
+        )
 
     def reset(self, session: str) -> None:
         """Number the session's takes from 1 again."""

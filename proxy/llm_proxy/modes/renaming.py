@@ -1,4 +1,4 @@
-"""Recordings with the values of the client that they are played to."""
+"""Plays recordings with the ids and paths of the requesting client."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
-from llm_proxy.matching import Normalised, Rules
-from llm_proxy.ports import Aside
-from llm_proxy.renaming import renamed, values_of
-from llm_proxy.routing import Call
+from llm_proxy.matching import NormalizedDocument, RuleSet
+from llm_proxy.ports import Offload
+from llm_proxy.renaming import rename_values, value_replacements
+from llm_proxy.routing import RoutedRequest
 
 _KEPT: Final = 32 * 1024 * 1024
 """Bytes of all recordings, requests too, of which it is kept which names the rules gave."""
@@ -21,63 +21,67 @@ _MANY: Final = 50
 """Values that take a few ms."""
 
 
-class Renamer:
+class ResponseRenamer:
     """Renames what the operator's rules named, where a client calls it otherwise."""
 
-    def __init__(self, aside: Aside) -> None:
+    def __init__(self, aside: Offload) -> None:
         """`aside` runs a function that may take its time, while others are answered."""
-        self._aside = aside
-        self._known: OrderedDict[str, tuple[Cassette, Rules, Normalised]] = OrderedDict()
+        self._offload = aside
+        self._cached_documents: OrderedDict[str, tuple[Cassette, RuleSet, NormalizedDocument]] = (
+            OrderedDict()
+        )
         """By file."""
-        self._size = 0
+        self._cassette_size = 0
         """Bytes of the recordings that are kept."""
 
-    async def renamed(self, cassette: Cassette, call: Call) -> tuple[Cassette, int]:
+    async def rename_for(self, cassette: Cassette, routed: RoutedRequest) -> tuple[Cassette, int]:
         """The recording as this client would have had it, and how many values it took.
 
         The same one where no rule named anything, or nothing is called otherwise; and where the
         requests differ by more than names, for then a name may stand for one thing in the one and
         for another thing in the other.
         """
-        if not call.rules.each or cassette.request.body == call.stored.body:
+        if not routed.rules.rules or cassette.request.body == routed.stored_request.body:
             return cassette, 0
-        asked = call.normalised.names
-        if not asked:
+        fields = routed.normalized_document.aliases
+        if not fields:
             return cassette, 0
-        stored = await self._of(cassette, call.rules)
+        stored = await self._cached_document(cassette, routed.rules)
         is_large = max(cassette.end.size, len(cassette.request.body)) > _LARGE
-        made = partial(_renamed, cassette, stored, call)
-        return await self._aside(made) if is_large or len(asked) > _MANY else made()
+        made = partial(_rename_values, cassette, stored, routed)
+        return await self._offload(made) if is_large or len(fields) > _MANY else made()
 
-    async def _of(self, cassette: Cassette, rules: Rules) -> Normalised:
-        """What the rules make of the stored request."""
-        kept = self._known.get(cassette.file)
+    async def _cached_document(self, cassette: Cassette, rules: RuleSet) -> NormalizedDocument:
+        kept = self._cached_documents.get(cassette.file)
         if kept is not None and kept[0] is cassette and kept[1] is rules:
-            self._known.move_to_end(cassette.file)
+            self._cached_documents.move_to_end(cassette.file)
             return kept[2]
         request = cassette.request
-        made = partial(matching.normalised, cassette.meta.provider, request, rules)
-        done = await self._aside(made) if len(request.body) > _LARGE else made()
-        self._keep(cassette, rules, done)
+        made = partial(matching.normalized_document, cassette.meta.provider, request, rules)
+        done = await self._offload(made) if len(request.body) > _LARGE else made()
+        self._cache_document(cassette, rules, done)
         return done
 
-    def _keep(self, cassette: Cassette, rules: Rules, done: Normalised) -> None:
-        before = self._known.pop(cassette.file, None)
-        self._size += _size(cassette) - (_size(before[0]) if before is not None else 0)
-        self._known[cassette.file] = cassette, rules, done
-        while self._size > _KEPT:
-            _, (oldest, *_) = self._known.popitem(last=False)
-            self._size -= _size(oldest)
+    def _cache_document(self, cassette: Cassette, rules: RuleSet, done: NormalizedDocument) -> None:
+        before = self._cached_documents.pop(cassette.file, None)
+        self._cassette_size += _cassette_size(cassette) - (
+            _cassette_size(before[0]) if before is not None else 0
+        )
+        self._cached_documents[cassette.file] = cassette, rules, done
+        while self._cassette_size > _KEPT:
+            _, (oldest, *_) = self._cached_documents.popitem(last=False)
+            self._cassette_size -= _cassette_size(oldest)
 
 
-def _renamed(cassette: Cassette, stored: Normalised, call: Call) -> tuple[Cassette, int]:
-    asked = call.normalised
-    if stored.document != asked.document:
+def _rename_values(
+    cassette: Cassette, stored: NormalizedDocument, routed: RoutedRequest
+) -> tuple[Cassette, int]:
+    normalized_document = routed.normalized_document
+    if stored.document != normalized_document.document:
         return cassette, 0
-    values = values_of(stored.names, asked.names)
-    return renamed(cassette, values) if values else (cassette, 0)
+    values = value_replacements(stored.aliases, normalized_document.aliases)
+    return rename_values(cassette, values) if values else (cassette, 0)
 
 
-def _size(cassette: Cassette) -> int:
-    """Bytes of its answer and its request, which is kept a second time."""
+def _cassette_size(cassette: Cassette) -> int:
     return cassette.end.size + 2 * len(cassette.request.body)

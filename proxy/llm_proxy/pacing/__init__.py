@@ -1,4 +1,4 @@
-"""When the bytes of an answer go out, and in which pieces.
+"""Plans when the bytes of a response are sent, and in which pieces.
 
 pace            what can be asked for: the recorded times, none, a rate, a model of latency
 distributions   times that are drawn by chance that repeats
@@ -16,8 +16,16 @@ All times are in ms since the request was read in full.  Due times are absolute,
 drifts, and a late write makes no later one late.
 """
 
-from llm_proxy.pacing.endings import ending_action
+from llm_proxy.pacing.endings import abort_of_ending
 from llm_proxy.pacing.grammar import parse_pace
-from llm_proxy.pacing.pace import Instant, Modelled, Pace, Rate, Recorded
+from llm_proxy.pacing.pace import InstantPace, ModelledPace, Pace, RecordedPace, TokenRatePace
 
-__all__ = ["Instant", "Modelled", "Pace", "Rate", "Recorded", "ending_action", "parse_pace"]
+__all__ = [
+    "InstantPace",
+    "ModelledPace",
+    "Pace",
+    "RecordedPace",
+    "TokenRatePace",
+    "abort_of_ending",
+    "parse_pace",
+]

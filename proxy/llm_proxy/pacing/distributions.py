@@ -1,4 +1,4 @@
-"""Spans of time that are drawn, each by chance that repeats.
+"""Distributions of durations, drawn by seeded chance.
 
 A distribution is asked for the time below which a share of all draws lies.  A roll of chance, a
 number from 0 up to 1, is such a share, so each draw takes one roll, and no draw needs another.
@@ -19,39 +19,39 @@ _DECIMALS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedSpan:
     """Always the same."""
 
     ms: float
 
     def __str__(self) -> str:
-        return span(self.ms)
+        return format_span(self.ms)
 
 
 @dataclass(frozen=True, slots=True)
-class Uniform:
+class UniformSpan:
     """Any time between two, each as likely."""
 
     least: float
     most: float
 
     def __str__(self) -> str:
-        return f"{number(self.least)}..{number(self.most)}ms"
+        return f"{format_number(self.least)}..{format_number(self.most)}ms"
 
 
 @dataclass(frozen=True, slots=True)
-class Normal:
+class NormalSpan:
     """The bell curve; what would be below 0 is 0."""
 
     mean: float
     deviation: float
 
     def __str__(self) -> str:
-        return f"normal({span(self.mean)},{span(self.deviation)})"
+        return f"normal({format_span(self.mean)},{format_span(self.deviation)})"
 
 
 @dataclass(frozen=True, slots=True)
-class Lognormal:
+class LognormalSpan:
     """Its logarithm is normal: half of the draws are below the median, and a few far above it."""
 
     median: float
@@ -59,11 +59,11 @@ class Lognormal:
     """The deviation of the logarithm."""
 
     def __str__(self) -> str:
-        return f"lognormal({span(self.median)},{number(self.sigma)})"
+        return f"lognormal({format_span(self.median)},{format_number(self.sigma)})"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSpan:
     """What was measured: times at equal shares from 0 to 1, straight lines between them."""
 
     quantiles: tuple[float, ...]
@@ -73,60 +73,60 @@ class Measured:
         return "as measured"
 
 
-Distribution = Fixed | Uniform | Normal | Lognormal | Measured
+Distribution = FixedSpan | UniformSpan | NormalSpan | LognormalSpan | MeasuredSpan
 
-NONE: Final = Fixed(0.0)
+NONE: Final = FixedSpan(0.0)
 """No time at all."""
 
 
-def drawn(distribution: Distribution, share: float) -> float:
+def draw_ms(distribution: Distribution, share: float) -> float:
     """The time in ms below which this share of all draws lies: from 0 up to a day."""
-    return min(max(_quantile(distribution, share), 0.0), LONGEST)
+    return min(max(_quantile_ms(distribution, share), 0.0), LONGEST)
 
 
-def _quantile(distribution: Distribution, share: float) -> float:
+def _quantile_ms(distribution: Distribution, share: float) -> float:
     match distribution:
-        case Fixed(ms):
+        case FixedSpan(ms):
             return ms
-        case Uniform(least, most):
+        case UniformSpan(least, most):
             return min(least + (most - least) * share, most)
-        case Normal(mean, deviation):
-            return mean + deviation * _standard(share)
-        case Lognormal(median, sigma):
-            return median * math.exp(sigma * _standard(share))
-        case Measured(quantiles):
+        case NormalSpan(mean, deviation):
+            return mean + deviation * _standard_normal_quantile(share)
+        case LognormalSpan(median, sigma):
+            return median * math.exp(sigma * _standard_normal_quantile(share))
+        case MeasuredSpan(quantiles):
             place = share * (len(quantiles) - 1)
             below = min(int(place), len(quantiles) - 2)
             least, most = quantiles[below], quantiles[below + 1]
             return least + (most - least) * (place - below)
 
 
-def _standard(share: float) -> float:
+def _standard_normal_quantile(share: float) -> float:
     """The quantile of the normal distribution around 0 with deviation 1."""
     from statistics import NormalDist  # noqa: PLC0415 # few paces need it, and it takes 10 ms
 
     return NormalDist().inv_cdf(min(max(share, _LEAST), 1 - 2 * _LEAST))
 
 
-def is_chance(distribution: Distribution) -> bool:
+def is_random(distribution: Distribution) -> bool:
     """Whether draws may differ."""
     match distribution:
-        case Fixed():
+        case FixedSpan():
             return False
-        case Uniform(least, most):
+        case UniformSpan(least, most):
             return least != most
-        case Normal(_, spread) | Lognormal(_, spread):
+        case NormalSpan(_, spread) | LognormalSpan(_, spread):
             return spread > 0
-        case Measured(quantiles):
+        case MeasuredSpan(quantiles):
             return quantiles[0] != quantiles[-1]
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """A number in digits, with at most six decimals, as the grammar reads it back."""
     return f"{value:.{_DECIMALS}f}".rstrip("0").rstrip(".")
 
 
-def span(ms: float) -> str:
+def format_span(ms: float) -> str:
     """A time as the grammar spells it."""
     is_seconds = ms >= 1000 and ms % 1000 == 0
-    return f"{number(ms / 1000)}s" if is_seconds else f"{number(ms)}ms"
+    return f"{format_number(ms / 1000)}s" if is_seconds else f"{format_number(ms)}ms"

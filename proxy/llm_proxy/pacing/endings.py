@@ -1,4 +1,4 @@
-"""How an ending is passed on to a client."""
+"""Replays the ending of a recorded response."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from llm_proxy.actions import Abort
 from llm_proxy.exchange import Ending
 
 
-def ending_action(ending: Ending) -> Abort | None:
+def abort_of_ending(ending: Ending) -> Abort | None:
     """What ends an answer as it was recorded; None for the clean end."""
     match ending:
         case Ending.CLEAN:

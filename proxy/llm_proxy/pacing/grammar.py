@@ -1,4 +1,4 @@
-"""How a pace is written: terms with commas between them, spaces and case as you like.
+"""Parses the pace grammar: comma-separated terms.
 
 recorded | instant | 4x | 50tps | profile:NAME       when, at most one of them
 ttft=SPAN   prefill=SPAN   gap=SPAN                   a model of latency
@@ -20,7 +20,14 @@ from llm_proxy.errors import UsageError, printable
 from llm_proxy.pacing import durations
 from llm_proxy.pacing.distributions import Distribution
 from llm_proxy.pacing.durations import NUMBER
-from llm_proxy.pacing.pace import Chunks, Instant, Modelled, Pace, Rate, Recorded
+from llm_proxy.pacing.pace import (
+    Chunks,
+    InstantPace,
+    ModelledPace,
+    Pace,
+    RecordedPace,
+    TokenRatePace,
+)
 from llm_proxy.pacing.profiles import PROFILES
 
 _SHOWN: Final = 100
@@ -43,157 +50,163 @@ _WORDS: Final = get_args(get_args(Chunks)[0])
 """What `chunks` may say, beside a number."""
 
 
-class _Wrong(Exception):
+class _InvalidPace(Exception):
     """What is wrong, without the pace that it is wrong in."""
 
 
-class _Unknown(Exception):
+class _UnknownTerm(Exception):
     """A term that is none."""
 
 
 @dataclass(slots=True)
-class _Terms:
+class _PaceTerms:
     """The terms of a pace, as far as they were read."""
 
-    when: Recorded | Instant | Rate | Modelled | None = None
-    word: str = ""
+    timing_term: RecordedPace | InstantPace | TokenRatePace | ModelledPace | None = None
+    timing_text: str = ""
     """How `when` was written."""
     spans: dict[str, Distribution] = field(default_factory=dict)
-    others: dict[str, Any] = field(default_factory=dict)
+    other_terms: dict[str, Any] = field(default_factory=dict)
     """`max_gap` and `chunks`."""
 
 
 def parse_pace(text: str) -> Pace:
     """The pace that `text` spells.  Raises `UsageError` for what spells none, or makes no sense."""
-    terms = _Terms()
+    terms = _PaceTerms()
     try:
         if len(text) > _LONGEST:
-            _refuse(f"it has more than {_LONGEST} characters")
+            _raise_refusal(f"it has more than {_LONGEST} characters")
         written = _COMMA.split(_BLANKS.sub("", text.lower()))
         if len(written) > 1 and "" in written:
-            _refuse("it has a comma too many")
+            _raise_refusal("it has a comma too many")
         for term in written:
-            _take(term, terms)
-        return _made(terms)
-    except _Unknown as unknown:
+            _parse_term(term, terms)
+        return _build_pace(terms)
+    except _UnknownTerm as unknown:
         term = str(unknown)
-        why = f"{_shown(term)} is none of its terms; " if "," in text else ""
+        why = f"{_quoted(term)} is none of its terms; " if "," in text else ""
         why += f"use {_TIMES}, or {_OTHERS}"
-    except _Wrong as wrong:
+    except _InvalidPace as wrong:
         why = str(wrong)
     raise UsageError(f"{printable(text, _SHOWN)!r} is no pace: {why}")
 
 
-def _take(term: str, terms: _Terms) -> None:
-    """Read one term."""
+def _parse_term(term: str, terms: _PaceTerms) -> None:
     name, equals, value = term.partition("=")
     if not equals:
-        if terms.word:
-            _refuse(f"it says {terms.word} and {term}, and one of them must do")
-        terms.when, terms.word = _when(term), term
+        if terms.timing_text:
+            _raise_refusal(f"it says {terms.timing_text} and {term}, and one of them must do")
+        terms.timing_term, terms.timing_text = _parse_timing_term(term), term
         return
     if name not in _NAMES:
-        _refuse(f"there is no {_shown(name)}{_nearest(name, _NAMES)}")
-    known = terms.spans if name in _LATENCY else terms.others
+        _raise_refusal(f"there is no {_quoted(name)}{_nearest_name(name, _NAMES)}")
+    known = terms.spans if name in _LATENCY else terms.other_terms
     key = name.replace("-", "_")
     if key in known:
-        _refuse(f"it says {name} twice")
+        _raise_refusal(f"it says {name} twice")
     try:
-        known[key] = _value(name, value)
-    except durations.WrongSpan as wrong:
-        _refuse(f"{name}={_shown(value)}: {wrong}")
+        known[key] = _parse_value(name, value)
+    except durations.InvalidSpan as wrong:
+        _raise_refusal(f"{name}={_quoted(value)}: {wrong}")
 
 
-def _when(term: str) -> Recorded | Instant | Rate | Modelled:
-    """The term that says when."""
+def _parse_timing_term(term: str) -> RecordedPace | InstantPace | TokenRatePace | ModelledPace:
     if term in {"recorded", "instant"}:
-        return Recorded() if term == "recorded" else Instant()
+        return RecordedPace() if term == "recorded" else InstantPace()
     if speed := _SPEED.fullmatch(term):
-        return Recorded(_positive(speed[1], term, "a speed"))
+        return RecordedPace(_parse_positive(speed[1], term, "a speed"))
     if rate := _RATE.fullmatch(term):
-        return Rate(_positive(rate[1], term, "a rate"))
+        return TokenRatePace(_parse_positive(rate[1], term, "a rate"))
     word, colon, name = term.partition(":")
     if colon and word == "profile":
         if name not in PROFILES:
-            _refuse(f"there is no profile {_shown(name)}; there are {', '.join(PROFILES)}")
-        return Modelled(profile=PROFILES[name])
-    raise _Unknown(term)
+            _raise_refusal(f"there is no profile {_quoted(name)}; there are {', '.join(PROFILES)}")
+        return ModelledPace(profile=PROFILES[name])
+    raise _UnknownTerm(term)
 
 
-def _value(name: str, value: str) -> Any:
-    """What a term gives a name."""
+def _parse_value(name: str, value: str) -> Any:
     match name:
         case "chunks":
-            return _chunks(value)
+            return _parse_chunks(value)
         case "max-gap":
-            longest = durations.time(value)
+            longest = durations.parse_time_ms(value)
             if longest == 0:
-                raise durations.WrongSpan("no silence at all is instant; write a time, such as 2s")
+                raise durations.InvalidSpan(
+                    "no silence at all is instant; write a time, such as 2s"
+                )
             return longest
         case _:
-            return durations.distribution(value)
+            return durations.parse_distribution(value)
 
 
-def _chunks(value: str) -> Chunks:
+def _parse_chunks(value: str) -> Chunks:
     for word in _WORDS:
         if value == word:
             known: Chunks = word
             return known
     if re.fullmatch("[0-9]{1,10}", value) and 0 < int(value) <= _LARGEST:
         return int(value)
-    raise durations.WrongSpan(f"use {', '.join(_WORDS)}, or a number of bytes above 0")
+    raise durations.InvalidSpan(f"use {', '.join(_WORDS)}, or a number of bytes above 0")
 
 
-def _made(terms: _Terms) -> Pace:
-    """The pace that all terms make together."""
-    _check(terms)
+def _build_pace(terms: _PaceTerms) -> Pace:
+    _check_terms(terms)
     latency: dict[str, Any] = {**terms.spans}
-    match terms.when:
-        case Instant():
-            return Instant(**terms.others)
-        case Recorded(speed):
-            return Recorded(speed, **terms.others)
-        case Rate(tps):
-            return Rate(tps, **latency, **terms.others)
-        case Modelled(profile=profile):
-            return Modelled(**latency, profile=profile, **terms.others)
+    match terms.timing_term:
+        case InstantPace():
+            return InstantPace(**terms.other_terms)
+        case RecordedPace(speed):
+            return RecordedPace(speed, **terms.other_terms)
+        case TokenRatePace(tps):
+            return TokenRatePace(tps, **latency, **terms.other_terms)
+        case ModelledPace(profile=profile):
+            return ModelledPace(**latency, profile=profile, **terms.other_terms)
         case None:
-            return Modelled(**latency, **terms.others) if latency else Recorded(**terms.others)
+            return (
+                ModelledPace(**latency, **terms.other_terms)
+                if latency
+                else RecordedPace(**terms.other_terms)
+            )
 
 
-def _check(terms: _Terms) -> None:
-    """Refuse terms that make no sense together."""
-    said = ", ".join(terms.spans)
-    match terms.when:
-        case Instant() if said or "max_gap" in terms.others:
-            name = said or "max-gap"
-            _refuse(f"instant waits for nothing, so {name} says nothing: leave one of them out")
-        case Recorded() if said:
-            _refuse(
-                f"{terms.word} keeps the recorded times, and {said} gives others: leave one of "
+def _check_terms(terms: _PaceTerms) -> None:
+    text = ", ".join(terms.spans)
+    match terms.timing_term:
+        case InstantPace() if text or "max_gap" in terms.other_terms:
+            name = text or "max-gap"
+            _raise_refusal(
+                f"instant waits for nothing, so {name} says nothing: leave one of them out"
+            )
+        case RecordedPace() if text:
+            _raise_refusal(
+                f"{terms.timing_text} keeps the recorded times, and {text} gives others: leave "
+                f"one of "
                 "them out"
             )
-        case Rate() if "gap" in terms.spans:
-            _refuse(f"{terms.word} and gap both say how fast tokens come: leave one of them out")
+        case TokenRatePace() if "gap" in terms.spans:
+            _raise_refusal(
+                f"{terms.timing_text} and gap both say how fast tokens come: leave one of them out"
+            )
         case _:
             pass
 
 
-def _positive(digits: str, term: str, what: str) -> float:
+def _parse_positive(digits: str, term: str, label: str) -> float:
     value = round(float(digits), 6)
     if value == 0:
-        _refuse(f"{term} is {what} of nothing; write one above 0")
+        _raise_refusal(f"{term} is {label} of nothing; write one above 0")
     return value
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def _nearest_name(name: str, names: Iterable[str]) -> str:
     found = difflib.get_close_matches(name, list(names), 1)
     return f"; did you mean {found[0]}?" if found else f"; there are {', '.join(names)}"
 
 
-def _shown(text: str) -> str:
+def _quoted(text: str) -> str:
     return printable(text, _SHOWN) or "''"
 
 
-def _refuse(why: str) -> NoReturn:
-    raise _Wrong(why)
+def _raise_refusal(why: str) -> NoReturn:
+    raise _InvalidPace(why)

@@ -1,4 +1,4 @@
-"""What can be asked for: when bytes go out, and in which pieces.
+"""The paces that can be configured.
 
 `str` of a pace spells it as `grammar` reads it.
 """
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from llm_proxy.pacing.distributions import NONE, Distribution, is_chance, number, span
-from llm_proxy.pacing.profiles import Latency, Profile
+from llm_proxy.pacing.distributions import NONE, Distribution, format_number, format_span, is_random
+from llm_proxy.pacing.profiles import LatencyModel, LatencyProfile
 
 Chunks = Literal["recorded", "event", "token", "coalesced"] | int
 """The pieces of a body: as they were recorded, one a message, one a token, all in one, or so many
@@ -18,7 +18,7 @@ bytes each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Any:
+class _PaceBase:
     """What every pace may say."""
 
     max_gap: float | None = None
@@ -27,63 +27,65 @@ class _Any:
     """None is what fits the times: recorded pieces at recorded times, else one a message."""
 
     def __str__(self) -> str:
-        terms = list(self._terms())
+        terms = list(self._term_texts())
         if self.max_gap is not None:
-            terms.append(f"max-gap={span(self.max_gap)}")
+            terms.append(f"max-gap={format_span(self.max_gap)}")
         if self.chunks is not None:
             terms.append(f"chunks={self.chunks}")
         return ",".join(terms)
 
-    def _terms(self) -> Iterator[str]:
+    def _term_texts(self) -> Iterator[str]:
         raise NotImplementedError
 
     @property
-    def is_chance(self) -> bool:
+    def is_random(self) -> bool:
         """Whether times are drawn, so that the seed counts."""
         return False
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded(_Any):
+class RecordedPace(_PaceBase):
     """The recorded times, divided by `speed`."""
 
     speed: float = 1.0
 
-    def _terms(self) -> Iterator[str]:
-        yield "recorded" if self.speed == 1 else f"{number(self.speed)}x"
+    def _term_texts(self) -> Iterator[str]:
+        yield "recorded" if self.speed == 1 else f"{format_number(self.speed)}x"
 
 
 @dataclass(frozen=True, slots=True)
-class Instant(_Any):
+class InstantPace(_PaceBase):
     """No waiting at all: everything in one write."""
 
-    def _terms(self) -> Iterator[str]:
+    def _term_texts(self) -> Iterator[str]:
         yield "instant"
 
 
 @dataclass(frozen=True, slots=True)
-class Rate(_Any):
+class TokenRatePace(_PaceBase):
     """So many tokens a second, the first one as soon as the model has begun."""
 
-    tps: float
+    tokens_per_second: float
     ttft: Distribution = NONE
     """Time to the first token."""
     prefill: Distribution = NONE
     """More of it for each token of the request."""
 
-    def _terms(self) -> Iterator[str]:
-        yield f"{number(self.tps)}tps"
+    def _term_texts(self) -> Iterator[str]:
+        yield f"{format_number(self.tokens_per_second)}tps"
         spans = {"ttft": self.ttft, "prefill": self.prefill}
-        yield from (f"{name}={it}" for name, it in spans.items() if it != NONE)
+        yield from (
+            f"{name}={distribution}" for name, distribution in spans.items() if distribution != NONE
+        )
 
     @property
-    def is_chance(self) -> bool:
+    def is_random(self) -> bool:
         """Whether times are drawn, so that the seed counts."""
-        return is_chance(self.ttft) or is_chance(self.prefill)
+        return is_random(self.ttft) or is_random(self.prefill)
 
 
 @dataclass(frozen=True, slots=True)
-class Modelled(_Any):
+class ModelledPace(_PaceBase):
     """The times of a model of latency; what is None is the profile's, else no time at all."""
 
     ttft: Distribution | None = None
@@ -92,27 +94,31 @@ class Modelled(_Any):
     """More of it for each token of the request."""
     gap: Distribution | None = None
     """Between one piece of what is said and the next."""
-    profile: Profile | None = None
+    profile: LatencyProfile | None = None
 
     @property
-    def latency(self) -> Latency:
+    def resolved_latency(self) -> LatencyModel:
         """All of its times."""
-        base = Latency() if self.profile is None else self.profile.latency
+        base = LatencyModel() if self.profile is None else self.profile.latency
         ttft = base.ttft if self.ttft is None else self.ttft
         prefill = base.prefill if self.prefill is None else self.prefill
-        return Latency(ttft, prefill, base.gap if self.gap is None else self.gap)
+        return LatencyModel(ttft, prefill, base.gap if self.gap is None else self.gap)
 
-    def _terms(self) -> Iterator[str]:
+    def _term_texts(self) -> Iterator[str]:
         if self.profile is not None:
             yield f"profile:{self.profile.name}"
         spans = {"ttft": self.ttft, "prefill": self.prefill, "gap": self.gap}
-        yield from (f"{name}={it}" for name, it in spans.items() if it is not None)
+        yield from (
+            f"{name}={distribution}"
+            for name, distribution in spans.items()
+            if distribution is not None
+        )
 
     @property
-    def is_chance(self) -> bool:
+    def is_random(self) -> bool:
         """Whether times are drawn, so that the seed counts."""
-        it = self.latency
-        return any(map(is_chance, (it.ttft, it.prefill, it.gap)))
+        latency_model = self.resolved_latency
+        return any(map(is_random, (latency_model.ttft, latency_model.prefill, latency_model.gap)))
 
 
-Pace = Recorded | Instant | Rate | Modelled
+Pace = RecordedPace | InstantPace | TokenRatePace | ModelledPace

@@ -1,4 +1,4 @@
-"""What there is to be paced of a recording: its pieces, and how much each of them says."""
+"""Reads from a recording what pacing needs: its pieces, and the output characters of each."""
 
 from __future__ import annotations
 
@@ -8,59 +8,60 @@ from functools import cache
 from itertools import accumulate
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import asked, dialect_of, response_of
+from llm_proxy.cassette_views import cassette_dialect, dialect_response, stored_http_request
 from llm_proxy.dialects import OPAQUE, Dialect
 from llm_proxy.pacing import tokens
 from llm_proxy.pacing.pace import Chunks
-from llm_proxy.pacing.timing import Told
+from llm_proxy.pacing.timing import PacedResponse
 
 
-def told(cassette: Cassette, chunks: Chunks | None) -> Told:
+def paced_response(cassette: Cassette, chunks: Chunks | None) -> PacedResponse:
     """The answer of a recording: a piece for each message, or for each recorded read."""
-    dialect = dialect_of(cassette)
+    dialect = cassette_dialect(cassette)
     return (
-        _opaque(cassette, chunks)
+        _opaque_response(cassette, chunks)
         if dialect.name == OPAQUE.name
-        else _read(cassette, dialect, chunks)
+        else _decoded_response(cassette, dialect, chunks)
     )
 
 
-def _opaque(cassette: Cassette, chunks: Chunks | None) -> Told:
+def _opaque_response(cassette: Cassette, chunks: Chunks | None) -> PacedResponse:
     """Nobody knows what says something: each message of a stream, and else each read, may."""
-    reads = tuple(it.data for it in cassette.reads)
+    reads = tuple(read.data for read in cassette.reads)
     pieces = reads if cassette.codec == "whole" else cassette.messages
     says: Sequence[int] = (1,) * len(pieces)
     count = len(pieces)
     if chunks == "recorded":
-        pieces, says = reads, tuple(_by_read(reads, pieces, says))
-    return Told(pieces, tuple(says), lambda: count, lambda: 0)
+        pieces, says = reads, tuple(_output_chars_by_read(reads, pieces, says))
+    return PacedResponse(pieces, tuple(says), lambda: count, lambda: 0)
 
 
-def _read(cassette: Cassette, dialect: Dialect, chunks: Chunks | None) -> Told:
-    """What its dialect reads of it."""
-    response = response_of(cassette)
+def _decoded_response(cassette: Cassette, dialect: Dialect, chunks: Chunks | None) -> PacedResponse:
+    response = dialect_response(cassette)
     pieces = tuple(response.messages)
-    says = tuple(dialect.says(response.codec, it) for it in pieces)
+    says = tuple(dialect.output_chars(response.codec, piece) for piece in pieces)
     is_document = response.codec == "whole"
-    said = None if is_document else sum(says)
+    number = None if is_document else sum(says)
 
     @cache
     def count() -> int:
-        turns = dialect.turns(response)
-        characters = tokens.characters(turns) if said is None else said
-        return tokens.answered(turns, dialect.counting, characters)
+        turns = dialect.decode(response)
+        characters = tokens.output_characters(turns) if number is None else number
+        return tokens.output_tokens(turns, dialect.token_counting, characters)
 
     @cache
     def prompt() -> int:
-        return tokens.asked(dialect.turns(response), dialect.conversation(asked(cassette)))
+        return tokens.prompt_tokens(
+            dialect.decode(response), dialect.decode_request(stored_http_request(cassette))
+        )
 
     if chunks == "recorded":
-        reads = tuple(it.data for it in cassette.reads)
-        pieces, says = reads, tuple(_by_read(reads, pieces, says))
-    return Told(pieces, says, count, prompt, is_document)
+        reads = tuple(read.data for read in cassette.reads)
+        pieces, says = reads, tuple(_output_chars_by_read(reads, pieces, says))
+    return PacedResponse(pieces, says, count, prompt, is_document)
 
 
-def _by_read(
+def _output_chars_by_read(
     reads: Iterable[bytes], messages: Sequence[bytes], says: Sequence[int]
 ) -> Iterator[int]:
     """How much each read says: what the messages say that end in it."""

@@ -1,4 +1,4 @@
-"""Latencies that were measured, for recordings whose own times are lost.
+"""Measured latency profiles of models.
 
 Gaps are those between one read and the next (OpenAI, Anthropic: streams that Mastra's tests
 recorded, with the time of each socket read), or between the times that the lines themselves bear
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from llm_proxy.pacing.distributions import NONE, Distribution, Fixed, Measured
+from llm_proxy.pacing.distributions import NONE, Distribution, FixedSpan, MeasuredSpan
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class LatencyModel:
     """How long a model takes."""
 
     ttft: Distribution = NONE
@@ -32,49 +32,51 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class LatencyProfile:
     """The latency of a model, as it was measured."""
 
     name: str
-    latency: Latency
+    latency: LatencyModel
     source: str
     """What was measured."""
 
 
 _ALL: Final = (
-    Profile(
+    LatencyProfile(
         "gpt-4o",
-        Latency(
-            ttft=Fixed(464.0),
-            gap=Measured((0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 2.9, 11.8, 28.4, 85.0)),
+        LatencyModel(
+            ttft=FixedSpan(464.0),
+            gap=MeasuredSpan((0.0, 0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 2.9, 11.8, 28.4, 85.0)),
         ),
         "OpenAI's Responses, 1 answer, 28 gaps",
     ),
-    Profile(
+    LatencyProfile(
         "claude-sonnet-4-6",
-        Latency(
-            ttft=Measured((70.0, 680.0)),
-            gap=Measured((41.0, 41.6, 42.2, 42.8, 43.0, 43.0, 46.0, 48.2, 48.8, 56.6, 68.0)),
+        LatencyModel(
+            ttft=MeasuredSpan((70.0, 680.0)),
+            gap=MeasuredSpan((41.0, 41.6, 42.2, 42.8, 43.0, 43.0, 46.0, 48.2, 48.8, 56.6, 68.0)),
         ),
         "Anthropic's Messages, 2 answers, 7 gaps",
     ),
-    Profile(
+    LatencyProfile(
         "gemma3:1b",
-        Latency(
-            ttft=Measured((42.5, 56.6, 67.8, 80.2, 83.5)),
-            gap=Measured((3.8, 4.9, 5.0, 5.0, 5.1, 5.1, 5.1, 5.2, 5.2, 5.3, 13.2)),
+        LatencyModel(
+            ttft=MeasuredSpan((42.5, 56.6, 67.8, 80.2, 83.5)),
+            gap=MeasuredSpan((3.8, 4.9, 5.0, 5.0, 5.1, 5.1, 5.1, 5.2, 5.2, 5.3, 13.2)),
         ),
         "Ollama on a fast machine, 9 answers, 663 gaps",
     ),
-    Profile(
+    LatencyProfile(
         "llama3",
-        Latency(
-            ttft=Measured((34.8, 315.2)),
-            gap=Measured((31.4, 31.7, 31.8, 31.9, 32.0, 32.0, 32.2, 32.4, 32.6, 33.3, 37.7)),
+        LatencyModel(
+            ttft=MeasuredSpan((34.8, 315.2)),
+            gap=MeasuredSpan((31.4, 31.7, 31.8, 31.9, 32.0, 32.0, 32.2, 32.4, 32.6, 33.3, 37.7)),
         ),
         "Ollama, 4 answers, 234 gaps",
     ),
 )
 
-PROFILES: Final[Mapping[str, Profile]] = MappingProxyType({it.name: it for it in _ALL})
+PROFILES: Final[Mapping[str, LatencyProfile]] = MappingProxyType(
+    {latency_profile.name: latency_profile for latency_profile in _ALL}
+)
 """The profiles by their names."""

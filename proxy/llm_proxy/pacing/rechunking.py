@@ -1,4 +1,4 @@
-"""In which pieces a body goes out: the same bytes, cut anew.
+"""Splits a body into pieces anew without changing its bytes.
 
 A new piece is due when the last of its bytes is.
 """
@@ -17,18 +17,18 @@ _MOST: Final = 100_000
 """Pieces: each of them takes memory, whatever the body's size."""
 
 
-def rechunked(pieces: Iterable[Piece], chunks: Chunks | None) -> Iterable[Piece]:
+def rechunk(pieces: Iterable[Piece], chunks: Chunks | None) -> Iterable[Piece]:
     """The pieces, of so many bytes each, or all in one; other words leave them as they are."""
     match chunks:
         case int(size):
-            return _cut(pieces, size)
+            return _cut_to_size(pieces, size)
         case "coalesced":
-            return _joined(pieces)
+            return _join_pieces(pieces)
         case _:
             return pieces
 
 
-def _cut(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
+def _cut_to_size(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
     """Pieces of `size` bytes, wherever that cuts; the last one has what is left.
 
     Behind so many pieces as are made at all, the rest comes as it would have come.
@@ -49,7 +49,7 @@ def _cut(pieces: Iterable[Piece], size: int) -> Iterator[Piece]:
         yield last, bytes(left)
 
 
-def _joined(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def _join_pieces(pieces: Iterable[Piece]) -> Iterator[Piece]:
     """All of them as one; none where there is nothing."""
     moments, data = [0.0], bytearray()
     for at, piece in pieces:

@@ -1,4 +1,4 @@
-"""When each piece of an answer is due, where its recorded times do not say.
+"""Computes due times for a response whose recorded times are not used.
 
 The head goes out when the first token could.  What a piece says is due when its last token is;
 what is told beside the words goes with the piece before, or with the head.
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from llm_proxy.chance import roll
-from llm_proxy.pacing.distributions import NONE, Distribution, drawn
-from llm_proxy.pacing.pace import Modelled, Rate
+from llm_proxy.chance import seeded_uniform
+from llm_proxy.pacing.distributions import NONE, Distribution, draw_ms
+from llm_proxy.pacing.pace import ModelledPace, TokenRatePace
 
 Chance = Callable[[str, int], float]
 """The roll for a purpose, and of several for one purpose the number: the same whenever asked."""
@@ -23,22 +23,22 @@ _ROLLED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class PacedResponse:
     """An answer that is to be paced."""
 
     pieces: tuple[bytes, ...]
-    says: tuple[int, ...]
+    output_chars: tuple[int, ...]
     """How much each piece says: 0 for what is told beside the words."""
-    tokens: Callable[[], int]
+    output_tokens: Callable[[], int]
     """Of all that is said; asked for where it counts."""
-    prompt: Callable[[], int]
+    prompt_tokens: Callable[[], int]
     """The tokens of the request; the same."""
-    is_document: bool = False
+    is_single_document: bool = False
     """Whether it means nothing before it is whole, so that its pieces go out at one time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class ResponseTimes:
     """When an answer is due, in ms since the request was read in full."""
 
     head: float
@@ -48,77 +48,91 @@ class Times:
     """Of the body's end, or its breaking off."""
 
 
-def chance(*what: object) -> Chance:
+def seeded_chance(*values: object) -> Chance:
     """The chance of one answer; `what` tells it from all others: seed, session, key, ordinal."""
-    return partial(roll, "pace", *what)
+    return partial(seeded_uniform, "pace", *values)
 
 
-def times(pace: Rate | Modelled, told: Told, chance: Chance) -> Times:
+def response_times(
+    pace: TokenRatePace | ModelledPace, paced_response: PacedResponse, chance: Chance
+) -> ResponseTimes:
     """When everything is due at this pace."""
     match pace:
-        case Rate():
-            head = _begun(pace.ttft, pace.prefill, told, chance)
-            return _after(head, _at_a_rate(1000 / pace.tps, told))
-        case Modelled():
-            it = pace.latency
-            head = _begun(it.ttft, it.prefill, told, chance)
-            return _after(head, _gaps(it.gap, told, chance))
+        case TokenRatePace():
+            head = _first_token_ms(pace.ttft, pace.prefill, paced_response, chance)
+            return _times_after_head(
+                head, _times_at_rate(1000 / pace.tokens_per_second, paced_response)
+            )
+        case ModelledPace():
+            latency_model = pace.resolved_latency
+            head = _first_token_ms(
+                latency_model.ttft, latency_model.prefill, paced_response, chance
+            )
+            return _times_after_head(
+                head, _times_with_gaps(latency_model.gap, paced_response, chance)
+            )
 
 
-def _after(head: float, slots: Iterable[float]) -> Times:
+def _times_after_head(head: float, slots: Iterable[float]) -> ResponseTimes:
     pieces = tuple(head + at for at in slots)
-    return Times(head, pieces, pieces[-1] if pieces else head)
+    return ResponseTimes(head, pieces, pieces[-1] if pieces else head)
 
 
-def _begun(ttft: Distribution, prefill: Distribution, told: Told, chance: Chance) -> float:
+def _first_token_ms(
+    ttft: Distribution, prefill: Distribution, paced_response: PacedResponse, chance: Chance
+) -> float:
     """When the first token is due."""
-    begun = drawn(ttft, chance("ttft", 0))
+    begun = draw_ms(ttft, chance("ttft", 0))
     if prefill == NONE:
         return begun
-    return begun + drawn(prefill, chance("prefill", 0)) * told.prompt()
+    return begun + draw_ms(prefill, chance("prefill", 0)) * paced_response.prompt_tokens()
 
 
-def _at_a_rate(each: float, told: Told) -> Iterator[float]:
+def _times_at_rate(number: float, paced_response: PacedResponse) -> Iterator[float]:
     """The times after the head, of pieces whose tokens take `each` ms."""
-    if told.is_document:
-        yield from [each * max(0, told.tokens() - 1)] * len(told.pieces)
+    if paced_response.is_single_document:
+        yield from [number * max(0, paced_response.output_tokens() - 1)] * len(
+            paced_response.pieces
+        )
         return
-    said, share = 0, told.tokens() / max(sum(told.says), 1)
+    said, share = 0, paced_response.output_tokens() / max(sum(paced_response.output_chars), 1)
     at = 0.0
-    for says in told.says:
+    for says in paced_response.output_chars:
         said += says
         if says:
-            at = each * max(0.0, said * share - 1)
+            at = number * max(0.0, said * share - 1)
         yield at
 
 
-def _gaps(gap: Distribution, told: Told, chance: Chance) -> Iterator[float]:
-    """The times after the head, of pieces with gaps between them."""
-    if told.is_document:
-        yield from [_long(gap, told.tokens() - 1, chance)] * len(told.pieces)
+def _times_with_gaps(
+    gap: Distribution, paced_response: PacedResponse, chance: Chance
+) -> Iterator[float]:
+    if paced_response.is_single_document:
+        yield from [_total_gap(gap, paced_response.output_tokens() - 1, chance)] * len(
+            paced_response.pieces
+        )
         return
     at, number = 0.0, 0
-    for says in told.says:
+    for says in paced_response.output_chars:
         if says:
-            at += drawn(gap, chance("gap", number)) if number else 0.0
+            at += draw_ms(gap, chance("gap", number)) if number else 0.0
             number += 1
         yield at
 
 
-def _long(gap: Distribution, gaps: int, chance: Chance) -> float:
-    """How long so many gaps take."""
+def _total_gap(gap: Distribution, gaps: int, chance: Chance) -> float:
     rolled = range(1, min(gaps, _ROLLED) + 1)
-    took = sum(drawn(gap, chance("gap", number)) for number in rolled)
+    took = sum(draw_ms(gap, chance("gap", number)) for number in rolled)
     return took * gaps / len(rolled) if rolled else 0.0
 
 
-def capped(times: Times, longest: float) -> Times:
+def cap_gaps(times: ResponseTimes, longest: float) -> ResponseTimes:
     """The same, with no silence longer than this many ms: what comes later moves up."""
-    head, *pieces, end = _capped((times.head, *times.pieces, times.end), longest)
-    return Times(head, tuple(pieces), end)
+    head, *pieces, end = _cap_moments((times.head, *times.pieces, times.end), longest)
+    return ResponseTimes(head, tuple(pieces), end)
 
 
-def _capped(moments: Iterable[float], longest: float) -> Iterator[float]:
+def _cap_moments(moments: Iterable[float], longest: float) -> Iterator[float]:
     at = before = 0.0
     for moment in moments:
         at += min(moment - before, longest)

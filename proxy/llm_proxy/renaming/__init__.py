@@ -1,4 +1,4 @@
-"""A recording with the values of the client that it is played to, in place of the recorded ones.
+"""Replaces recorded values by those of the requesting client.
 
     names of both requests ──▶ values ──▶ changes of texts ──▶ edits of bytes ──▶ the recording
 
@@ -8,7 +8,7 @@ speaks of the recorded ones.  What a client does next, it does with what it is t
 its own.  All else stays byte for byte; reads and messages end where they ended.
 """
 
-from llm_proxy.renaming.recording import renamed
-from llm_proxy.renaming.values import Values, values_of
+from llm_proxy.renaming.recording import rename_values
+from llm_proxy.renaming.values import ValueReplacements, value_replacements
 
-__all__ = ["Values", "renamed", "values_of"]
+__all__ = ["ValueReplacements", "rename_values", "value_replacements"]

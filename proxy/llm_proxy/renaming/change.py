@@ -1,4 +1,4 @@
-"""What is changed in a text."""
+"""A replacement within a text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TextChange:
     """`new` takes the place of the characters from `begin` to `end`."""
 
     begin: int

@@ -1,4 +1,4 @@
-"""The fields of a stream: what one message begins to say, and the next one goes on with."""
+"""Joins the pieces of a streamed field, so that values across messages are found."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from itertools import accumulate
 from typing import Final
 
 from llm_proxy.matching import value_finder as standing
-from llm_proxy.renaming.change import Change
-from llm_proxy.renaming.values import Values
+from llm_proxy.renaming.change import TextChange
+from llm_proxy.renaming.values import ValueReplacements
 
 _WHOSE: Final = re.compile(r"(?:.*_)?index|.*Index|item_id")
 """Members that say what the message goes on with: of several that take turns."""
@@ -23,7 +23,7 @@ Key = tuple[str | int | tuple[str, int | str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FieldPiece:
     """What one message says in a field."""
 
     message: int
@@ -32,16 +32,19 @@ class Piece:
     text: str
 
 
-def leaves(body: object) -> Iterator[tuple[Key, str]]:
+def field_pieces(body: object) -> Iterator[tuple[Key, str]]:
     """Every text of a message in its order, with the field that it is a piece of."""
     kind = body.get("type") if isinstance(body, dict) else ""
-    yield from _leaves(body, (kind if isinstance(kind, str) else "",))
+    yield from _collect_pieces(body, (kind if isinstance(kind, str) else "",))
 
 
-def _leaves(value: object, key: Key) -> Iterator[tuple[Key, str]]:
+def _collect_pieces(value: object, key: Key) -> Iterator[tuple[Key, str]]:
     match value:
         case str() if key[-1] == "text":
-            yield tuple(it for it in key if not (isinstance(it, tuple) and it[0] == _BLOCK)), value
+            yield (
+                tuple(text for text in key if not (isinstance(text, tuple) and text[0] == _BLOCK)),
+                value,
+            )
         case str():
             yield key, value
         case dict():
@@ -51,32 +54,42 @@ def _leaves(value: object, key: Key) -> Iterator[tuple[Key, str]]:
                 if isinstance(item, int | str) and _WHOSE.fullmatch(name)
             ]
             for name, item in value.items():
-                yield from _leaves(item, (*key, *whose, name))
+                yield from _collect_pieces(item, (*key, *whose, name))
         case list():
             for number, item in enumerate(value):
-                yield from _leaves(item, (*key, number))
+                yield from _collect_pieces(item, (*key, number))
         case _:
             pass
 
 
-def changes(key: Key, pieces: Sequence[Piece], values: Values) -> list[tuple[Piece, Change]]:
+def piece_changes(
+    key: Key, pieces: Sequence[FieldPiece], values: ValueReplacements
+) -> list[tuple[FieldPiece, TextChange]]:
     """What changes in the pieces of a field, also where a value goes on in the next one.
 
     The new value stands where the recorded one begins.  A field that says the same again and again,
     as ids do, is no text in pieces.
     """
-    member = next((it for it in reversed(key) if isinstance(it, str)), "")
-    if len(pieces) == 1 or standing.is_id(member) or len({it.text for it in pieces}) == 1:
-        return [(it, change) for it in pieces for change in values.changes(it.text, member)]
-    starts = [0, *accumulate(len(it.text) for it in pieces)]
-    found: list[tuple[Piece, Change]] = []
-    for change in values.changes("".join(it.text for it in pieces), member):
+    member = next((text for text in reversed(key) if isinstance(text, str)), "")
+    if (
+        len(pieces) == 1
+        or standing.is_id_member(member)
+        or len({piece.text for piece in pieces}) == 1
+    ):
+        return [
+            (piece, change)
+            for piece in pieces
+            for change in values.find_changes(piece.text, member)
+        ]
+    starts = [0, *accumulate(len(piece.text) for piece in pieces)]
+    found: list[tuple[FieldPiece, TextChange]] = []
+    for change in values.find_changes("".join(piece.text for piece in pieces), member):
         number, new = bisect_right(starts, change.begin) - 1, change.new
         while number < len(pieces) and starts[number] < change.end:
             start, size = starts[number], len(pieces[number].text)
             begin, end = max(0, change.begin - start), min(size, change.end - start)
             if begin < end:
-                found.append((pieces[number], Change(begin, end, new)))
+                found.append((pieces[number], TextChange(begin, end, new)))
                 new = ""
             number += 1
     return found

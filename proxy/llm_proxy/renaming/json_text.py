@@ -1,4 +1,4 @@
-"""The texts of a JSON document, and where they stand in it as it is spelled."""
+"""Locates the strings of a JSON document in its source text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 import orjson
 
-from llm_proxy.renaming.change import Change
+from llm_proxy.renaming.change import TextChange
 
 _TOKEN: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:\s*)?', re.DOTALL)
 _UNIT: Final = re.compile(
@@ -22,55 +22,59 @@ _UNIT: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class JsonString:
     """One text of a document."""
 
     begin: int
     """Where it begins in the document, behind its quote."""
-    spelled: str
+    source: str
     value: str
     member: str
     """What it is called where it stands; empty in a list."""
-    is_name: bool
+    is_member_name: bool
     """Whether it is the name of a member."""
 
-    def raw(self, changes: Iterable[Change]) -> list[Change]:
+    def source_changes(self, changes: Iterable[TextChange]) -> list[TextChange]:
         """Changes of its value as changes of the document."""
         if not (changes := list(changes)):
             return []
-        starts: list[int] | range = range(len(self.spelled) + 1)
-        if "\\" in self.spelled:
-            starts = [0, *accumulate(map(len, _UNIT.findall(self.spelled)))]
+        starts: list[int] | range = range(len(self.source) + 1)
+        if "\\" in self.source:
+            starts = [0, *accumulate(map(len, _UNIT.findall(self.source)))]
         return [
-            Change(self.begin + starts[it.begin], self.begin + starts[it.end], escaped(it.new))
-            for it in changes
+            TextChange(
+                self.begin + starts[change.begin],
+                self.begin + starts[change.end],
+                escape_json_text(change.new),
+            )
+            for change in changes
         ]
 
 
-def tokens(text: str) -> Iterator[Token]:
+def json_strings(text: str) -> Iterator[JsonString]:
     """All of them, in their order."""
     member, behind = "", -1
     for found in _TOKEN.finditer(text):
-        value = _value(found[1])
+        value = _decode_string(found[1])
         begin, is_name = found.start(1), found[2] is not None
         called = member if found.start() == behind and not is_name else ""
-        yield Token(begin, found[1], value, called, is_name)
+        yield JsonString(begin, found[1], value, called, is_name)
         if is_name:
             member, behind = value, found.end()
 
 
-def is_container(text: str) -> bool:
+def is_json_container(text: str) -> bool:
     """Whether a text is an object or a list as JSON."""
     if not text.lstrip(" \t\r\n").startswith(("{", "[")):
         return False
     try:
-        parsed(text)
+        parse_document(text)
     except ValueError:
         return False
     return True
 
 
-def parsed(text: str) -> object:
+def parse_document(text: str) -> object:
     """What a document says.  Raises `ValueError` where it is none."""
     try:
         return orjson.loads(text.encode("utf-8", "surrogatepass"))
@@ -83,12 +87,12 @@ def parsed(text: str) -> object:
         raise ValueError("nested too deep") from error
 
 
-def escaped(value: str) -> str:
+def escape_json_text(value: str) -> str:
     """A value as JSON spells it, without quotes."""
     return json.dumps(value, ensure_ascii=False)[1:-1]
 
 
-def _value(spelled: str) -> str:
+def _decode_string(spelled: str) -> str:
     if "\\" not in spelled:
         return spelled
     try:

@@ -1,4 +1,4 @@
-"""The recording with other values."""
+"""Replaces values in a recording."""
 
 from __future__ import annotations
 
@@ -13,87 +13,93 @@ from llm_proxy.exchange import Read
 from llm_proxy.framing import frame_edits
 from llm_proxy.framing.frame_edits import Edit
 from llm_proxy.renaming import fields, json_text
-from llm_proxy.renaming.change import Change
-from llm_proxy.renaming.editable_text import Spelled, spelled
-from llm_proxy.renaming.fields import Key, Piece
-from llm_proxy.renaming.values import Values
+from llm_proxy.renaming.change import TextChange
+from llm_proxy.renaming.editable_text import EditableText, editable_text
+from llm_proxy.renaming.fields import FieldPiece, Key
+from llm_proxy.renaming.values import ValueReplacements
 
 
-def renamed(cassette: Cassette, values: Values) -> tuple[Cassette, int]:
+def rename_values(cassette: Cassette, values: ValueReplacements) -> tuple[Cassette, int]:
     """The recording with the new values, and how many it took.  The same one if it took none."""
     if not values:
         return cassette, 0
-    texts = [spelled(cassette.codec, message) for message in cassette.messages]
-    changes, count = _changes(texts, values)
-    edits = list(_edits(cassette.messages, texts, changes))
+    texts = [editable_text(cassette.codec, message) for message in cassette.messages]
+    changes, count = _changes_by_message(texts, values)
+    edits = list(_body_edits(cassette.messages, texts, changes))
     if not edits:
         return cassette, 0
     body = cassette.body
-    new = frame_edits.applied(body, edits)
-    reads = _cut(new, [len(it.data) for it in cassette.reads], edits)
+    new = frame_edits.apply_edits(body, edits)
+    reads = _split_to_sizes(new, [len(read.data) for read in cassette.reads], edits)
     length = cassette.head.length
     made = replace(
         cassette,
         head=replace(cassette.head, length=length and length + len(new) - len(body)),
-        messages=tuple(_cut(new, list(map(len, cassette.messages)), edits)),
-        reads=tuple(Read(it.at, data) for it, data in zip(cassette.reads, reads, strict=True)),
+        messages=tuple(_split_to_sizes(new, list(map(len, cassette.messages)), edits)),
+        reads=tuple(Read(it.at_ms, data) for it, data in zip(cassette.reads, reads, strict=True)),
         end=replace(cassette.end, size=len(new), sha256=sha256(new)),
     )
     return made, count
 
 
-def _cut(body: bytes, sizes: Sequence[int], edits: Sequence[Edit]) -> list[bytes]:
-    """The edited body in the pieces of these sizes that it had before."""
-    ends = list(frame_edits.moved(accumulate(sizes), edits))
+def _split_to_sizes(body: bytes, sizes: Sequence[int], edits: Sequence[Edit]) -> list[bytes]:
+    ends = list(frame_edits.moved_positions(accumulate(sizes), edits))
     return [body[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-def _edits(
+def _body_edits(
     messages: Sequence[bytes],
-    texts: Sequence[Spelled | None],
-    changes: Mapping[int, list[Change]],
+    texts: Sequence[EditableText | None],
+    changes: Mapping[int, list[TextChange]],
 ) -> Iterator[Edit]:
-    """All edits of the body, from left to right."""
     at = 0
     for number, (message, text) in enumerate(zip(messages, texts, strict=True)):
         if text is not None and (found := changes.get(number)):
-            for it in text.edits(sorted(found, key=lambda it: it.begin)):
-                yield Edit(at + it.begin, at + it.end, it.new)
+            for to_byte_edit in text.to_byte_edits(
+                sorted(found, key=lambda to_byte_edit: to_byte_edit.begin)
+            ):
+                yield Edit(at + to_byte_edit.begin, at + to_byte_edit.end, to_byte_edit.new)
         at += len(message)
 
 
-def _changes(
-    texts: Sequence[Spelled | None], values: Values
-) -> tuple[dict[int, list[Change]], int]:
+def _changes_by_message(
+    texts: Sequence[EditableText | None], values: ValueReplacements
+) -> tuple[dict[int, list[TextChange]], int]:
     """What changes in each message's text, by its number; how many values were found."""
-    found: dict[int, list[Change]] = defaultdict(list)
-    pieces: dict[Key, list[Piece]] = defaultdict(list)
+    found: dict[int, list[TextChange]] = defaultdict(list)
+    pieces: dict[Key, list[FieldPiece]] = defaultdict(list)
     count = 0
     for number, it in enumerate(texts):
         if it is None:
             continue
         text = it.text
         try:
-            body = json_text.parsed(text)
+            body = json_text.parse_document(text)
         except ValueError:
-            plain = [it for it in values.changes(text) if _is_in_line(text, it)]
+            plain = [
+                find_change
+                for find_change in values.find_changes(text)
+                if _stays_in_line(text, find_change)
+            ]
             found[number] += plain
             count += len(plain)
             continue
-        for place, (key, leaf) in enumerate(fields.leaves(body)):
-            pieces[key].append(Piece(number, place, leaf))
-    within: dict[int, dict[Piece, list[Change]]] = defaultdict(lambda: defaultdict(list))
-    for key, said in pieces.items():
-        for piece, change in fields.changes(key, said, values):
+        for place, (key, leaf) in enumerate(fields.field_pieces(body)):
+            pieces[key].append(FieldPiece(number, place, leaf))
+    within: dict[int, dict[FieldPiece, list[TextChange]]] = defaultdict(lambda: defaultdict(list))
+    for key, items in pieces.items():
+        for piece, change in fields.piece_changes(key, items, values):
             within[piece.message][piece].append(change)
     for number, by_piece in within.items():
-        raw = _raw(texts[number], by_piece)
+        raw = _source_changes(texts[number], by_piece)
         found[number] += raw
-        count += sum(bool(it.new) for it in raw)  # where each begins
+        count += sum(bool(text_change.new) for text_change in raw)  # where each begins
     return found, count
 
 
-def _raw(text: Spelled | None, by_piece: Mapping[Piece, list[Change]]) -> list[Change]:
+def _source_changes(
+    text: EditableText | None, by_piece: Mapping[FieldPiece, list[TextChange]]
+) -> list[TextChange]:
     """Changes of a document's texts as changes of the document.
 
     None at all where its texts are not those that were read: of two members of one name only the
@@ -101,18 +107,24 @@ def _raw(text: Spelled | None, by_piece: Mapping[Piece, list[Change]]) -> list[C
     """
     if text is None:
         return []
-    tokens = [it for it in json_text.tokens(text.text) if not it.is_name]
-    if any(tokens[it.text_number].value != it.text for it in by_piece):
+    tokens = [
+        json_string
+        for json_string in json_text.json_strings(text.text)
+        if not json_string.is_member_name
+    ]
+    if any(tokens[field_piece.text_number].value != field_piece.text for field_piece in by_piece):
         return []
     return [
         change
-        for piece in sorted(by_piece, key=lambda it: it.text_number)
-        for change in tokens[piece.text_number].raw(by_piece[piece])
+        for piece in sorted(by_piece, key=lambda field_piece: field_piece.text_number)
+        for change in tokens[piece.text_number].source_changes(by_piece[piece])
     ]
 
 
-def _is_in_line(text: str, change: Change) -> bool:
+def _stays_in_line(text: str, change: TextChange) -> bool:
     """Whether neither what goes nor what comes ends a line, which may be the framing's."""
     return not any(
-        end in it for it in (text[change.begin : change.end], change.new) for end in "\r\n"
+        end in content
+        for content in (text[change.begin : change.end], change.new)
+        for end in "\r\n"
     )

@@ -1,4 +1,4 @@
-"""The values to replace, and where they stand in a text."""
+"""The values to replace, and where they occur in a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 from llm_proxy.matching import value_finder as standing
 from llm_proxy.redaction import AFTER_KEY, PLACEHOLDER
 from llm_proxy.renaming import json_text
-from llm_proxy.renaming.change import Change
+from llm_proxy.renaming.change import TextChange
 
 _NAME: Final = re.compile(r"<[a-z-]+-[0-9]+>")
 _DEEPEST: Final = 3
@@ -19,60 +19,66 @@ _SECRETS: Final = (PLACEHOLDER, *AFTER_KEY)
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ValueReplacements:
     """What takes the place of what: new values by the recorded ones."""
 
-    new: Mapping[str, str]
+    replacements: Mapping[str, str]
     _long: Mapping[str, str] = field(init=False, repr=False)
     """Those that may stand in a text, also as JSON within it spells them."""
-    _standing: standing.Standing = field(init=False, repr=False)
+    _value_finder: standing.ValueFinder = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        long = {old: new for old, new in self.new.items() if standing.is_long(old)}
-        within = {json_text.escaped(old): json_text.escaped(new) for old, new in long.items()}
+        long = {old: new for old, new in self.replacements.items() if standing.is_long_enough(old)}
+        within = {
+            json_text.escape_json_text(old): json_text.escape_json_text(new)
+            for old, new in long.items()
+        }
         object.__setattr__(self, "_long", within | long)
-        object.__setattr__(self, "_standing", standing.Standing(self._long))
+        object.__setattr__(self, "_value_finder", standing.ValueFinder(self._long))
 
     def __bool__(self) -> bool:
-        return bool(self.new)
+        return bool(self.replacements)
 
-    def changes(self, text: str, member: str = "", depth: int = 0) -> list[Change]:
+    def find_changes(self, text: str, member: str = "", depth: int = 0) -> list[TextChange]:
         """Where in a text recorded values stand, from left to right.
 
         `member` is what the text is called where it stands: a short value is one only as an id.
         A text that is JSON itself is changed as JSON.
         """
-        if (new := self.new.get(text)) is not None and standing.is_id(member):
-            return [Change(0, len(text), new)]
-        if depth < _DEEPEST and json_text.is_container(text):
+        if (new := self.replacements.get(text)) is not None and standing.is_id_member(member):
+            return [TextChange(0, len(text), new)]
+        if depth < _DEEPEST and json_text.is_json_container(text):
             return [
                 change
-                for token in json_text.tokens(text)
-                for change in token.raw(self.changes(token.value, token.member, depth + 1))
+                for token in json_text.json_strings(text)
+                for change in token.source_changes(
+                    self.find_changes(token.value, token.member, depth + 1)
+                )
             ]
-        return self._within(text)
+        return self._find_within_text(text)
 
-    def _within(self, text: str) -> list[Change]:
-        """Of those that are long enough to stand in a text by no accident."""
-        places = self._standing.places(text)
-        return [Change(begin, end, self._long[text[begin:end]]) for begin, end in places]
+    def _find_within_text(self, text: str) -> list[TextChange]:
+        places = self._value_finder.find_spans(text)
+        return [TextChange(begin, end, self._long[text[begin:end]]) for begin, end in places]
 
 
-def values_of(stored: Mapping[str, str], asked: Mapping[str, str]) -> Values:
+def value_replacements(stored: Mapping[str, str], fields: Mapping[str, str]) -> ValueReplacements:
     """What differs between the values that two requests have under the same names.
 
     Nothing takes the place of a secret, nor a secret the place of anything.
     """
     found: dict[str, str] = {}
     for name, old in stored.items():
-        if name not in asked:
+        if name not in fields:
             continue
-        was, now = _in_full(old, stored), _in_full(asked[name], asked)
-        if was != now and not any(mark in it for mark in _SECRETS for it in (was, now)):
+        was, now = (
+            _without_nested_aliases(old, stored),
+            _without_nested_aliases(fields[name], fields),
+        )
+        if was != now and not any(mark in text for mark in _SECRETS for text in (was, now)):
             found.setdefault(was, now)
-    return Values(found)
+    return ValueReplacements(found)
 
 
-def _in_full(value: str, names: Mapping[str, str]) -> str:
-    """A value without the names that an earlier rule gave to parts of it."""
+def _without_nested_aliases(value: str, names: Mapping[str, str]) -> str:
     return _NAME.sub(lambda found: names.get(found[0], found[0]), value)

@@ -1,4 +1,4 @@
-"""What a request is answered with, before any dialect speaks.
+"""The scripted response to a request, before a dialect encodes it.
 
 Scenarios, mocks and synthesis all give directions; `performing` makes actions of them.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from llm_proxy.faults.rule import ScriptedRule
+from llm_proxy.faults.rule import ScenarioRule
 from llm_proxy.pacing import Pace
 from llm_proxy.turns import Json, Turn
 
@@ -24,39 +24,39 @@ SIMULATED: Final = "Simulated failure"
 """What a failure says that has no message of its own."""
 
 
-def whole(text: str) -> tuple[str, ...]:
+def uncut(text: str) -> tuple[str, ...]:
     """A text in one piece."""
     return (text,) if text else ()
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class ResponseTiming:
     """When an answer goes out, in ms since the request was read in full, at its own pace."""
 
-    thinking: float = 0.0
+    thinking_ms: float = 0.0
     """Before the status line."""
-    gap: Callable[[int], float] | None = None
+    gap_ms: Callable[[int], float] | None = None
     """The time between piece k and the one before it, from k = 1 on; None is none at all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class SendTurns:
     """Answer with these turns."""
 
     turns: tuple[Turn, ...]
-    cut: Cut = whole
-    timing: Timing = Timing()
+    split_text: Cut = uncut
+    timing: ResponseTiming = ResponseTiming()
     pace: Pace | None = None
     """The pace that its author wants; None where any will do."""
-    successive: bool = False
+    turns_are_successive: bool = False
     """Whether several turns are told one after the other and finish once, as choices of one
     answer; a dialect without choices tells them as one."""
-    seals: bool = True
+    signs_reasoning: bool = True
     """Whether reasoning without a seal is given a made one, where clients hand seals back."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
+class FailResponse:
     """Fail as a provider does."""
 
     status: FailureStatus
@@ -69,18 +69,18 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class Exhausted:
+class ReportExhausted:
     """A script has no more answers: its author should hear of it, loudly (document 004)."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Direction:
+class ScriptedResponse:
     """What to do for a request, and why."""
 
-    what: Say | Fail | Exhausted
-    source: str
+    action: SendTurns | FailResponse | ReportExhausted
+    origin: str
     """What decided: `scenario refund, turn 2`, `mock helper`, `synthesis`."""
     unsuccessful: str = ""
     """Why the session has failed, as its author would want to know; empty where it has not."""
@@ -90,7 +90,7 @@ class Direction:
     """For the journal."""
     reported: Mapping[str, Mapping[str, Json]] | None = None
     """Metadata of the provider's that is reported with the turn."""
-    is_made_up: bool = False
+    is_synthesized: bool = False
     """Whether nobody scripted it."""
-    faults: tuple[ScriptedRule, ...] = ()
+    faults: tuple[ScenarioRule, ...] = ()
     """What its author lets go wrong on the way."""

@@ -1,4 +1,4 @@
-"""The world: sockets, files, clocks and environment.
+"""The shell: sockets, files, clocks and environment.
 
 Nothing outside this folder and the entry points touches them.
 

@@ -1,4 +1,4 @@
-"""Content codings, undone as the reads arrive.
+"""Decodes content codings as the reads arrive.
 
 The client gets a coded response as it came; the cassette keeps it decoded, so that it can be
 read and reviewed.  `br` and `zstd` need the extra `speedups`; what cannot be decoded here is
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from llm_proxy.exchange import Head, Headers, header
+from llm_proxy.exchange import Headers, ResponseHead, header_value
 
 LARGEST: Final = 256 * 1024 * 1024
 """Bytes: a body that decodes to more than this is a bomb."""
@@ -22,25 +22,25 @@ _ZLIB_HEADER: Final = 2
 _CUT: Final = "the coded body is cut short"
 
 
-class CodingError(Exception):
+class InvalidContentCoding(Exception):
     """The body is not what its `Content-Encoding` says, or it is a bomb."""
 
 
-class Decoder(Protocol):
+class ContentDecoder(Protocol):
     """Undoes one coding."""
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """What `data` makes available, in pieces of a MiB or little more; raises `CodingError`.
+        """Yield what `data` makes available, in pieces of a MiB or little more.
 
-        Each piece is decoded when it is asked for.  Take them all before the next `data`, or
-        give up on the body.
+        Each piece is decoded when it is requested.  Take them all before the next `data`, or
+        give up on the body.  Raises `InvalidContentCoding`.
         """
 
     def close(self) -> None:
-        """Say that nothing follows; raises `CodingError` when something had to."""
+        """Say that nothing follows; raises `InvalidContentCoding` when something had to."""
 
 
-class _Tally:
+class _SizeCounter:
     """Counts what was given out."""
 
     def __init__(self) -> None:
@@ -49,42 +49,42 @@ class _Tally:
     def add(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._size > LARGEST:
-            raise CodingError(f"it decodes to more than {LARGEST} bytes")
+            raise InvalidContentCoding(f"it decodes to more than {LARGEST} bytes")
 
 
-class _Zlib:
+class _ZlibDecoder:
     def __init__(self, wbits: int) -> None:
         self._wbits = wbits
         self._inflate = zlib.decompressobj(wbits)
-        self._tally = _Tally()
-        self._begun = False
+        self._size_counter = _SizeCounter()
+        self._is_started = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         more = False
         while data or more:
-            self._begun = True
+            self._is_started = True
             if self._inflate.eof:  # a further gzip member
                 self._inflate = zlib.decompressobj(self._wbits)
             try:
                 piece = self._inflate.decompress(data, _STEP)
             except zlib.error as error:
-                raise CodingError(str(error)) from None
-            self._tally.add(piece)
+                raise InvalidContentCoding(str(error)) from None
+            self._size_counter.add(piece)
             data = self._inflate.unconsumed_tail or self._inflate.unused_data
             more = len(piece) == _STEP and not self._inflate.eof
             yield piece
 
     def close(self) -> None:
-        if self._begun and not self._inflate.eof:
-            raise CodingError(_CUT)
+        if self._is_started and not self._inflate.eof:
+            raise InvalidContentCoding(_CUT)
 
 
-class _Deflate:
+class _DeflateDecoder:
     """What servers mean by `deflate`: zlib as the RFC says, or bare deflate against it."""
 
     def __init__(self) -> None:
         self._start = b""
-        self._zlib: _Zlib | None = None
+        self._zlib: _ZlibDecoder | None = None
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         if self._zlib is None:
@@ -92,21 +92,21 @@ class _Deflate:
             if len(data) < _ZLIB_HEADER:
                 return
             is_zlib = data[0] & 0x0F == zlib.DEFLATED and int.from_bytes(data[:2], "big") % 31 == 0
-            self._zlib = _Zlib(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
+            self._zlib = _ZlibDecoder(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
         yield from self._zlib.decode(data)
 
     def close(self) -> None:
         if self._zlib is not None:
             self._zlib.close()
         elif self._start:
-            raise CodingError(_CUT)
+            raise InvalidContentCoding(_CUT)
 
 
 @dataclass(frozen=True, slots=True)
-class _Unpacker:
+class _Decompressor:
     """A decompressor of an optional package, as `_Foreign` needs it."""
 
-    step: Callable[[bytes], bytes]
+    decompress_step: Callable[[bytes], bytes]
     """Decompresses to `_STEP` bytes or little more, and keeps what it did not use."""
     has_more: Callable[[bytes], bool]
     """Whether it may give more after this piece without more data."""
@@ -114,50 +114,50 @@ class _Unpacker:
     errors: type[Exception]
 
 
-class _Foreign:
-    def __init__(self, unpacker: _Unpacker) -> None:
+class _LibraryDecoder:
+    def __init__(self, unpacker: _Decompressor) -> None:
         self._unpacker = unpacker
-        self._tally = _Tally()
-        self._begun = False
+        self._size_counter = _SizeCounter()
+        self._is_started = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         more = False
         while data or more:
-            self._begun = True
+            self._is_started = True
             try:
-                piece = self._unpacker.step(data)
+                piece = self._unpacker.decompress_step(data)
             except (self._unpacker.errors, EOFError) as error:
-                raise CodingError(str(error)) from None
-            self._tally.add(piece)
+                raise InvalidContentCoding(str(error)) from None
+            self._size_counter.add(piece)
             data, more = b"", self._unpacker.has_more(piece)
             yield piece
 
     def close(self) -> None:
-        if self._begun and not self._unpacker.finished():
-            raise CodingError(_CUT)
+        if self._is_started and not self._unpacker.finished():
+            raise InvalidContentCoding(_CUT)
 
 
-def decoder(coding: str) -> Decoder | None:
+def new_decoder(coding: str) -> ContentDecoder | None:
     """A fresh decoder for a `Content-Encoding`, or None where there is none to be had."""
     match coding:
         case "gzip" | "x-gzip":
-            return _Zlib(zlib.MAX_WBITS | 16)
+            return _ZlibDecoder(zlib.MAX_WBITS | 16)
         case "deflate":
-            return _Deflate()
+            return _DeflateDecoder()
         case "br":
-            brotli = _optional("brotli")
-            return brotli and _Foreign(_brotli(brotli))
+            brotli = _import_optional("brotli")
+            return brotli and _LibraryDecoder(_brotli_decompressor(brotli))
         case "zstd":
-            zstd = _optional("compression.zstd") or _optional("backports.zstd")
-            return zstd and _Foreign(_zstd(zstd))
+            zstd = _import_optional("compression.zstd") or _import_optional("backports.zstd")
+            return zstd and _LibraryDecoder(_zstd_decompressor(zstd))
         case _:
             return None
 
 
-def _brotli(package: Any) -> _Unpacker:
+def _brotli_decompressor(package: Any) -> _Decompressor:
     unpack = package.Decompressor()
-    return _Unpacker(
-        step=lambda data: unpack.process(data, output_buffer_limit=_STEP),
+    return _Decompressor(
+        decompress_step=lambda data: unpack.process(data, output_buffer_limit=_STEP),
         # It says that it accepts more data while it has pieces to give.
         has_more=lambda piece: bool(piece) or not unpack.can_accept_more_data(),
         finished=unpack.is_finished,
@@ -165,28 +165,28 @@ def _brotli(package: Any) -> _Unpacker:
     )
 
 
-def _zstd(package: Any) -> _Unpacker:
+def _zstd_decompressor(package: Any) -> _Decompressor:
     unpack = package.ZstdDecompressor()
-    return _Unpacker(
-        step=lambda data: unpack.decompress(data, max_length=_STEP),
+    return _Decompressor(
+        decompress_step=lambda data: unpack.decompress(data, max_length=_STEP),
         has_more=lambda _: not (unpack.eof or unpack.needs_input),
         finished=lambda: unpack.eof,
         errors=package.ZstdError,
     )
 
 
-def _optional(module: str) -> Any:
+def _import_optional(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
         return None
 
 
-def decoded_head(head: Head) -> tuple[Head, str, Decoder | None]:
+def decode_head(head: ResponseHead) -> tuple[ResponseHead, str, ContentDecoder | None]:
     """The head as it is stored, the coding that was taken off, and what takes it off the body."""
-    coding = (header(head.headers, "content-encoding") or "").strip().lower()
-    undo = decoder(coding) if coding and head.framing != "none" else None
+    coding = (header_value(head.headers, "content-encoding") or "").strip().lower()
+    undo = new_decoder(coding) if coding and head.framing != "none" else None
     if undo is None:
         return head, "", None
     headers: Headers = tuple(pair for pair in head.headers if pair[0].lower() != "content-encoding")
-    return Head(head.status, head.reason, headers, head.framing, head.length), coding, undo
+    return ResponseHead(head.status, head.reason, headers, head.framing, head.length), coding, undo

@@ -1,4 +1,4 @@
-"""Answers that are made up, for requests that nothing is written for; see `docs/synthesis.md`.
+"""Synthesizes responses for requests without a scenario; see `docs/synthesis.md`.
 
 lorem         the words, and how many of them a message gets
 instruction   what a message may ask for in a block of JSON

@@ -1,4 +1,4 @@
-"""What a message may ask for: a block of JSON between two marks, which drives the answer."""
+"""Parses the JSON instruction that a message may contain to control the response."""
 
 from __future__ import annotations
 
@@ -21,85 +21,90 @@ _LONGEST_ID: Final = 1_000
 """Characters: each stands in the answer up to four times a message."""
 
 
-class Length(Struct, frozen=True, kw_only=True):
+class WordCount(Struct, frozen=True, kw_only=True):
     """How long a stream of words is."""
 
     length: Annotated[int, Meta(ge=0, le=_MOST_WORDS)]
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class InstructedCall(Struct, frozen=True, kw_only=True):
     """A call of a tool."""
 
     name: Annotated[str, Meta(min_length=1)]
     args: Mapping[str, Any] = {}
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class InstructedMessage(Struct, frozen=True, kw_only=True):
     """A message of the answer: words, or calls; just one of them is set."""
 
-    text_message: Length | UnsetType = UNSET
-    tool_call: Annotated[tuple[Call, ...], Meta(min_length=1)] | UnsetType = UNSET
+    text_message: WordCount | UnsetType = UNSET
+    tool_call: Annotated[tuple[InstructedCall, ...], Meta(min_length=1)] | UnsetType = UNSET
 
 
 class Instruction(Struct, frozen=True, kw_only=True):
     """What the answer is to be."""
 
-    messages: Annotated[tuple[Entry, ...], Meta(min_length=1, max_length=_MOST_MESSAGES)]
+    messages: Annotated[
+        tuple[InstructedMessage, ...], Meta(min_length=1, max_length=_MOST_MESSAGES)
+    ]
     id_message: Annotated[str, Meta(max_length=_LONGEST_ID)] = ""
     """What stands around each stream of words, and is not counted as one of them."""
-    reasoning: Length | None = None
+    reasoning: WordCount | None = None
     """How much is thought before each message of words."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ParsedInstruction:
     """An instruction, and the names in it that mean nothing."""
 
     instruction: Instruction
-    ignored: tuple[str, ...] = ()
+    ignored_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableInstruction:
     """An instruction that cannot be followed."""
 
-    why: str
+    reason: str
 
 
-def read(message: str) -> Found | Unreadable | None:
+def parse_instruction(message: str) -> ParsedInstruction | UnreadableInstruction | None:
     """The instruction in a message: of several blocks the first; None where there is no block."""
     _, start, rest = message.partition(START)
     block, end, _ = rest.partition(END)
     if not start:
         return None
     if not end:
-        return Unreadable(f"{END} is missing")
+        return UnreadableInstruction(f"{END} is missing")
     if len(block) > _LARGEST:
-        return Unreadable(f"it has {len(block)} characters, and {_LARGEST} are the most")
+        return UnreadableInstruction(f"it has {len(block)} characters, and {_LARGEST} are the most")
     data = block.encode("utf-8", "replace")
     try:
         instruction = msgspec.json.decode(data, type=Instruction)
         names = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError as error:
-        return Unreadable(str(error))
+        return UnreadableInstruction(str(error))
     except RecursionError:
-        return Unreadable("it is nested too deeply")
+        return UnreadableInstruction("it is nested too deeply")
     ignored = (name for name in names if name not in Instruction.__struct_fields__)
-    return _wrong(instruction) or Found(instruction, tuple(ignored))
+    return _semantic_mistake(instruction) or ParsedInstruction(instruction, tuple(ignored))
 
 
-def _wrong(instruction: Instruction) -> Unreadable | None:
-    """What the types do not say."""
+def _semantic_mistake(instruction: Instruction) -> UnreadableInstruction | None:
     for at, entry in enumerate(instruction.messages):
         if (entry.text_message is UNSET) == (entry.tool_call is UNSET):
-            return Unreadable(f"`$.messages[{at}]` needs one of text_message and tool_call")
+            return UnreadableInstruction(
+                f"`$.messages[{at}]` needs one of text_message and tool_call"
+            )
     thought = instruction.reasoning.length if instruction.reasoning else 0
-    texts = (it.text_message for it in instruction.messages)
-    spoken = [it.length for it in texts if isinstance(it, Length)]
-    asked = sum(spoken) + thought * len(spoken)
-    if asked > _MOST_WORDS:
-        return Unreadable(f"it asks for {asked} words, and {_MOST_WORDS} are the most")
-    calls = sum(len(it.tool_call) for it in instruction.messages if it.tool_call)
+    texts = (message.text_message for message in instruction.messages)
+    spoken = [text.length for text in texts if isinstance(text, WordCount)]
+    number = sum(spoken) + thought * len(spoken)
+    if number > _MOST_WORDS:
+        return UnreadableInstruction(f"it asks for {number} words, and {_MOST_WORDS} are the most")
+    calls = sum(len(message.tool_call) for message in instruction.messages if message.tool_call)
     if calls > _MOST_MESSAGES:
-        return Unreadable(f"it asks for {calls} calls, and {_MOST_MESSAGES} are the most")
+        return UnreadableInstruction(
+            f"it asks for {calls} calls, and {_MOST_MESSAGES} are the most"
+        )
     return None

@@ -1,4 +1,4 @@
-"""The words of made-up answers, and how many of them a message gets."""
+"""Placeholder words for synthesized responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COUNTS: Final = 496
 """How many different counts there are: 5 to 500."""
 
 
-def count(message: str) -> int:
+def word_count(message: str) -> int:
     """How many words the answer to a message has: 5, and the message's hash modulo 496.
 
     The hash is the same everywhere: the first 8 bytes of the SHA-256 of the message in UTF-8, as
@@ -30,6 +30,6 @@ def count(message: str) -> int:
     return _LEAST + int.from_bytes(digest[:8], "big") % _COUNTS
 
 
-def words(number: int) -> str:
+def lorem_words(number: int) -> str:
     """So many words with single spaces, from the first on, repeated as needed."""
     return " ".join(islice(cycle(_WORDS), number))

@@ -1,4 +1,4 @@
-"""The requests of a run, as its journal document tells them: `GET /_proxy/journal`, or a file.
+"""Parses the requests of a run from its journal document.
 
 Fields that are unknown here are passed over, so that a journal of a later version can be judged.
 """
@@ -12,8 +12,8 @@ from typing import Annotated, Final
 import msgspec
 
 from llm_proxy.errors import UsageError, printable
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.miss_report import Missed
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.miss_report import MissReport
 
 Ms = Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)]
 """Milliseconds, within limits that sums and differences keep finite."""
@@ -25,25 +25,25 @@ CUT: Final = "cut"
 GONE: Final = "client_gone"
 """How answers end, as the journal spells it; one that is under way has no ending."""
 
-_HARMLESS: Final = frozenset((Effect.ALTERED, Effect.SLOWED))
+_HARMLESS: Final = frozenset((FaultEffect.ALTERED, FaultEffect.SLOWED))
 """After these an answer can be used as it is: nobody has to ask again."""
 _SCRIPTED: Final = {
-    "timeout": Effect.UNANSWERED,
-    "invalid_response": Effect.MALFORMED,
+    "timeout": FaultEffect.UNANSWERED,
+    "invalid_response": FaultEffect.MALFORMED,
 }
 """What the failures of scenarios mean to a client, where the status does not tell."""
 _LONGEST: Final = 300
 """Characters of a parser's complaint."""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class InjectedFault(msgspec.Struct, frozen=True):
     """What was injected into an answer, or meant to be."""
 
     rule: str = ""
     """As its author spelled it."""
     fault: str = ""
     effect: str = ""
-    """One of `Effect`, or a word of a later version, which no rule judges."""
+    """One of `FaultEffect`, or a word of a later version, which no rule judges."""
     at_ms: Ms = 0.0
     """Since the request was read in full."""
     event: Whole | None = None
@@ -52,7 +52,7 @@ class Fault(msgspec.Struct, frozen=True):
     """Why nothing was injected after all."""
 
 
-class Scripted(msgspec.Struct, frozen=True):
+class SimulatedResponse(msgspec.Struct, frozen=True):
     """What a simulated answer follows."""
 
     source: str = ""
@@ -60,7 +60,7 @@ class Scripted(msgspec.Struct, frozen=True):
     """The status of a failure that was scripted."""
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class JournalAttempt(msgspec.Struct, frozen=True):
     """One request and its answer."""
 
     number: Whole
@@ -84,13 +84,13 @@ class Attempt(msgspec.Struct, frozen=True):
     """The pace of the answer; empty where it had none."""
     ending: str = ""
     note: str = ""
-    simulated: Scripted | None = None
+    simulated: SimulatedResponse | None = None
     at_ms: Ms = 0.0
     streams: bool = False
     retry_count: Whole | None = None
     retry_after_ms: Ms | None = None
     should_retry: bool | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[InjectedFault, ...] = ()
     likeness: Ms | None = None
     """How alike the request of the cassette is that answered as the nearest."""
     continues: Whole | None = None
@@ -101,47 +101,59 @@ class Attempt(msgspec.Struct, frozen=True):
         return bool(self.ending) or self.status >= HTTPStatus.BAD_REQUEST
 
     @property
-    def over_ms(self) -> float:
+    def ended_at_ms(self) -> float:
         """When its answer was over, since the run began."""
         return self.at_ms + self.ms
 
     @property
-    def struck(self) -> tuple[Fault, ...]:
+    def injected_faults(self) -> tuple[InjectedFault, ...]:
         """The faults that its client met: of scenarios too, and none that it left before."""
-        return tuple(it for it in self._all() if not it.skipped and not self._left_before(it))
+        return tuple(
+            all_fault
+            for all_fault in self._all_faults()
+            if not all_fault.skipped and not self._client_left_before(all_fault)
+        )
 
     @property
-    def skipped(self) -> tuple[Fault, ...]:
+    def skipped_faults(self) -> tuple[InjectedFault, ...]:
         """The faults that had no meaning for this answer."""
-        return tuple(it for it in self.faults if it.skipped)
+        return tuple(fault for fault in self.faults if fault.skipped)
 
     @property
     def is_spoiled(self) -> bool:
         """Whether a client that wants the answer has to ask again."""
-        broken = any(it.effect not in _HARMLESS for it in self.struck)
+        broken = any(
+            injected_fault.effect not in _HARMLESS for injected_fault in self.injected_faults
+        )
         return broken or self.status >= HTTPStatus.BAD_REQUEST or self.ending == CUT
 
-    def met(self, *effects: Effect) -> Fault | None:
+    def first_fault_with_effect(self, *effects: FaultEffect) -> InjectedFault | None:
         """The first fault of one of these effects that its client met."""
-        return next((it for it in self.struck if it.effect in effects), None)
+        return next(
+            (
+                injected_fault
+                for injected_fault in self.injected_faults
+                if injected_fault.effect in effects
+            ),
+            None,
+        )
 
-    def _all(self) -> Iterator[Fault]:
+    def _all_faults(self) -> Iterator[InjectedFault]:
         yield from self.faults
         if self.simulated is not None and (failure := self.simulated.failure):
-            effect = _SCRIPTED.get(failure) or self._seen()
-            yield Fault(f"{self.simulated.source}: {failure}", failure, effect)
+            effect = _SCRIPTED.get(failure) or self._scripted_failure_fault()
+            yield InjectedFault(f"{self.simulated.source}: {failure}", failure, effect)
 
-    def _seen(self) -> Effect:
-        """What a scripted failure came to, by what was sent."""
+    def _scripted_failure_fault(self) -> FaultEffect:
         if self.status >= HTTPStatus.BAD_REQUEST:
-            return Effect.REFUSED
-        return Effect.CUT if self.status else Effect.DISCONNECTED
+            return FaultEffect.REFUSED
+        return FaultEffect.CUT if self.status else FaultEffect.DISCONNECTED
 
-    def _left_before(self, fault: Fault) -> bool:
+    def _client_left_before(self, fault: InjectedFault) -> bool:
         return self.ending == GONE and self.ms < fault.at_ms
 
 
-class RuleCount(msgspec.Struct, frozen=True):
+class FaultRuleCount(msgspec.Struct, frozen=True):
     """How often a fault rule of the run met a request, and struck."""
 
     rule: str
@@ -149,25 +161,25 @@ class RuleCount(msgspec.Struct, frozen=True):
     struck: Whole = 0
 
 
-class Run(msgspec.Struct, frozen=True):
+class JournalRun(msgspec.Struct, frozen=True):
     """A journal document."""
 
-    entries: tuple[Attempt, ...]
+    entries: tuple[JournalAttempt, ...]
     """The latest requests."""
     requests: Whole = 0
     """All of them, also those that are kept no longer."""
-    faults: tuple[RuleCount, ...] = ()
-    misses: tuple[Missed, ...] = ()
+    faults: tuple[FaultRuleCount, ...] = ()
+    misses: tuple[MissReport, ...] = ()
     """The latest requests that no cassette answered."""
 
 
-def read_run(document: bytes, place: str) -> Run:
+def parse_run(document: bytes, place: str) -> JournalRun:
     """The run that a journal document tells.
 
     Raises `UsageError` for what is none; `place` names the file or the address in it.
     """
     try:
-        return msgspec.json.decode(document, type=Run)
+        return msgspec.json.decode(document, type=JournalRun)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         why = printable(str(error), _LONGEST)
         raise UsageError(

@@ -1,35 +1,39 @@
-"""The verdict as one JSON document; `docs/verdict.md` describes it."""
+"""The verdict as one JSON document; see `docs/verdict.md`."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any, Final
 
-from llm_proxy.verdict.finding import Case, Finding, Level
-from llm_proxy.verdict.judging import Verdict
+from llm_proxy.verdict.finding import FindingLevel, JudgedCase, VerdictFinding
+from llm_proxy.verdict.judging import RunVerdict
 
 VERSION: Final = 1
 """Of the document: a field may be added, and none changes its meaning, while it stays the same."""
-DEFAULT_LEVEL: Final = Level.WARNING
+DEFAULT_LEVEL: Final = FindingLevel.WARNING
 """The findings that a run fails for, where nobody chooses."""
 
 
-def document(it: Verdict, level: Level = DEFAULT_LEVEL) -> dict[str, Any]:
+def verdict_document(
+    run_verdict: RunVerdict, level: FindingLevel = DEFAULT_LEVEL
+) -> dict[str, Any]:
     """The document; `ok` is whether there is no finding of this level or above."""
     return {
         "verdict": VERSION,
-        "ok": not it.reaching(level),
+        "ok": not run_verdict.findings_at_least(level),
         "level": level.value,
-        "faults": it.faults,
-        "skipped": it.skipped,
-        "requests": it.requests,
-        "sessions": it.sessions,
-        "findings": [_finding(case, case.finding) for case in it.findings if case.finding],
+        "faults": run_verdict.faults,
+        "skipped": run_verdict.skipped,
+        "requests": run_verdict.requests,
+        "sessions": run_verdict.sessions,
+        "findings": [
+            _finding_document(case, case.finding) for case in run_verdict.findings if case.finding
+        ],
     }
 
 
-def _finding(case: Case, finding: Finding) -> dict[str, Any]:
-    first = case.chain.first
+def _finding_document(case: JudgedCase, finding: VerdictFinding) -> dict[str, Any]:
+    first = case.chain.first_attempt
     return {
         "rule": case.rule.name,
         "level": finding.level.value,
@@ -40,6 +44,6 @@ def _finding(case: Case, finding: Finding) -> dict[str, Any]:
         "path": first.path,
         "model": first.model,
         "key": first.key,
-        "attempts": [it.number for it in case.chain.attempts],
-        "evidence": [asdict(it) for it in finding.evidence],
+        "attempts": [attempt.number for attempt in case.chain.attempts],
+        "evidence": [asdict(finding_evidence) for finding_evidence in finding.evidence],
     }

@@ -1,4 +1,4 @@
-"""What is said of a client, and by what evidence."""
+"""A finding about a client, with its evidence."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from llm_proxy.verdict.retry_chains import Chain
+from llm_proxy.verdict.retry_chains import RetryChain
 
 
-class Level(StrEnum):
+class FindingLevel(StrEnum):
     """How bad it is, mildest first."""
 
     NOTE = "note"
@@ -20,17 +20,17 @@ class Level(StrEnum):
     """Wrong, and shown."""
 
     @property
-    def weight(self) -> int:
+    def severity(self) -> int:
         """Larger is worse."""
-        return list(Level).index(self)
+        return list(FindingLevel).index(self)
 
-    def reaches(self, other: Level) -> bool:
+    def is_at_least(self, other: FindingLevel) -> bool:
         """Whether it is as bad as that one, or worse."""
-        return self.weight >= other.weight
+        return self.severity >= other.severity
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class FindingEvidence:
     """What a client met, and what it did then."""
 
     entry: int
@@ -44,17 +44,17 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerdictFinding:
     """What a rule has found in a chain."""
 
-    level: Level
+    level: FindingLevel
     message: str
     """One sentence, without a full stop."""
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[FindingEvidence, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class VerdictRule:
     """One thing that a client can do wrong."""
 
     name: str
@@ -62,17 +62,17 @@ class Rule:
     """What it finds, in a sentence without a full stop."""
     advice: str
     """What to do about it, in the same form."""
-    concerns: Callable[[Chain], bool]
+    concerns: Callable[[RetryChain], bool]
     """Whether a chain could break it: a chain that could, and does not, has passed."""
-    judge: Callable[[Chain], Finding | None]
+    judge: Callable[[RetryChain], VerdictFinding | None]
     """What it finds in a chain that it concerns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JudgedCase:
     """One rule, held against one chain that it concerns."""
 
-    rule: Rule
-    chain: Chain
-    finding: Finding | None
+    rule: VerdictRule
+    chain: RetryChain
+    finding: VerdictFinding | None
     """None where the client did nothing wrong."""

@@ -1,21 +1,21 @@
-"""All rules, held against all that a run shows."""
+"""Applies all rules to all retry chains of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from llm_proxy.verdict.attempts import Attempt
-from llm_proxy.verdict.finding import Case, Level
-from llm_proxy.verdict.retry_chains import chains
+from llm_proxy.verdict.attempts import JournalAttempt
+from llm_proxy.verdict.finding import FindingLevel, JudgedCase
+from llm_proxy.verdict.retry_chains import retry_chains
 from llm_proxy.verdict.rules import RULES
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RunVerdict:
     """What is said of the clients of a run, and how much was seen of them."""
 
-    cases: tuple[Case, ...]
+    cases: tuple[JudgedCase, ...]
     """Each rule with each chain that it concerns, in the order of the rules."""
     faults: int
     """How many faults clients met."""
@@ -27,38 +27,40 @@ class Verdict:
     """How many sessions those belong to."""
 
     @property
-    def findings(self) -> tuple[Case, ...]:
+    def findings(self) -> tuple[JudgedCase, ...]:
         """The cases with a finding, the worst first."""
-        found = [it for it in self.cases if it.finding is not None]
-        return tuple(sorted(found, key=lambda it: -_level(it).weight))
+        found = [case_ for case_ in self.cases if case_.finding is not None]
+        return tuple(sorted(found, key=lambda judged_case: -_finding_level(judged_case).severity))
 
-    def reaching(self, level: Level) -> tuple[Case, ...]:
+    def findings_at_least(self, level: FindingLevel) -> tuple[JudgedCase, ...]:
         """The findings of this level and above."""
-        return tuple(it for it in self.findings if _level(it).reaches(level))
+        return tuple(
+            finding for finding in self.findings if _finding_level(finding).is_at_least(level)
+        )
 
-    def count(self, level: Level) -> int:
+    def count(self, level: FindingLevel) -> int:
         """The findings of just this level."""
-        return sum(_level(it) is level for it in self.findings)
+        return sum(_finding_level(finding) is level for finding in self.findings)
 
 
-def verdict(attempts: Iterable[Attempt]) -> Verdict:
+def judge_run(attempts: Iterable[JournalAttempt]) -> RunVerdict:
     """The verdict on the clients that made these attempts; their order does not count."""
     attempts = list(attempts)
-    watched = [it for it in chains(attempts) if it.faults]
+    watched = [retry_chain for retry_chain in retry_chains(attempts) if retry_chain.faults]
     cases = [
-        Case(rule, chain, rule.judge(chain))
+        JudgedCase(rule, chain, rule.judge(chain))
         for rule in RULES
         for chain in watched
         if rule.concerns(chain)
     ]
-    return Verdict(
+    return RunVerdict(
         cases=tuple(cases),
-        faults=sum(len(it.faults) for it in watched),
-        skipped=sum(len(it.skipped) for it in attempts),
+        faults=sum(len(retry_chain.faults) for retry_chain in watched),
+        skipped=sum(len(attempt.skipped_faults) for attempt in attempts),
         requests=len(watched),
-        sessions=len({it.first.session for it in watched}),
+        sessions=len({retry_chain.first_attempt.session for retry_chain in watched}),
     )
 
 
-def _level(case: Case) -> Level:
-    return Level.NOTE if case.finding is None else case.finding.level
+def _finding_level(case: JudgedCase) -> FindingLevel:
+    return FindingLevel.NOTE if case.finding is None else case.finding.level

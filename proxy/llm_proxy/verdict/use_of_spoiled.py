@@ -1,28 +1,36 @@
-"""Spoiled answers that stand in the history of a later request: proof that they were used."""
+"""Detects that a client used a spoiled response: it occurs in a later request's history."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from llm_proxy.verdict.attempts import Attempt
-from llm_proxy.verdict.finding import Evidence
-from llm_proxy.verdict.retry_chains import Chain
-from llm_proxy.verdict.sentences import told
+from llm_proxy.verdict.attempts import JournalAttempt
+from llm_proxy.verdict.finding import FindingEvidence
+from llm_proxy.verdict.retry_chains import RetryChain
+from llm_proxy.verdict.sentences import describe_received
 
 
-def taken(chain: Chain, is_spoiled: Callable[[Attempt], bool]) -> list[Attempt]:
+def used_spoiled_attempts(
+    chain: RetryChain, is_spoiled: Callable[[JournalAttempt], bool]
+) -> list[JournalAttempt]:
     """The attempts that were spoiled so, and whose answers were used all the same."""
-    return [it for it in chain.attempts if it.number in chain.continued and is_spoiled(it)]
+    return [
+        attempt
+        for attempt in chain.attempts
+        if attempt.number in chain.is_continued and is_spoiled(attempt)
+    ]
 
 
-def evidence_of_taking(chain: Chain, spoiled: Sequence[Attempt]) -> tuple[Evidence, ...]:
+def evidence_of_use(
+    chain: RetryChain, spoiled: Sequence[JournalAttempt]
+) -> tuple[FindingEvidence, ...]:
     """What was used, and where that is seen."""
     return tuple(
-        Evidence(
-            it.number,
-            it.at_ms,
-            told(it),
-            f"sent as history with #{chain.continued[it.number].number}",
+        FindingEvidence(
+            journal_attempt.number,
+            journal_attempt.at_ms,
+            describe_received(journal_attempt),
+            f"sent as history with #{chain.is_continued[journal_attempt.number].number}",
         )
-        for it in spoiled
+        for journal_attempt in spoiled
     )

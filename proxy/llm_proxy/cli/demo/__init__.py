@@ -15,12 +15,12 @@ import click
 from llm_proxy import display
 from llm_proxy.cli.demo import report
 from llm_proxy.cli.output import printing
-from llm_proxy.cli.output.printing import Line, Span
+from llm_proxy.cli.output.printing import Line, StyledText
 from llm_proxy.errors import UsageError
 
 if TYPE_CHECKING:
     from llm_proxy.cli.demo.report import Row
-    from llm_proxy.shell.demo.run import Demo
+    from llm_proxy.shell.demo.run import DemoResult
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 """What stops us beside Ctrl-C, and must leave nothing behind either."""
@@ -47,26 +47,25 @@ def demo(keep: Path | None) -> None:
       llm-proxy demo
       llm-proxy demo --keep cassettes     then: llm-proxy show, llm-proxy replay
     """
-    folder = None if keep is None else _usable(keep)
-    printing.print_lines([printing.line(report.TITLE)])
-    screen = Screen()
-    done = _play(screen, folder)
-    screen.show(report.comparison(done, screen.inner, ascii_only=printing.is_ascii()))
-    screen.show(report.cassette(done, screen.inner, keep))
-    differences = report.differences(done)
-    screen.show(report.verdict(done, differences))
-    screen.show(report.next_steps(done, keep))
+    folder = None if keep is None else _usable_folder(keep)
+    printing.print_lines([printing.styled_line(report.TITLE)])
+    screen = DemoScreen()
+    done = _play_in_temporary_folder(screen, folder)
+    screen.show_lines(report.comparison_lines(done, screen.inner, ascii_only=printing.is_ascii()))
+    screen.show_lines(report.cassette_lines(done, screen.inner, keep))
+    differences = report.find_differences(done)
+    screen.show_lines(report.verdict_line(done, differences))
+    screen.show_lines(report.next_step_lines(done, keep))
     raise click.exceptions.Exit(1 if differences else 0)
 
 
-def _play(screen: Screen, keep: Path | None) -> Demo:
-    """The demo, in a temporary folder that is gone however it ends."""
+def _play_in_temporary_folder(screen: DemoScreen, keep: Path | None) -> DemoResult:
     from llm_proxy.shell.demo import run as stage  # noqa: PLC0415 # it serves, which is slow to load
 
-    audience = stage.Audience(screen.step, lambda read: screen.heard(read.data))
+    audience = stage.DemoObserver(screen.start_step, lambda read: screen.show_received(read.data))
     stopped_by: list[int] = []
 
-    async def stoppable() -> Demo:
+    async def stoppable() -> DemoResult:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
         def stop(number: int) -> None:
@@ -78,7 +77,7 @@ def _play(screen: Screen, keep: Path | None) -> Demo:
             loop.add_signal_handler(number, stop, number)
         with tempfile.TemporaryDirectory(prefix="llm-proxy-demo-") as temporary:
             folder = Path(temporary)
-            return await stage.play(keep or folder / "cassettes", folder / "spool", audience)
+            return await stage.play_demo(keep or folder / "cassettes", folder / "spool", audience)
 
     try:
         return asyncio.run(stoppable())
@@ -86,53 +85,53 @@ def _play(screen: Screen, keep: Path | None) -> Demo:
         raise click.exceptions.Exit(128 + stopped_by[0] if stopped_by else 1) from None
 
 
-class Screen:
+class DemoScreen:
     """Lines with a name in front, and text that flows as it arrives."""
 
     def __init__(self) -> None:
-        self.inner = min(printing.columns(), _WIDEST) - report.INDENT
-        self._reader = report.TextReader()
+        self.inner = min(printing.terminal_columns(), _WIDEST) - report.INDENT
+        self._reader = report.ChatTextReader()
         self._column = 0
 
-    def step(self, name: str, text: str) -> None:
+    def start_step(self, name: str, text: str) -> None:
         """A step begins."""
-        self.show([(name, text)])
+        self.show_lines([(name, text)])
 
-    def heard(self, data: bytes) -> None:
+    def show_received(self, data: bytes) -> None:
         """Show what the client received, as words."""
-        for word in self._reader.words(data):
-            if self._column + display.cells(word) > self.inner:
-                self._end_of_text()
+        for word in self._reader.feed(data):
+            if self._column + display.terminal_width(word) > self.inner:
+                self._finish_text_line()
             if self._column == 0 and word:
-                self._flow(" " * report.INDENT + _QUOTE)
+                self._write_wrapped(" " * report.INDENT + _QUOTE)
                 self._column = len(_QUOTE)
             shown = word if self._column > len(_QUOTE) else word.lstrip()
-            self._flow(shown)
-            self._column += display.cells(shown)
+            self._write_wrapped(shown)
+            self._column += display.terminal_width(shown)
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show_lines(self, rows: Sequence[Row]) -> None:
         """A block of lines, below an empty one."""
-        self._end_of_text()
-        lines = [_labelled(name, text) for name, text in rows]
-        printing.print_lines([printing.line(), *lines])
+        self._finish_text_line()
+        lines = [_labelled_line(name, text) for name, text in rows]
+        printing.print_lines([printing.styled_line(), *lines])
 
-    def _end_of_text(self) -> None:
+    def _finish_text_line(self) -> None:
         if self._column:
-            self._flow("\n")
+            self._write_wrapped("\n")
         self._column = 0
 
-    def _flow(self, text: str) -> None:
+    def _write_wrapped(self, text: str) -> None:
         encoding = sys.stdout.encoding or "ascii"
         click.echo(text.encode(encoding, "replace").decode(encoding), nl=False)
 
 
-def _labelled(name: str, text: str) -> Line:
+def _labelled_line(name: str, text: str) -> Line:
     if not text:
-        return printing.line()
-    return printing.line(Span(f"{name:<{report.INDENT}}", "bold"), text)
+        return printing.styled_line()
+    return printing.styled_line(StyledText(f"{name:<{report.INDENT}}", "bold"), text)
 
 
-def _usable(keep: Path) -> Path:
+def _usable_folder(keep: Path) -> Path:
     """The folder to record into.  Raises `UsageError` where it cannot be made."""
     if keep.exists() and not keep.is_dir():
         raise UsageError(f"--keep: {str(keep)!r} is a file: give a folder")

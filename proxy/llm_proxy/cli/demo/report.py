@@ -1,4 +1,4 @@
-"""What the demo has to say, as lines: two timelines, a table, the cassette, the verdict."""
+"""Renders the demo's report: two timelines, a table, the cassette and the verdict."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import orjson
 
 from llm_proxy import display, framing, timeline
 from llm_proxy.exchange import Read
-from llm_proxy.framing.sse import read_event
-from llm_proxy.outcome import outcome
+from llm_proxy.framing.sse import parse_event
+from llm_proxy.outcome import outcome_of
 
 if TYPE_CHECKING:
-    from llm_proxy.shell.demo.run import Demo
+    from llm_proxy.shell.demo.run import DemoResult
 
 TITLE: Final = "llm-proxy demo: a stream recorded, its provider stopped, the recording played back"
 INDENT: Final = 11
@@ -34,75 +34,80 @@ _BUSY: Final = 20.0
 """ms of error that only a machine busy with other things has."""
 
 
-class TextReader:
+class ChatTextReader:
     """The words of an OpenAI chat stream, as its bytes arrive."""
 
     def __init__(self) -> None:
-        self._codec = framing.codec("sse")
+        self._codec = framing.new_codec("sse")
 
-    def words(self, data: bytes) -> Iterator[str]:
+    def feed(self, data: bytes) -> Iterator[str]:
         """The pieces of text that these bytes complete."""
         for message in self._codec.feed(data):
-            event = read_event(message).data or b""
+            event = parse_event(message).data or b""
             if event.startswith(b"{"):
                 for choice in orjson.loads(event)["choices"]:
                     yield choice["delta"].get("content", "")
 
 
-def comparison(demo: Demo, width: int, *, ascii_only: bool) -> list[Row]:
+def comparison_lines(demo: DemoResult, width: int, *, ascii_only: bool) -> list[Row]:
     """Both timelines, and their figures."""
     recorded, replayed = demo.cassette.reads, demo.replayed.reads
-    end = max(read.at for read in (*recorded, *replayed))
+    end = max(read.at_ms for read in (*recorded, *replayed))
     header = ("first", "last", "median gap", "reads", "bytes", "sha256")
     return [
-        ("timeline", _axis(end, width)),
-        ("recorded", timeline.sparkline(recorded, end, width, ascii_only=ascii_only)),
-        ("replayed", timeline.sparkline(replayed, end, width, ascii_only=ascii_only)),
+        ("timeline", _axis_line(end, width)),
+        ("recorded", timeline.render_sparkline(recorded, end, width, ascii_only=ascii_only)),
+        ("replayed", timeline.render_sparkline(replayed, end, width, ascii_only=ascii_only)),
         ("", ""),
-        ("", _columns(header)),
-        ("recorded", _figures(recorded)),
-        ("replayed", _figures(replayed)),
-        ("", _error(recorded, replayed)),
+        ("", _align_columns(header)),
+        ("recorded", _timing_figures(recorded)),
+        ("replayed", _timing_figures(replayed)),
+        ("", _timing_error(recorded, replayed)),
     ]
 
 
-def cassette(demo: Demo, width: int, keep: Path | None) -> list[Row]:
+def cassette_lines(demo: DemoResult, width: int, keep: Path | None) -> list[Row]:
     """Where the cassette lies or would lie, and a look into it."""
     lines = demo.content.decode("utf-8", "replace").splitlines()
     size = f"{len(lines)} lines, {len(demo.content) / 1024:.0f} KB"
     if keep is None:
-        about = f"{size}; gone with its temporary folder (--keep DIR keeps it)"
+        text = f"{size}; gone with its temporary folder (--keep DIR keeps it)"
     else:
-        about = f"{size}; kept"
+        text = f"{size}; kept"
     place = str((keep or Path("cassettes")) / demo.file)
     shown = ["…", *lines[_PEEK], "…", lines[-1]]
-    return [("cassette", place), ("", about), *(("", display.cut(line, width)) for line in shown)]
+    return [
+        ("cassette", place),
+        ("", text),
+        *(("", display.truncate(line, width)) for line in shown),
+    ]
 
 
-def differences(demo: Demo) -> list[str]:
+def find_differences(demo: DemoResult) -> list[str]:
     """What is not as it must be; empty where the replay is exact."""
     kept = demo.cassette
     checks = {
-        f"the cassette is {outcome(kept)}": outcome(kept).complete,
+        f"the cassette is {outcome_of(kept)}": outcome_of(kept).complete,
         "the recording passed other bytes on than the provider sent": demo.live.body == demo.sent,
         "the cassette holds other bytes than the provider sent": kept.body == demo.sent,
         "the replay has another status": demo.replayed.status == demo.live.status == 200,
         "the replay has other bytes than were recorded": demo.replayed.body == kept.body,
-        "the replay is cut into other reads": _sizes(demo.replayed.reads) == _sizes(kept.reads),
+        "the replay is cut into other reads": _read_sizes(demo.replayed.reads)
+        == _read_sizes(kept.reads),
     }
-    return [what for what, fine in checks.items() if not fine]
+    return [label for label, fine in checks.items() if not fine]
 
 
-def verdict(demo: Demo, differences: Sequence[str]) -> list[Row]:
+def verdict_line(demo: DemoResult, differences: Sequence[str]) -> list[Row]:
     """Equal, or what differs."""
     if differences:
-        return [("DIFFERENT", what) for what in differences]
+        return [("DIFFERENT", difference) for difference in differences]
     size, reads = len(demo.sent), len(demo.cassette.reads)
-    checksum = _sha256(demo.sent)
+    checksum = _sha256_hex(demo.sent)
     return [("equal", f"all {size:,} bytes (sha256 {checksum}), in the same {reads} reads")]
 
 
-def next_steps(demo: Demo, keep: Path | None) -> list[Row]:
+def next_step_lines(demo: DemoResult, keep: Path | None) -> list[Row]:
     """What to do with all this."""
     steps = [
         ("llm-proxy record -- python app.py", "keep what your provider answers"),
@@ -112,39 +117,39 @@ def next_steps(demo: Demo, keep: Path | None) -> list[Row]:
     if keep is not None:
         steps[1] = (f"llm-proxy show {display.shell_word(keep / demo.file)}", "see what was kept")
     width = max(len(command) for command, _ in steps) + 2
-    lines = [f"{command:<{width}}{what}" for command, what in steps]
+    lines = [f"{command:<{width}}{label}" for command, label in steps]
     return [("next", lines[0]), *(("", line) for line in lines[1:])]
 
 
-def _axis(end: float, width: int) -> str:
+def _axis_line(end: float, width: int) -> str:
     """A scale from 0 to `end` ms."""
     marks = ("0", f"{end / 2000:.1f} s", f"{end / 1000:.1f} s")
     half = width // 2
     return f"{marks[0]:<{half}}{marks[1]:<{width - half - len(marks[2])}}{marks[2]}"
 
 
-def _figures(reads: Sequence[Read]) -> str:
-    gaps = [after.at - before.at for before, after in pairwise(reads)]
+def _timing_figures(reads: Sequence[Read]) -> str:
+    gaps = [after.at_ms - before.at_ms for before, after in pairwise(reads)]
     body = b"".join(read.data for read in reads)
-    return _columns(
+    return _align_columns(
         (
-            f"{reads[0].at:.1f} ms",
-            f"{reads[-1].at:.1f} ms",
+            f"{reads[0].at_ms:.1f} ms",
+            f"{reads[-1].at_ms:.1f} ms",
             f"{statistics.median(gaps):.1f} ms",
             f"{len(reads)}",
             f"{len(body):,}",
-            _sha256(body),
+            _sha256_hex(body),
         )
     )
 
 
-def _columns(cells: tuple[str, ...]) -> str:
+def _align_columns(cells: tuple[str, ...]) -> str:
     first, last, gap, reads, size, checksum = cells
     return f"{first:>9}{last:>11}{gap:>12}{reads:>7}{size:>8}   {checksum}"
 
 
-def _error(recorded: Sequence[Read], replayed: Sequence[Read]) -> str:
-    errors = [abs(one.at - other.at) for one, other in zip(recorded, replayed, strict=False)]
+def _timing_error(recorded: Sequence[Read], replayed: Sequence[Read]) -> str:
+    errors = [abs(one.at_ms - other.at_ms) for one, other in zip(recorded, replayed, strict=False)]
     busy = "; this machine is busy" if max(errors) > _BUSY else ""
     return (
         f"largest error of any read {max(errors):.1f} ms, "
@@ -152,9 +157,9 @@ def _error(recorded: Sequence[Read], replayed: Sequence[Read]) -> str:
     )
 
 
-def _sizes(reads: Sequence[Read]) -> list[int]:
+def _read_sizes(reads: Sequence[Read]) -> list[int]:
     return [len(read.data) for read in reads]
 
 
-def _sha256(body: bytes) -> str:
+def _sha256_hex(body: bytes) -> str:
     return hashlib.sha256(body).hexdigest()[:_HASH]

@@ -11,14 +11,21 @@ import click
 
 from llm_proxy import display
 from llm_proxy.cli.doctor import library, machine
-from llm_proxy.cli.doctor.results import Level, Verdict
+from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
 from llm_proxy.cli.options import CONFIG, PORT, cassettes, normalise, spool
-from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
-from llm_proxy.matching.grammar import rules_of
+from llm_proxy.cli.output.printing import (
+    Line,
+    StyledText,
+    print_json,
+    print_lines,
+    print_note,
+    styled_line,
+)
+from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.running.settings import default_spool
 
-_STYLES: Final = {Level.OK: "good", Level.WARNING: "doubtful", Level.PROBLEM: "bad"}
-_LEVEL: Final = max(map(len, Level))
+_STYLES: Final = {CheckLevel.OK: "good", CheckLevel.WARNING: "doubtful", CheckLevel.PROBLEM: "bad"}
+_LEVEL: Final = max(map(len, CheckLevel))
 _NAME: Final = 15
 """Columns."""
 
@@ -46,36 +53,49 @@ def doctor(
       llm-proxy doctor --json | jq '.checks[] | select(.level != "ok")'
     """
     verdicts = [
-        *machine.verdicts(os.environ, PORT),
-        *library.verdicts(cassettes, spool or default_spool(os.environ), rules_of(normalise)),
+        *machine.machine_checks(os.environ, PORT),
+        *library.library_checks(
+            cassettes, spool or default_spool(os.environ), parse_rules(normalise)
+        ),
     ]
     if as_json:
-        print_json(_document(verdicts))
+        print_json(_doctor_document(verdicts))
     else:
         print_lines(_verdict_line(verdict) for verdict in verdicts)
-        print_note(_summary(verdicts))
-    raise click.exceptions.Exit(1 if _count(verdicts, Level.PROBLEM) else 0)
+        print_note(_summary_line(verdicts))
+    raise click.exceptions.Exit(1 if _count_level(verdicts, CheckLevel.PROBLEM) else 0)
 
 
-def _verdict_line(it: Verdict) -> Line:
-    level = Span(f"{it.level:<{_LEVEL}}", _STYLES[it.level])
-    return line(level, "  ", Span(f"{it.name:<{_NAME}} ", "bold"), display.one_line(it.text))
+def _verdict_line(check_result: CheckResult) -> Line:
+    level = StyledText(f"{check_result.level:<{_LEVEL}}", _STYLES[check_result.level])
+    return styled_line(
+        level,
+        "  ",
+        StyledText(f"{check_result.name:<{_NAME}} ", "bold"),
+        display.escape_line(check_result.text),
+    )
 
 
-def _count(verdicts: Sequence[Verdict], level: Level) -> int:
+def _count_level(verdicts: Sequence[CheckResult], level: CheckLevel) -> int:
     return sum(verdict.level is level for verdict in verdicts)
 
 
-def _summary(verdicts: Sequence[Verdict]) -> str:
-    problems = display.counted(_count(verdicts, Level.PROBLEM), "problem")
-    return f"{problems}, {display.counted(_count(verdicts, Level.WARNING), 'warning')}"
+def _summary_line(verdicts: Sequence[CheckResult]) -> str:
+    problems = display.count_noun(_count_level(verdicts, CheckLevel.PROBLEM), "problem")
+    return (
+        f"{problems}, {display.count_noun(_count_level(verdicts, CheckLevel.WARNING), 'warning')}"
+    )
 
 
-def _document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def _doctor_document(verdicts: Sequence[CheckResult]) -> dict[str, Any]:
     return {
-        "ok": not _count(verdicts, Level.PROBLEM),
+        "ok": not _count_level(verdicts, CheckLevel.PROBLEM),
         "checks": [
-            {"name": it.name, "level": it.level.value, "text": display.path_text(it.text)}
-            for it in verdicts
+            {
+                "name": verdict.name,
+                "level": verdict.level.value,
+                "text": display.escape_path(verdict.text),
+            }
+            for verdict in verdicts
         ],
     }

@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine."""
+"""Finds the process that listens on a port of this machine."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LISTENING: Final = "0A"
 
 
 @dataclass(frozen=True, slots=True)
-class Occupant:
+class PortOccupant:
     """Whoever has the port."""
 
-    ours: str = ""
+    our_mode: str = ""
     """The mode, where it is an llm-proxy."""
     process: str = ""
     """Name and id of the process, where the system tells."""
 
 
-def listener(host: str, port: int) -> Occupant | None:
+def find_listener(host: str, port: int) -> PortOccupant | None:
     """Who listens there; None where the port is free."""
     with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as attempt:
         attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -36,11 +36,11 @@ def listener(host: str, port: int) -> Occupant | None:
             attempt.bind((host, port))
             attempt.listen(1)
         except OSError:
-            return Occupant(_mode(host, port), _process(port))
+            return PortOccupant(_mode_of_proxy_at(host, port), _listening_process(port))
     return None
 
 
-def _mode(host: str, port: int) -> str:
+def _mode_of_proxy_at(host: str, port: int) -> str:
     """The mode of an llm-proxy that serves there; empty for anybody else."""
     with closing(http.client.HTTPConnection(host, port, timeout=_LIMIT)) as connection:
         try:
@@ -51,9 +51,9 @@ def _mode(host: str, port: int) -> str:
     return str(health.get("mode", "")) if isinstance(health, dict) else ""
 
 
-def _process(port: int) -> str:
+def _listening_process(port: int) -> str:
     """Name and id of the process that listens; empty where the system does not tell us."""
-    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
+    sockets = {f"socket:[{inode}]" for inode in _listening_socket_inodes(port)}
     for folder in Path("/proc").glob("[0-9]*/fd") if sockets else ():
         try:
             if any(str(link.readlink()) in sockets for link in folder.iterdir()):
@@ -64,8 +64,7 @@ def _process(port: int) -> str:
     return ""
 
 
-def _inodes(port: int) -> set[str]:
-    """The listening sockets of this port, by inode."""
+def _listening_socket_inodes(port: int) -> set[str]:
     inodes: set[str] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:

@@ -1,4 +1,4 @@
-"""What a check of `doctor` finds."""
+"""The result of one `doctor` check."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     """How bad it is."""
 
     OK = "ok"
@@ -17,11 +17,11 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """One finding."""
 
     name: str
     """What was looked at."""
-    level: Level
+    level: CheckLevel
     text: str
     """What was found, and for anything but OK what to do."""

@@ -9,20 +9,20 @@ from typing import Any
 import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cli.explain.output import Explained, document, page
-from llm_proxy.cli.explain.requests import Given, asking, headers_of
-from llm_proxy.cli.option_types import Checked
+from llm_proxy.cli.explain.output import RequestExplanation, explanation_document, explanation_lines
+from llm_proxy.cli.explain.requests import RequestOverrides, candidate_requests, parse_headers
+from llm_proxy.cli.option_types import CheckedTextType
 from llm_proxy.cli.options import CONFIG, cassettes, match, normalise
-from llm_proxy.cli.options.server import session_name
+from llm_proxy.cli.options.server import check_session_name
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note
 from llm_proxy.exchange import Request
 from llm_proxy.matching import EXACT
-from llm_proxy.matching.grammar import match_of, rules_of
-from llm_proxy.misses.explaining import explanation
+from llm_proxy.matching.grammar import parse_match, parse_rules
+from llm_proxy.misses.explaining import explain_key
 from llm_proxy.misses.report import FULL
-from llm_proxy.routing import Call, Routing, route
+from llm_proxy.routing import RoutedRequest, RoutingSettings, route
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.library_takes import TakesOnDisk
+from llm_proxy.shell.library.library_takes import LibraryTakes
 
 
 @click.command
@@ -33,7 +33,7 @@ from llm_proxy.shell.library.library_takes import TakesOnDisk
 @click.option(
     "--session",
     metavar="NAME",
-    type=Checked("session", session_name),
+    type=CheckedTextType("session", check_session_name),
     help="The session that it belongs to.",
 )
 @click.option("--allow-partial", is_flag=True, help="Takes that are not complete answer, too.")
@@ -43,7 +43,7 @@ from llm_proxy.shell.library.library_takes import TakesOnDisk
 @CONFIG
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def explain(
-    request: str, cassettes: Path, *, as_json: bool, allow_partial: bool, **given: Any
+    request: str, cassettes: Path, *, as_json: bool, allow_partial: bool, **fields: Any
 ) -> None:
     r"""Say which cassette answers a request, or why none does and what would help.
 
@@ -62,50 +62,58 @@ def explain(
     """
     library = Library(cassettes)
     library.refresh()
-    how = match_of(given["match"])
-    rules = EXACT if how.is_exact else rules_of(given["normalise"])
-    takes = TakesOnDisk(library, allow_partial=allow_partial, rules=rules)
-    beside = Given(given["path"], given["method"], headers_of(given["headers"]))
-    asked = asking(library, request, beside)
-    routing = Routing(given["session"] or asked.session or DEFAULT_SESSION, rules)
-    calls = [_call(it, routing) for it in asked.requests]
-    call = _likeliest(calls, takes)
+    match_settings = parse_match(fields["match"])
+    rules = EXACT if match_settings.is_exact else parse_rules(fields["normalise"])
+    takes = LibraryTakes(library, allow_partial=allow_partial, rules=rules)
+    request_overrides = RequestOverrides(
+        fields["path"], fields["method"], parse_headers(fields["headers"])
+    )
+    asked = candidate_requests(library, request, request_overrides)
+    routing = RoutingSettings(fields["session"] or asked.session or DEFAULT_SESSION, rules)
+    calls = [_route_request(sent, routing) for sent in asked.requests]
+    routed = _best_known_request(calls, takes)
     if asked.is_guessed:
         print_note(
-            f"no path was given: explained for {call.request.method} {call.stored.path}; "
+            f"no path was given: explained for {routed.request.method} "
+            f"{routed.stored_request.path}; "
             "--path says another"
         )
-    it = _explained(call, takes, how.nearest)
+    request_explanation = _explain(routed, takes, match_settings.minimum_similarity)
     if as_json:
-        print_json(document(it))
+        print_json(explanation_document(request_explanation))
     else:
-        print_lines(page(it))
-    raise click.exceptions.Exit(0 if it.miss is None or it.alike is not None else 1)
+        print_lines(explanation_lines(request_explanation))
+    raise click.exceptions.Exit(
+        0 if request_explanation.miss is None or request_explanation.similar is not None else 1
+    )
 
 
-def _call(request: Request, routing: Routing) -> Call:
-    return route(request, 0.0, lambda: 0.0, how=routing)
+def _route_request(request: Request, routing: RoutingSettings) -> RoutedRequest:
+    return route(request, 0.0, lambda: 0.0, settings=routing)
 
 
-def _likeliest(calls: Sequence[Call], takes: TakesOnDisk) -> Call:
-    """Of calls that could be meant, the one that the library knows best."""
+def _best_known_request(calls: Sequence[RoutedRequest], takes: LibraryTakes) -> RoutedRequest:
     if len(calls) == 1:
         return calls[0]
-    return max(calls, key=takes.likeness)
+    return max(calls, key=takes.best_similarity)
 
 
-def _explained(call: Call, takes: TakesOnDisk, share: float | None) -> Explained:
-    answers = _answers(call, takes)
-    is_missed = call.session not in answers
+def _explain(routed: RoutedRequest, takes: LibraryTakes, share: float | None) -> RequestExplanation:
+    answers = _responding_files(routed, takes)
+    is_missed = routed.session not in answers
     alike = None
-    if is_missed and share is not None and (found := takes.alike(call, share)) is not None:
-        alike = found.likeness, [it.file for it in found.takes]
-    miss = takes.explained(call, FULL).missed if is_missed else None
-    return Explained(call, explanation(call), answers, miss, alike)
+    if (
+        is_missed
+        and share is not None
+        and (found := takes.similar_takes(routed, share)) is not None
+    ):
+        alike = found.similarity, [take.file for take in found.takes]
+    miss = takes.explain_miss(routed, FULL).missed if is_missed else None
+    return RequestExplanation(routed, explain_key(routed), answers, miss, alike)
 
 
-def _answers(call: Call, takes: TakesOnDisk) -> Mapping[str, list[str]]:
+def _responding_files(routed: RoutedRequest, takes: LibraryTakes) -> Mapping[str, list[str]]:
     """The files that answer, by session: the one that was asked, and those with takes of it."""
-    sessions = dict.fromkeys((call.session, *takes.sessions(call.key)))
-    found = {it: [take.file for take in takes.find(it, call.key)] for it in sessions}
+    sessions = dict.fromkeys((routed.session, *takes.sessions(routed.key)))
+    found = {text: [take.file for take in takes.find_takes(text, routed.key)] for text in sessions}
     return {session: files for session, files in found.items() if files}

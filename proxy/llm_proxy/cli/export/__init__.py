@@ -8,18 +8,18 @@ from typing import Any, Final
 import click
 
 from llm_proxy import dialects
-from llm_proxy.cli.export.foreign_formats import Selection, written
-from llm_proxy.cli.export.transcoded import check, left_out, told_bytes
-from llm_proxy.cli.option_types import OneOf
+from llm_proxy.cli.export.foreign_formats import ExportSelection, export_bytes
+from llm_proxy.cli.export.transcoded import check_options, http_bytes, lost_parts
+from llm_proxy.cli.option_types import ChoiceType
 from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.files import write_new
 from llm_proxy.cli.output.printing import print_note
-from llm_proxy.cli.show.lookup import find
+from llm_proxy.cli.show.lookup import find_cassette
 from llm_proxy.dialects.openai.family import FAMILY
 from llm_proxy.errors import UsageError
 from llm_proxy.exporting import FORMATS
 from llm_proxy.shell.library.library import Library
-from llm_proxy.transcoding import Manner, retell
+from llm_proxy.transcoding import TranscodeOptions, transcode
 
 _OF_DIALECTS: Final = ("whole", "model", "provider", "head")
 _OF_FORMATS: Final = ("all_of_them", "upstream", "through")
@@ -29,15 +29,15 @@ _OF_FORMATS: Final = ("all_of_them", "upstream", "through")
 @click.argument("names", nargs=-1, metavar="CASSETTE...")
 @cassettes
 @CONFIG
-@click.option("--as", "dialect", type=OneOf(tuple(dialects.speakers())),
+@click.option("--as", "dialect", type=ChoiceType(tuple(dialects.chat_dialects())),
               help="The dialect to tell it in.")  # fmt: skip
 @click.option("--whole", is_flag=True, help="With --as: one document, not a stream.")
 @click.option("--model", default="", metavar="NAME", help="With --as: name another model.")
-@click.option("--provider", type=OneOf(tuple(FAMILY)),
+@click.option("--provider", type=ChoiceType(tuple(FAMILY)),
               help="With --as: the member of the dialect's family that speaks, such as "
                    "openrouter.")  # fmt: skip
 @click.option("--head", is_flag=True, help="With --as: status line and headers before the body.")
-@click.option("--format", "format_", type=OneOf(tuple(FORMATS)),
+@click.option("--format", "format_", type=ChoiceType(tuple(FORMATS)),
               help="The format to write it in.")  # fmt: skip
 @click.option("--all", "all_of_them", is_flag=True,
               help="With --format har or vcr: every cassette of the library.")  # fmt: skip
@@ -74,22 +74,34 @@ def export(names: tuple[str, ...], cassettes: Path, output: Path | None, **value
         raise UsageError("export takes one of --as DIALECT and --format FORMAT")
     library = Library(cassettes)
     if name is not None:
-        _refuse(values, _OF_DIALECTS, "--as")
-        chosen = Selection(names, **{it: values[it] for it in _OF_FORMATS})
-        write_new(written(library, FORMATS[name], chosen), output, "the file")
+        _refuse_option(values, _OF_DIALECTS, "--as")
+        chosen = ExportSelection(
+            names,
+            is_all=values["all_of_them"],
+            upstream=values["upstream"],
+            proxy_url=values["through"],
+        )
+        write_new(export_bytes(library, FORMATS[name], chosen), output, "the file")
         return
-    _refuse(values, _OF_FORMATS, "--format")
+    _refuse_option(values, _OF_FORMATS, "--format")
     if len(names) != 1:
         raise UsageError("--as is of one cassette: name one")
-    how = Manner(dialect, values["whole"], values["model"], values["provider"] or "")
-    check(how)
-    it = library.load(find(library, names[0]))
-    told = retell(it, how)
-    write_new(told_bytes(told.response, with_head=values["head"]), output, "the answer")
-    print_note(f"{it.file}, told again as {how.dialect}: not a replay{left_out(told)}")
+    transcode_options = TranscodeOptions(
+        dialect, values["whole"], values["model"], values["provider"] or ""
+    )
+    check_options(transcode_options)
+    cassette = library.load_cassette(find_cassette(library, names[0]))
+    transcoded_response = transcode(cassette, transcode_options)
+    write_new(
+        http_bytes(transcoded_response.response, with_head=values["head"]), output, "the answer"
+    )
+    print_note(
+        f"{cassette.file}, told again as {transcode_options.dialect}: not a "
+        f"replay{lost_parts(transcoded_response)}"
+    )
 
 
-def _refuse(values: dict[str, Any], names: tuple[str, ...], option: str) -> None:
+def _refuse_option(values: dict[str, Any], names: tuple[str, ...], option: str) -> None:
     """Raise `UsageError` where an option was given that goes with another one."""
     for name in names:
         if values[name]:

@@ -1,4 +1,4 @@
-"""Recorded exchanges in the formats of other tools."""
+"""Exports recorded exchanges in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -6,87 +6,105 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cli.library.cassettes import read_all
+from llm_proxy.cli.library.cassettes import read_cassettes
 from llm_proxy.cli.output.printing import print_note
-from llm_proxy.cli.show.lookup import find
-from llm_proxy.display import counted
-from llm_proxy.errors import CannotSay, CassetteError, UsageError
-from llm_proxy.exporting import Exported, Format, invented_url, url_of, url_through
-from llm_proxy.outcome import outcome
-from llm_proxy.shell.library.library import Library, files_below
-from llm_proxy.shell.running.settings import checked_url, parse_upstreams
+from llm_proxy.cli.show.lookup import find_cassette
+from llm_proxy.display import count_noun
+from llm_proxy.errors import CassetteError, NotRepresentable, UsageError
+from llm_proxy.exporting import (
+    ExportedExchange,
+    ExportFormat,
+    exchange_url,
+    placeholder_url,
+    url_through_proxy,
+)
+from llm_proxy.outcome import outcome_of
+from llm_proxy.shell.library.library import Library, cassette_files
+from llm_proxy.shell.running.settings import checked_http_url, parse_upstreams
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ExportSelection:
     """Which exchanges, and where they were."""
 
     names: tuple[str, ...]
-    all_of_them: bool
+    is_all: bool
     upstream: tuple[str, ...]
-    through: str
+    proxy_url: str
     """The address of a proxy of ours; empty for the providers' own."""
 
 
-def written(library: Library, format_: Format, chosen: Selection) -> bytes:
+def export_bytes(library: Library, format_: ExportFormat, chosen: ExportSelection) -> bytes:
     """The chosen exchanges as a file of this format.
 
-    Raises `UsageError` for a choice that makes none, and `CannotSay` for what it cannot hold.
+    Raises `UsageError` for a choice that makes none, and `NotRepresentable` for what it cannot
+    hold.
     """
-    _check(format_, chosen)
-    found = list(_chosen(library, chosen))
+    _check_selection(format_, chosen)
+    found = list(_select_cassettes(library, chosen))
     if not found:
         raise UsageError(f"{library.root} holds no cassettes: record one with llm-proxy record")
-    kept = [it for it in found if format_.of_partial or outcome(it).complete]
-    left = [it for it in found if it not in kept]
+    kept = [
+        cassette for cassette in found if format_.takes_partial or outcome_of(cassette).complete
+    ]
+    left = [cassette for cassette in found if cassette not in kept]
     if not kept:
-        raise CannotSay(
-            f"{left[0].file} is {outcome(left[0])}; as {format_.name} it would seem whole"
+        raise NotRepresentable(
+            f"{left[0].file} is {outcome_of(left[0])}; as {format_.name} it would seem whole"
         )
-    for it in left:
-        print_note(f"left out: {it.file} is {outcome(it)}; as {format_.name} it would seem whole")
-    data = format_.write([Exported(it, _url(it, format_, chosen)) for it in kept])
-    print_note(f"{counted(len(kept), 'exchange')} as {format_.name}{_missing(kept, format_)}")
+    for cassette in left:
+        print_note(
+            f"left out: {cassette.file} is {outcome_of(cassette)}; as {format_.name} it would "
+            "seem whole"
+        )
+    data = format_.write(
+        [
+            ExportedExchange(cassette, _url_for_format(cassette, format_, chosen))
+            for cassette in kept
+        ]
+    )
+    print_note(
+        f"{count_noun(len(kept), 'exchange')} as {format_.name}{_missing_in_command(kept, format_)}"
+    )
     return data
 
 
-def _check(format_: Format, chosen: Selection) -> None:
-    if bool(chosen.names) == chosen.all_of_them:
+def _check_selection(format_: ExportFormat, chosen: ExportSelection) -> None:
+    if bool(chosen.names) == chosen.is_all:
         raise UsageError("export needs to know which: name cassettes, or give --all")
-    if not format_.of_many and (chosen.all_of_them or len(chosen.names) > 1):
+    if not format_.takes_many and (chosen.is_all or len(chosen.names) > 1):
         raise UsageError(f"--format {format_.name} is of one cassette: name one")
 
 
-def _chosen(library: Library, chosen: Selection) -> Iterator[Cassette]:
+def _select_cassettes(library: Library, chosen: ExportSelection) -> Iterator[Cassette]:
     """In the order in which they are named; all of them in that of their recording."""
     if chosen.names:
         for name in chosen.names:
-            yield library.load(find(library, name))
+            yield library.load_cassette(find_cassette(library, name))
         return
     every: list[Cassette] = []
-    for _, it in read_all(library, list(files_below(library.root))):
-        match it:
+    for _, cassette in read_cassettes(library, list(cassette_files(library.root))):
+        match cassette:
             case Cassette():
-                every.append(it)
+                every.append(cassette)
             case CassetteError():
-                print_note(f"left out: {it}")
+                print_note(f"left out: {cassette}")
     yield from sorted(every, key=lambda it: (it.meta.session, it.meta.recorded))
 
 
-def _url(it: Cassette, format_: Format, chosen: Selection) -> str:
-    if chosen.through:
-        return url_through(it, checked_url("--through", chosen.through))
-    url = url_of(it, parse_upstreams(chosen.upstream))
-    if url is None and format_.needs_address:
-        name = it.meta.provider
+def _url_for_format(cassette: Cassette, format_: ExportFormat, chosen: ExportSelection) -> str:
+    if chosen.proxy_url:
+        return url_through_proxy(cassette, checked_http_url("--through", chosen.proxy_url))
+    url = exchange_url(cassette, parse_upstreams(chosen.upstream))
+    if url is None and format_.needs_url:
+        name = cassette.meta.provider
         raise UsageError(
             f"no address is known for {name}: give --upstream {name}=URL, or --through URL"
         )
-    return url or invented_url(it)
+    return url or placeholder_url(cassette)
 
 
-def _missing(kept: Sequence[Cassette], format_: Format) -> str:
-    """What a command would ask otherwise than it was asked."""
-    replaced = any(it.request.redacted for it in kept)
-    is_asked = format_.needs_address and replaced
+def _missing_in_command(kept: Sequence[Cassette], format_: ExportFormat) -> str:
+    replaced = any(cassette.request.redacted for cassette in kept)
+    is_asked = format_.needs_url and replaced
     return "; secrets were taken out of its request: put them back" if is_asked else ""

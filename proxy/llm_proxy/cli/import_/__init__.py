@@ -9,38 +9,38 @@ from typing import Any
 import click
 
 from llm_proxy.cassette.model import DEFAULT_SESSION
-from llm_proxy.cli.import_.report import Row, document, print_report
+from llm_proxy.cli.import_.report import ImportRow, import_document, print_report
 from llm_proxy.cli.library.cassettes import with_progress
-from llm_proxy.cli.option_types import Checked, Count
+from llm_proxy.cli.option_types import CheckedTextType, CountType
 from llm_proxy.cli.options import CONFIG, cassettes, normalise
 from llm_proxy.cli.options.declaration import FOLDER, option
-from llm_proxy.cli.options.server import session_name
+from llm_proxy.cli.options.server import check_session_name
 from llm_proxy.cli.output.printing import print_json
 from llm_proxy.errors import UsageError, printable
-from llm_proxy.importing import How
-from llm_proxy.matching.grammar import rules_of
-from llm_proxy.pacing import Pace, Recorded, parse_pace
-from llm_proxy.routing import Routing, is_name
-from llm_proxy.shell.importing.files import sessions, survey
-from llm_proxy.shell.importing.importing import Importer, now
+from llm_proxy.importing import ImportSettings
+from llm_proxy.matching.grammar import parse_rules
+from llm_proxy.pacing import Pace, RecordedPace, parse_pace
+from llm_proxy.routing import RoutingSettings, is_valid_name
+from llm_proxy.shell.importing.files import find_files, session_names
+from llm_proxy.shell.importing.importing import Importer, timestamp_now
 from llm_proxy.shell.importing.scripting import ScenarioFolder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.version import __version__
 
 
-def _provider(name: str) -> None:
+def _checked_provider(name: str) -> None:
     """Raises `UsageError` for what no provider can be called."""
-    if not is_name(name):
+    if not is_valid_name(name):
         raise UsageError(
             f"'{printable(name, 100)}' is no provider name: use letters, digits, dot, dash and "
             "underscore, at most 100 of them"
         )
 
 
-def _pace(text: str) -> Pace:
+def _parse_import_pace(text: str) -> Pace:
     """The pace of answers without times.  Raises `UsageError` for one that needs them."""
     pace = parse_pace(text)
-    if isinstance(pace, Recorded):
+    if isinstance(pace, RecordedPace):
         raise UsageError(
             f"'{text}' needs recorded times: write instant, a rate such as 50tps, or a model such "
             "as profile:gpt-4o"
@@ -53,20 +53,21 @@ def _pace(text: str) -> Pace:
 @cassettes
 @CONFIG
 @option(
-    "--session", default=DEFAULT_SESSION, metavar="NAME", type=Checked("session", session_name),
+    "--session", default=DEFAULT_SESSION, metavar="NAME",
+    type=CheckedTextType("session", check_session_name),
     help="The session of all that is imported.",
 )  # fmt: skip
 @click.option("--session-per-file", is_flag=True, help="A session for each file, called like it.")
 @click.option(
-    "--provider", metavar="NAME", type=Checked("provider", _provider),
+    "--provider", metavar="NAME", type=CheckedTextType("provider", _checked_provider),
     help="The provider of all requests.  [default: by their host, else by their path]",
 )  # fmt: skip
 @click.option(
-    "--pace", "times", metavar="PACE", type=Checked("pace", _pace),
+    "--pace", "times", metavar="PACE", type=CheckedTextType("pace", _parse_import_pace),
     help="The times of answers whose source keeps none of their pieces: 50tps, profile:gpt-4o, …; "
     "see docs/pacing.md.  [default: as the source says, else at once]",
 )  # fmt: skip
-@click.option("--seed", type=Count(0), default=0, help="What chance in times is made of.")
+@click.option("--seed", type=CountType(0), default=0, help="What chance in times is made of.")
 @normalise
 @option(
     "--scenarios", type=FOLDER, default=Path("scenarios"),
@@ -81,7 +82,7 @@ def import_(
     session_per_file: bool,
     dry_run: bool,
     as_json: bool,
-    **how: Any,
+    **fields: Any,
 ) -> None:
     r"""Make cassettes of the recordings of other tools, and scenarios of their fixtures.
 
@@ -103,31 +104,33 @@ def import_(
       llm-proxy import fixtures/chat.json --scenarios tests/scenarios
       llm-proxy import tests/cassettes --dry-run --json | jq .sum
     """
-    files = survey(paths)
-    if session_per_file and how["session"] != DEFAULT_SESSION:
+    files = find_files(paths)
+    if session_per_file and fields["session"] != DEFAULT_SESSION:
         raise UsageError("--session-per-file and --session NAME: give one of them")
     library = Library(cassettes)
     library.refresh()
-    names = sessions(files)
+    names = session_names(files)
     own = names if session_per_file else {}
-    scripts = ScenarioFolder(how.pop("scenarios"), names)
-    importer = Importer(library, _how(**how), own, dry_run, scripts)
-    rows = [Row.of(it) for it in importer.run(with_progress(files))]
+    scripts = ScenarioFolder(fields.pop("scenarios"), names)
+    importer = Importer(library, _import_settings(**fields), own, dry_run, scripts)
+    rows = [
+        ImportRow.from_report(file_report) for file_report in importer.run(with_progress(files))
+    ]
     if as_json:
-        print_json(document(library, rows, is_dry=dry_run))
+        print_json(import_document(library, rows, is_dry=dry_run))
     else:
         print_report(library, rows, is_dry=dry_run)
-    raise click.exceptions.Exit(1 if any(it.is_refused for it in rows) else 0)
+    raise click.exceptions.Exit(1 if any(row.has_refusals for row in rows) else 0)
 
 
-def _how(
+def _import_settings(
     session: str, provider: str | None, times: str | None, seed: int, normalise: Sequence[str]
-) -> How:
-    return How(
-        routing=Routing(session, rules_of(normalise)),
+) -> ImportSettings:
+    return ImportSettings(
+        routing=RoutingSettings(session, parse_rules(normalise)),
         tool=f"llm-proxy {__version__}",
-        now=now(),
-        pace=_pace(times) if times else None,
+        now=timestamp_now(),
+        pace=_parse_import_pace(times) if times else None,
         seed=seed,
         provider=provider or "",
     )

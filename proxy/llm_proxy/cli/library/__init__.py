@@ -1,1 +1,1 @@
-"""What the commands that look after a library have in common: its rows, and how they are chosen."""
+"""What the library commands share: rows, filters and groups."""

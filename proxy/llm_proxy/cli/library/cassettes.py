@@ -1,4 +1,4 @@
-"""Every cassette of a folder, read one after the other, with progress for those who watch."""
+"""Reads every cassette of a folder, with a progress bar where there are many."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from click.core import ParameterSource
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.display import counted
+from llm_proxy.display import count_noun
 from llm_proxy.errors import CassetteError, UsageError
-from llm_proxy.matching import Rules
+from llm_proxy.matching import RuleSet
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_keys import is_keyed_by
 
@@ -23,7 +23,7 @@ _MANY: Final = 200
 """Files that take long enough to be watched."""
 
 
-def there(cassettes: Path) -> Path:
+def existing_folder(cassettes: Path) -> Path:
     """The folder of --cassettes.
 
     Raises `UsageError` where somebody named one that does not exist: it is mistyped more often
@@ -32,42 +32,44 @@ def there(cassettes: Path) -> Path:
     source = click.get_current_context().get_parameter_source("cassettes")
     if source is not ParameterSource.DEFAULT and not cassettes.exists():
         raise UsageError(
-            f"there is no folder {display.path_text(cassettes)}: give --cassettes the folder that "
+            f"there is no folder {display.escape_path(cassettes)}: give --cassettes the folder "
+            f"that "
             "has the cassettes, or record some with llm-proxy record"
         )
     return cassettes
 
 
-def read_all(
+def read_cassettes(
     library: Library, paths: Sequence[Path]
 ) -> Iterator[tuple[Path, Cassette | CassetteError]]:
     """Each file with its cassette, or with the reason why it is none."""
     for path in with_progress(paths):
         try:
-            yield path, library.load(path)
+            yield path, library.load_cassette(path)
         except CassetteError as error:
             yield path, error
 
 
-def count_otherwise_keyed(paths: Iterable[Path], rules: Rules) -> int:
+def count_other_keys(paths: Iterable[Path], rules: RuleSet) -> int:
     """How many of these were keyed by other rules, and so are not found by their names."""
     library, count = Library(Path()), 0
     for path in paths:
         with suppress(CassetteError):
-            count += not is_keyed_by(library.meta(path), rules)
+            count += not is_keyed_by(library.read_meta(path), rules)
     return count
 
 
-def other_rules(count: int) -> str:
+def other_rules_message(count: int) -> str:
     """What is said of those."""
     are = "was" if count == 1 else "were"
     return (
-        f"{counted(count, 'cassette')} {are} keyed by other rules than those given, and found by "
+        f"{count_noun(count, 'cassette')} {are} keyed by other rules than those given, and "
+        f"found by "
         "reading: llm-proxy rekey names them anew"
     )
 
 
-def name_within(library: Library, path: Path) -> str:
+def name_in_library(library: Library, path: Path) -> str:
     """The name of a file within its library; its path where it lies elsewhere."""
     return str(path.relative_to(library.root)) if path.is_relative_to(library.root) else str(path)
 

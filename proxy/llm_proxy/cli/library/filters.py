@@ -1,4 +1,4 @@
-"""Which cassettes a command is about."""
+"""Options that select cassettes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 import click
 
 from llm_proxy import ages
-from llm_proxy.cli.library.rows import Row
-from llm_proxy.cli.option_types import Checked
+from llm_proxy.cli.library.rows import CassetteRow
+from llm_proxy.cli.option_types import CheckedTextType
 from llm_proxy.errors import UsageError, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -19,14 +19,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 _STATUS: Final = re.compile(r"[1-9](?:[0-9]{2}|xx)")
 
 
-def _status(text: str) -> None:
+def _parse_status_filter(text: str) -> None:
     """Raises `UsageError` for what is no status, and no class of them."""
     if _STATUS.fullmatch(text) is None:
         raise UsageError(f"'{printable(text, 40)}' is no status: write 200, 429, 4xx or 5xx")
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class CassetteFilters:
     """What a cassette must be like; an empty word, or None, lets all of them through."""
 
     partial: bool = False
@@ -39,7 +39,7 @@ class Filters:
     older_than: str | None = None
     newer_than: str | None = None
 
-    def admit(self, row: Row) -> bool:
+    def admits(self, row: CassetteRow) -> bool:
         """Whether this row is meant.  One whose age is not known is neither older nor newer."""
         meta = row.meta
         return (
@@ -54,12 +54,12 @@ class Filters:
         )
 
 
-def _is_older(row: Row, than: str) -> bool:
-    return row.age is not None and row.age > ages.span_of(than)
+def _is_older(row: CassetteRow, than: str) -> bool:
+    return row.age is not None and row.age > ages.parse_age(than)
 
 
-def _is_younger(row: Row, than: str) -> bool:
-    return row.age is not None and row.age <= ages.span_of(than)
+def _is_younger(row: CassetteRow, than: str) -> bool:
+    return row.age is not None and row.age <= ages.parse_age(than)
 
 
 _FILTERS: Final = (
@@ -70,17 +70,17 @@ _FILTERS: Final = (
                  help="Only models with TEXT in their name."),
     click.option("--dialect", default="", metavar="NAME", help="Only this dialect."),
     click.option("--provider", default="", metavar="NAME", help="Only this provider."),
-    click.option("--status", metavar="STATUS", type=Checked("status", _status),
+    click.option("--status", metavar="STATUS", type=CheckedTextType("status", _parse_status_filter),
                  help="Only answers of this status: 200, 429, 4xx."),
-    click.option("--older-than", metavar="AGE", type=Checked("age", ages.span_of),
+    click.option("--older-than", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
                  help="Only what was recorded longer ago: 36h, 90d, 12w, 6m, 1y."),
-    click.option("--newer-than", metavar="AGE", type=Checked("age", ages.span_of),
+    click.option("--newer-than", metavar="AGE", type=CheckedTextType("age", ages.parse_age),
                  help="Only what was recorded since."),
 )  # fmt: skip
 
 
-def filters(function: F) -> F:
-    """The options that `Filters` is made of."""
+def filter_options(function: F) -> F:
+    """The options that `CassetteFilters` is made of."""
     for option in reversed(_FILTERS):
         function = option(function)
     return function

@@ -1,4 +1,4 @@
-"""Options: what they are called, where they are read, and the settings that they make."""
+"""Options: declaration, sources, and the settings that they produce."""
 
 from __future__ import annotations
 

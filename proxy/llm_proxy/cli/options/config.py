@@ -1,4 +1,4 @@
-"""A settings file, whose values are the defaults of a command."""
+"""Loads a settings file as the default values of a command."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from llm_proxy.errors import UsageError
 from llm_proxy.shell.running.settings import find_config, read_config
 
 
-def _config(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
-    """Make the settings of the file the defaults of this command."""
+def _load_config(ctx: click.Context, _param: click.Parameter, value: Path | None) -> Path | None:
     path = value or find_config(Path.cwd())
     if path is not None:
         settings = read_config(path, SERVER_NAMES)
         options = {param.name: param for param in ctx.command.params}
         ctx.default_map = {
-            name: _from_file(path, ctx, options[name], setting)
+            name: _value_from_file(path, ctx, options[name], setting)
             for name, setting in settings.items()
             if name in options
         }
     return path
 
 
-def _from_file(path: Path, ctx: click.Context, option: click.Parameter, setting: Any) -> Any:
+def _value_from_file(path: Path, ctx: click.Context, option: click.Parameter, setting: Any) -> Any:
     """A setting as its option takes it; a relative path is relative to the file's folder.
 
     Raises `UsageError` for one that the option does not take.
@@ -36,10 +35,10 @@ def _from_file(path: Path, ctx: click.Context, option: click.Parameter, setting:
     values = setting if isinstance(setting, list) else [setting]
     if isinstance(setting, list) and not many:
         raise UsageError(f"{path}: {option.name} must be one value, not a list")
-    if not all(isinstance(it, str | int | float) for it in values):
+    if not all(isinstance(value, str | int | float) for value in values):
         raise UsageError(f"{path}: {option.name} holds a value that is neither text nor a number")
     folder = path.parent if option.type is FOLDER else None
-    typed = [str(folder / str(it)) if folder else str(it) for it in values]
+    typed = [str(folder / str(value)) if folder else str(value) for value in values]
     try:
         option.type_cast_value(ctx, typed if many else typed[0])
     except click.BadParameter as error:
@@ -48,7 +47,7 @@ def _from_file(path: Path, ctx: click.Context, option: click.Parameter, setting:
 
 
 CONFIG: Final = click.option(
-    "--config", type=FOLDER, is_eager=True, expose_value=False, callback=_config,
+    "--config", type=FOLDER, is_eager=True, expose_value=False, callback=_load_config,
     envvar="LLM_PROXY_CONFIG", show_envvar=True,
     help="A settings file.  [default: the nearest llm-proxy.toml or pyproject.toml]",
 )  # fmt: skip

@@ -1,1 +1,1 @@
-"""How all commands print: escaped text, tables, and JSON documents."""
+"""Output of all commands: escaped text, tables and JSON documents."""

@@ -1,20 +1,20 @@
-"""Where a command writes what it makes: a new file, or stdout."""
+"""Writes command output to a new file or to stdout."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from llm_proxy.cli.output.printing import write_harmless
+from llm_proxy.cli.output.printing import write_bytes_safely
 from llm_proxy.errors import UsageError
 
 
-def write_new(data: bytes, output: Path | None, what: str) -> None:
+def write_new(data: bytes, output: Path | None, label: str) -> None:
     """Write to a new file, or to stdout; `what` names the data in messages.
 
     Raises `UsageError` for a file that is there, or cannot be written.
     """
     if output is None or output == Path("-"):
-        write_harmless(data, what)
+        write_bytes_safely(data, label)
         return
     try:
         with output.open("xb") as file:

@@ -1,4 +1,4 @@
-"""What `--json` prints: the names are those of the cassette format where it has one."""
+"""The JSON documents that `--json` prints; field names follow the cassette format."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import msgspec
 import orjson
 
 from llm_proxy.cassette import Cassette, Meta
-from llm_proxy.cassette.message_json import spell
+from llm_proxy.cassette.message_json import encode_message
 from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine
-from llm_proxy.cassette_views import turns_of
-from llm_proxy.display import path_text
+from llm_proxy.cassette_views import cassette_turns
+from llm_proxy.display import escape_path
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
-from llm_proxy.outcome import outcome
-from llm_proxy.scenario.documents.mistakes import Mistake
-from llm_proxy.timeline import arrivals
+from llm_proxy.outcome import outcome_of
+from llm_proxy.scenario.documents.mistakes import DocumentMistake
+from llm_proxy.timeline import message_arrivals
 from llm_proxy.turns import Turn
 
 _WORDS: Final = re.compile(r"(?<!^)(?=[A-Z])")
@@ -26,29 +26,29 @@ _WORDS: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 def meta_document(meta: Meta) -> dict[str, Any]:
     """Line 1."""
-    document: dict[str, Any] = _fields(MetaLine.of(meta))
+    document: dict[str, Any] = _line_fields(MetaLine.from_value(meta))
     return document
 
 
-def outcome_document(it: Outcome) -> dict[str, Any]:
+def outcome_document(outcome: Outcome) -> dict[str, Any]:
     """An outcome, with its one sentence."""
-    return {**dataclasses.asdict(it), "text": str(it)}
+    return {**dataclasses.asdict(outcome), "text": str(outcome)}
 
 
 def refusal_document(error: CassetteError) -> dict[str, Any]:
     """A file that is no cassette, and why."""
-    return {"file": path_text(error.file), "line": error.line, "why": error.why}
+    return {"file": escape_path(error.file), "line": error.line, "why": error.why}
 
 
-def mistake_document(it: Mistake) -> dict[str, Any]:
+def mistake_document(document_mistake: DocumentMistake) -> dict[str, Any]:
     """What is wrong or doubtful in a scenario file; line and column are null for a whole file."""
     return {
-        "file": it.file,
-        "line": it.line or None,
-        "column": it.column or None,
-        "path": it.path,
-        "message": it.message,
-        "severity": "mistake" if it.fails_lint else "warning",
+        "file": document_mistake.file,
+        "line": document_mistake.line or None,
+        "column": document_mistake.column or None,
+        "path": document_mistake.path,
+        "message": document_mistake.message,
+        "severity": "mistake" if document_mistake.fails_lint else "warning",
     }
 
 
@@ -56,46 +56,50 @@ def cassette_document(cassette: Cassette) -> dict[str, Any]:
     """Everything that a cassette holds, and what it means."""
     it = cassette
     return {
-        "file": path_text(it.file),
+        "file": escape_path(it.file),
         **meta_document(it.meta),
-        "outcome": outcome_document(outcome(it)),
-        **_fields(RequestLine.of(it.request)),
-        **_fields(HeadLine.of(it.head, it.head_at, it.codec, it.decoded)),
-        "turns": [turn_document(turn) for turn in turns_of(it)],
+        "outcome": outcome_document(outcome_of(it)),
+        **_line_fields(RequestLine.from_value(it.request)),
+        **_line_fields(HeadLine.from_value(it.head, it.head_at_ms, it.codec, it.decoded)),
+        "turns": [turn_document(turn) for turn in cassette_turns(it)],
         "messages": [
-            {"at": each.at, "gap": round(each.gap, 2), "reads": each.reads, **spell(each.message)}
-            for each in arrivals(it.messages, it.reads)
+            {
+                "at": message_arrival.at_ms,
+                "gap": round(message_arrival.gap_ms, 2),
+                "reads": message_arrival.reads,
+                **encode_message(message_arrival.message),
+            }
+            for message_arrival in message_arrivals(it.messages, it.reads)
         ],
-        "reads": [{"at": read.at, "bytes": len(read.data)} for read in it.reads],
-        **_fields(EndLine.of(it.end)),
+        "reads": [{"at": read.at_ms, "bytes": len(read.data)} for read in it.reads],
+        **_line_fields(EndLine.from_value(it.end)),
     }
 
 
 def turn_document(turn: Turn) -> dict[str, Any]:
     """A turn; each part says what it is in `type`."""
-    document = _values(turn)
+    document = _nonempty_fields(turn)
     document["parts"] = [
-        {"type": _WORDS.sub("_", type(part).__name__).lower(), **_values(part)}
+        {"type": _WORDS.sub("_", type(part).__name__).lower(), **_nonempty_fields(part)}
         for part in turn.parts
     ]
     return document
 
 
-def _values(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that say something."""
+def _nonempty_fields(value: Any) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for field in dataclasses.fields(value):
-        it = getattr(value, field.name)
+        content = getattr(value, field.name)
         if field.name == "metadata":
-            it = dict(it)
-        elif dataclasses.is_dataclass(it):
-            it = _values(it)
+            content = dict(content)
+        elif dataclasses.is_dataclass(content):
+            content = _nonempty_fields(content)
         elif field.name == "citations":
-            it = [_values(each) for each in it]
-        if it not in (None, "", (), {}, []):
-            document[field.name] = it
+            content = [_nonempty_fields(content) for content in content]
+        if content not in (None, "", (), {}, []):
+            document[field.name] = content
     return document
 
 
-def _fields(line: Any) -> Any:
+def _line_fields(line: Any) -> Any:
     return msgspec.to_builtins(line, builtin_types=(orjson.Fragment,))

@@ -1,4 +1,4 @@
-"""How commands print: people-text, styled where a terminal takes it, and JSON.
+"""Prints styled text for people, and JSON.
 
 Text reaches the terminal as spans, and every span is escaped on its way out, so nothing that
 was recorded can steer the terminal.
@@ -42,26 +42,26 @@ _NO_TERMINAL: Final = 100
 """Columns that are assumed where the output is no terminal."""
 
 
-class Span(NamedTuple):
+class StyledText(NamedTuple):
     """A piece of a line."""
 
     text: str
     style: str = ""
 
 
-Line = tuple[Span, ...]
+Line = tuple[StyledText, ...]
 
 
-def line(*pieces: str | Span) -> Line:
+def styled_line(*pieces: str | StyledText) -> Line:
     """A line of spans and plain text."""
-    return tuple(Span(it) if isinstance(it, str) else it for it in pieces)
+    return tuple(StyledText(piece) if isinstance(piece, str) else piece for piece in pieces)
 
 
-def outcome_span(it: Outcome) -> Span:
+def styled_outcome(outcome: Outcome) -> StyledText:
     """An outcome, in its colour."""
-    if not it.complete:
-        return Span(str(it), "bad")
-    return Span(str(it), "good" if it.proven else "doubtful")
+    if not outcome.complete:
+        return StyledText(str(outcome), "bad")
+    return StyledText(str(outcome), "good" if outcome.proven else "doubtful")
 
 
 def is_terminal() -> bool:
@@ -79,7 +79,7 @@ def is_ascii() -> bool:
     return not (sys.stdout.encoding or "").lower().startswith("utf")
 
 
-def columns() -> int:
+def terminal_columns() -> int:
     """How wide stdout is."""
     if not sys.stdout.isatty():
         return _NO_TERMINAL
@@ -89,58 +89,58 @@ def columns() -> int:
 def print_lines(lines: Iterable[Line]) -> None:
     """Print lines on stdout."""
     coloured = is_coloured()
-    for each in lines:
-        text = "".join(_styled(span, coloured=coloured) for span in each)
-        _write(text.rstrip(" ") + "\n")
+    for line in lines:
+        text = "".join(_apply_style(span, coloured=coloured) for span in line)
+        _write_encodable(text.rstrip(" ") + "\n")
 
 
 def print_note(text: str) -> None:
     """Print one sentence for people on stderr."""
-    click.echo(f"llm-proxy: {display.block(text)}", err=True)
+    click.echo(f"llm-proxy: {display.escape_block(text)}", err=True)
 
 
 def print_json(document: Any) -> None:
     """Print one JSON document on stdout, and nothing else there."""
     written = orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    write_bytes(display.json_text(written.decode()).encode())
+    write_bytes(display.escape_json(written.decode()).encode())
 
 
 def write_bytes(data: bytes) -> None:
     """Write bytes to stdout as they are."""
-    with _stdout():
+    with _stdout_errors_reported():
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
-def write_harmless(data: bytes, what: str) -> None:
+def write_bytes_safely(data: bytes, label: str) -> None:
     """Write bytes to stdout as they are.
 
     Raises `UsageError` where that is a terminal and they could harm it; `what` names them.
     """
     if sys.stdout.isatty() and _HARMLESS.fullmatch(data.decode("utf-8", "replace")) is None:
         raise UsageError(
-            f"{what} holds control characters that a terminal obeys: write it to a file or a "
+            f"{label} holds control characters that a terminal obeys: write it to a file or a "
             "pipe, or see show --messages, which escapes them"
         )
     write_bytes(data)
 
 
-def _styled(span: Span, *, coloured: bool) -> str:
-    text = display.block(span.text)
+def _apply_style(span: StyledText, *, coloured: bool) -> str:
+    text = display.escape_block(span.text)
     wanted = coloured and span.style and not text.isspace()
     return click.style(text, **_STYLES[span.style]) if wanted else text
 
 
-def _write(text: str) -> None:
+def _write_encodable(text: str) -> None:
     """Write what stdout's encoding can have; the rest as escapes."""
     encoding = sys.stdout.encoding or "ascii"
-    with _stdout():
+    with _stdout_errors_reported():
         click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False, color=True)
 
 
 @contextmanager
-def _stdout() -> Iterator[None]:
+def _stdout_errors_reported() -> Iterator[None]:
     """Where stdout is written: what cannot be is said in one sentence, as a full disk is.
 
     Raises `LlmProxyError`; that nobody reads any more is left to click.
@@ -150,13 +150,13 @@ def _stdout() -> Iterator[None]:
     except OSError as error:
         if error.errno == errno.EPIPE:
             raise
-        _forget_the_rest()
+        _discard_buffered_output()
         raise LlmProxyError(
             f"stdout cannot be written, so what it has is not all: {error.strerror}"
         ) from error
 
 
-def _forget_the_rest() -> None:
+def _discard_buffered_output() -> None:
     """Send what is still buffered nowhere: Python would fail on it once more at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:

@@ -1,4 +1,4 @@
-"""How far something is that takes long: a bar on a terminal, a line a step elsewhere."""
+"""Reports progress: a bar on a terminal, one line per step elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 
-class Step(Protocol):
+class ProgressStep(Protocol):
     """Something that has been done."""
 
     @property
@@ -23,7 +23,7 @@ class Step(Protocol):
         """What it was."""
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """How it ended."""
 
     @property
@@ -31,52 +31,52 @@ class Step(Protocol):
         """How long it took."""
 
 
-class Progress(Protocol):
+class ProgressReporter(Protocol):
     """What is told how far it is."""
 
-    def begins(self, what: str) -> None:
+    def start(self, label: str) -> None:
         """What comes next; empty for nothing."""
 
-    def ends(self, step: Step) -> None:
+    def finish(self, step: ProgressStep) -> None:
         """What has been done."""
 
 
 @contextmanager
-def progress(steps: int) -> Iterator[Progress]:
+def progress_reporter(steps: int) -> Iterator[ProgressReporter]:
     """Tell how far it is on stderr, over so many steps."""
     if not sys.stderr.isatty():
-        yield _Lines(steps)
+        yield _LineProgress(steps)
         return
     from rich.console import Console  # noqa: PLC0415 # only for a terminal
     from rich.progress import Progress as RichBar  # noqa: PLC0415 # only for a terminal
 
     with RichBar(console=Console(stderr=True), transient=True) as bar:
-        yield _Bar(bar, steps)
+        yield _BarProgress(bar, steps)
 
 
-class _Lines:
+class _LineProgress:
     def __init__(self, steps: int) -> None:
         self._steps = steps
         self._done = 0
 
-    def begins(self, what: str) -> None:
+    def start(self, label: str) -> None:
         """Lines tell what is over."""
 
-    def ends(self, step: Step) -> None:
+    def finish(self, step: ProgressStep) -> None:
         self._done += 1
-        what = display.one_line(f"{step.fault}: {step.why}, {step.seconds:.1f} s")
-        click.echo(f"llm-proxy: {self._done}/{self._steps} {what}", err=True)
+        label = display.escape_line(f"{step.fault}: {step.reason}, {step.seconds:.1f} s")
+        click.echo(f"llm-proxy: {self._done}/{self._steps} {label}", err=True)
 
 
-class _Bar:
+class _BarProgress:
     def __init__(self, bar: Bar, steps: int) -> None:
         self._bar = bar
         self._task = bar.add_task("", total=steps)
 
-    def begins(self, what: str) -> None:
+    def start(self, label: str) -> None:
         from rich.markup import escape  # noqa: PLC0415 # only for a terminal
 
-        self._bar.update(self._task, description=escape(display.one_line(what)))
+        self._bar.update(self._task, description=escape(display.escape_line(label)))
 
-    def ends(self, step: Step) -> None:
+    def finish(self, step: ProgressStep) -> None:
         self._bar.advance(self._task)

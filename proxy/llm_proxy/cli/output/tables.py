@@ -1,4 +1,4 @@
-"""Tables: drawn by rich on a terminal, plain aligned text everywhere else.
+"""Tables: rich on a terminal, aligned plain text elsewhere.
 
 Where a terminal is too narrow, columns that can be spared are left out.
 """
@@ -10,13 +10,20 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from llm_proxy import display
-from llm_proxy.cli.output.printing import Line, Span, columns, is_ascii, is_terminal, print_lines
+from llm_proxy.cli.output.printing import (
+    Line,
+    StyledText,
+    is_ascii,
+    is_terminal,
+    print_lines,
+    terminal_columns,
+)
 
 _GAP: Final = 2
 """Spaces between two columns."""
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """How a column looks."""
 
     title: str
@@ -26,18 +33,18 @@ class Column(NamedTuple):
     """On a narrow terminal the column with the largest is left out first; 0 always stays."""
 
 
-def print_table(heads: Sequence[Column], rows: Sequence[Line]) -> None:
+def print_table(heads: Sequence[TableColumn], rows: Sequence[Line]) -> None:
     """Print a table on stdout; each row has one span for each column."""
     if is_terminal() and not is_ascii():
-        kept = columns_that_fit(heads, rows, columns())
+        kept = columns_that_fit(heads, rows, terminal_columns())
         _print_with_rich([heads[i] for i in kept], [tuple(row[i] for i in kept) for row in rows])
     else:
         print_lines(plain_table(heads, rows))
 
 
-def columns_that_fit(heads: Sequence[Column], rows: Sequence[Line], width: int) -> list[int]:
+def columns_that_fit(heads: Sequence[TableColumn], rows: Sequence[Line], width: int) -> list[int]:
     """Which columns are shown on a terminal of this width, by their numbers."""
-    widths = _widths(heads, rows)
+    widths = _column_widths(heads, rows)
     kept = list(range(len(heads)))
     while sum(widths[i] + _GAP for i in kept) > width + _GAP:
         spared = max(kept, key=lambda i: heads[i].spare)
@@ -47,31 +54,30 @@ def columns_that_fit(heads: Sequence[Column], rows: Sequence[Line], width: int) 
     return kept
 
 
-def plain_table(heads: Sequence[Column], rows: Sequence[Line]) -> list[Line]:
+def plain_table(heads: Sequence[TableColumn], rows: Sequence[Line]) -> list[Line]:
     """The table as lines of aligned text."""
-    widths = _widths(heads, rows)
-    titles = tuple(Span(head.title.upper()) for head in heads)
-    return [_aligned(heads, widths, row) for row in (titles, *rows)]
+    widths = _column_widths(heads, rows)
+    titles = tuple(StyledText(head.title.upper()) for head in heads)
+    return [_align_row(heads, widths, row) for row in (titles, *rows)]
 
 
-def _aligned(heads: Sequence[Column], widths: Sequence[int], row: Line) -> Line:
+def _align_row(heads: Sequence[TableColumn], widths: Sequence[int], row: Line) -> Line:
     texts = [
-        display.padded(display.one_line(span.text), width, right=head.right)
+        display.pad(display.escape_line(span.text), width, right=head.right)
         for head, width, span in zip(heads, widths, row, strict=True)
     ]
-    return (Span((" " * _GAP).join(texts).rstrip()),)
+    return (StyledText((" " * _GAP).join(texts).rstrip()),)
 
 
-def _widths(heads: Sequence[Column], rows: Sequence[Line]) -> list[int]:
+def _column_widths(heads: Sequence[TableColumn], rows: Sequence[Line]) -> list[int]:
     widths = [len(head.title) for head in heads]
     for row in rows:
-        taken = [display.cells(display.one_line(span.text)) for span in row]
+        taken = [display.terminal_width(display.escape_line(span.text)) for span in row]
         widths = [max(pair) for pair in zip(widths, taken, strict=True)]
     return widths
 
 
-def _print_with_rich(heads: Sequence[Column], rows: Sequence[Line]) -> None:
-    """Draw it with rich, which is slow to import."""
+def _print_with_rich(heads: Sequence[TableColumn], rows: Sequence[Line]) -> None:
     from rich.console import Console  # noqa: PLC0415 # only for a terminal
     from rich.table import Table  # noqa: PLC0415 # only for a terminal
     from rich.text import Text  # noqa: PLC0415 # only for a terminal
@@ -84,7 +90,13 @@ def _print_with_rich(heads: Sequence[Column], rows: Sequence[Line]) -> None:
         )
     for row in rows:
         table.add_row(
-            *(Text(display.one_line(it.text), styles.get(it.style, it.style)) for it in row)
+            *(
+                Text(
+                    display.escape_line(styled_text.text),
+                    styles.get(styled_text.style, styled_text.style),
+                )
+                for styled_text in row
+            )
         )
     if os.environ.get("NO_COLOR"):
         console = Console(color_system=None, highlight=False)

@@ -7,19 +7,19 @@ from typing import Final
 
 import click
 
-from llm_proxy.cli.commands import Command, Commands
+from llm_proxy.cli.commands import CommandEntry, LazyCommandGroup
 
 _COMMANDS: Final = MappingProxyType(
     {
-        "ls": Command("scenario.ls", "List scenarios, one a row."),
-        "try": Command("scenario.try_", "Say which scenario answers a request.", "try_"),
-        "from": Command("scenario.from_", "Make a scenario of recorded exchanges.", "from_"),
-        "lint": Command("scenario.lint", "Check scenario files, and tell every mistake."),
+        "ls": CommandEntry("scenario.ls", "List scenarios, one a row."),
+        "try": CommandEntry("scenario.try_", "Say which scenario answers a request.", "try_"),
+        "from": CommandEntry("scenario.from_", "Make a scenario of recorded exchanges.", "from_"),
+        "lint": CommandEntry("scenario.lint", "Check scenario files, and tell every mistake."),
     }
 )
 
 
-@click.group(cls=Commands, table=_COMMANDS)
+@click.group(cls=LazyCommandGroup, table=_COMMANDS)
 def scenario() -> None:
     r"""List scenarios, check their files, and try them.
 

@@ -9,9 +9,9 @@ import click
 from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.files import write_new
 from llm_proxy.cli.output.printing import print_note
-from llm_proxy.cli.show.lookup import find
+from llm_proxy.cli.show.lookup import find_cassette
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.recorded.from_cassettes import Wishes, scenario
+from llm_proxy.scenario.recorded.from_cassettes import ScenarioOptions, generate_scenario
 from llm_proxy.shell.library.library import Library
 
 
@@ -46,8 +46,10 @@ def from_(
     if name != name.strip() or not name.isprintable():
         raise UsageError(f"--id must be printable, without blanks around it: {name!r} is not")
     library = Library(cassettes)
-    files = dict.fromkeys(find(library, it) for it in names)
-    told = scenario([library.load(it) for it in files], Wishes(name, exact))
-    write_new(told.text.encode(), output, "the scenario")
-    for note in told.notes:
+    files = dict.fromkeys(find_cassette(library, text) for text in names)
+    generated_scenario = generate_scenario(
+        [library.load_cassette(file) for file in files], ScenarioOptions(name, exact)
+    )
+    write_new(generated_scenario.text.encode(), output, "the scenario")
+    for note in generated_scenario.notes:
         print_note(note)

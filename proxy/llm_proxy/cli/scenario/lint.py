@@ -9,10 +9,17 @@ import click
 from llm_proxy import display
 from llm_proxy.cli.options import CONFIG, scenarios
 from llm_proxy.cli.output.json_documents import mistake_document
-from llm_proxy.cli.output.printing import Line, Span, line, print_json, print_lines, print_note
-from llm_proxy.scenario.documents.loading import Loaded
-from llm_proxy.scenario.documents.mistakes import Mistake
-from llm_proxy.shell.scenarios.files import loaded
+from llm_proxy.cli.output.printing import (
+    Line,
+    StyledText,
+    print_json,
+    print_lines,
+    print_note,
+    styled_line,
+)
+from llm_proxy.scenario.documents.loading import LoadedScenarios
+from llm_proxy.scenario.documents.mistakes import DocumentMistake
+from llm_proxy.shell.scenarios.files import load_all
 
 
 @click.command
@@ -34,35 +41,41 @@ def lint(paths: tuple[Path, ...], scenarios: Path, *, strict: bool, as_json: boo
       llm-proxy scenario lint tests/scenarios --strict
       git diff --name-only --diff-filter=d '*.yaml' | xargs -r llm-proxy scenario lint
     """
-    found = loaded(paths or (scenarios,))
-    wrong, doubtful = _sorted(found)
+    found = load_all(paths or (scenarios,))
+    wrong, doubtful = _split_by_severity(found)
     fine = not wrong and not (strict and doubtful)
     if as_json:
-        problems = [mistake_document(it) for it in (*wrong, *doubtful)]
+        problems = [mistake_document(document_mistake) for document_mistake in (*wrong, *doubtful)]
         print_json({"ok": fine, "scenarios": len(found.scenarios), "problems": problems})
     else:
-        print_lines(_line(it) for it in (*wrong, *doubtful))
-        print_note(_summary(found, len(wrong), len(doubtful)))
+        print_lines(_mistake_line(document_mistake) for document_mistake in (*wrong, *doubtful))
+        print_note(_summary_line(found, len(wrong), len(doubtful)))
     raise click.exceptions.Exit(0 if fine else 1)
 
 
-def _sorted(found: Loaded) -> tuple[list[Mistake], list[Mistake]]:
+def _split_by_severity(
+    found: LoadedScenarios,
+) -> tuple[list[DocumentMistake], list[DocumentMistake]]:
     """What `lint` fails over, and the rest."""
-    wrong = [*found.mistakes, *(it for it in found.warnings if it.fails_lint)]
-    return wrong, [it for it in found.warnings if not it.fails_lint]
+    wrong = [*found.mistakes, *(warning for warning in found.warnings if warning.fails_lint)]
+    return wrong, [warning for warning in found.warnings if not warning.fails_lint]
 
 
-def _line(it: Mistake) -> Line:
-    return line(Span(str(it), "bad")) if it.fails_lint else line(f"{it} ", Span("(warning)", "dim"))
+def _mistake_line(document_mistake: DocumentMistake) -> Line:
+    return (
+        styled_line(StyledText(str(document_mistake), "bad"))
+        if document_mistake.fails_lint
+        else styled_line(f"{document_mistake} ", StyledText("(warning)", "dim"))
+    )
 
 
-def _summary(found: Loaded, wrong: int, doubtful: int) -> str:
-    fine = display.counted(len(found.scenarios), "scenario")
+def _summary_line(found: LoadedScenarios, wrong: int, doubtful: int) -> str:
+    fine = display.count_noun(len(found.scenarios), "scenario")
     parts = []
     if wrong:
-        parts.append(display.counted(wrong, "mistake"))
+        parts.append(display.count_noun(wrong, "mistake"))
     if doubtful:
-        parts.append(display.counted(doubtful, "warning"))
+        parts.append(display.count_noun(doubtful, "warning"))
     if not parts:
         return f"{fine} checked, nothing is wrong"
     return f"{' and '.join(parts)}; {fine} can be played"

@@ -10,18 +10,18 @@ import click
 from llm_proxy import display
 from llm_proxy.cli.options import CONFIG, scenarios
 from llm_proxy.cli.output.json_documents import mistake_document
-from llm_proxy.cli.output.printing import Line, Span, print_json, print_lines, print_note
-from llm_proxy.cli.output.tables import Column, print_table
-from llm_proxy.scenario.documents.checking import Placed
+from llm_proxy.cli.output.printing import Line, StyledText, print_json, print_lines, print_note
+from llm_proxy.cli.output.tables import TableColumn, print_table
+from llm_proxy.scenario.documents.checking import Located
 from llm_proxy.scenario.documents.document import Scenario
-from llm_proxy.scenario.documents.loading import Loaded
-from llm_proxy.shell.scenarios.files import loaded
+from llm_proxy.scenario.documents.loading import LoadedScenarios
+from llm_proxy.shell.scenarios.files import load_all
 
 _HEADS: Final = (
-    Column("scenario"),
-    Column("turns", right=True),
-    Column("description", spare=1),
-    Column("place", spare=2),
+    TableColumn("scenario"),
+    TableColumn("turns", right=True),
+    TableColumn("description", spare=1),
+    TableColumn("place", spare=2),
 )
 
 
@@ -43,47 +43,47 @@ def ls(paths: tuple[Path, ...], scenarios: Path, *, as_json: bool) -> None:
       llm-proxy scenario ls tests/scenarios/refund.yaml
       llm-proxy scenario ls --json | jq -r '.scenarios[].id'
     """
-    found = loaded(paths or (scenarios,))
+    found = load_all(paths or (scenarios,))
     if as_json:
-        print_json(_document(found))
+        print_json(_scenario_list_document(found))
     else:
         if found.scenarios:
-            print_table(_HEADS, [_row(it) for it in found.scenarios])
-        print_lines((Span(f"mistake: {it}", "bad"),) for it in found.mistakes)
-        print_note(_summary(found))
+            print_table(_HEADS, [_scenario_row(scenario) for scenario in found.scenarios])
+        print_lines((StyledText(f"mistake: {mistake}", "bad"),) for mistake in found.mistakes)
+        print_note(_summary_line(found))
     raise click.exceptions.Exit(1 if found.mistakes else 0)
 
 
-def _row(it: Placed[Scenario]) -> Line:
+def _scenario_row(located: Located[Scenario]) -> Line:
     return (
-        Span(it.value.id),
-        Span(str(len(it.value.turns))),
-        Span(it.value.description),
-        Span(f"{it.file}:{it.line}"),
+        StyledText(located.value.id),
+        StyledText(str(len(located.value.turns))),
+        StyledText(located.value.description),
+        StyledText(f"{located.file}:{located.line}"),
     )
 
 
-def _summary(found: Loaded) -> str:
-    parts = [display.counted(len(found.scenarios), "scenario")]
+def _summary_line(found: LoadedScenarios) -> str:
+    parts = [display.count_noun(len(found.scenarios), "scenario")]
     if found.mock is not None:
         parts.append(f"the mock {found.mock.name}")
     if found.mistakes:
-        parts.append(display.counted(len(found.mistakes), "mistake"))
+        parts.append(display.count_noun(len(found.mistakes), "mistake"))
     return ", ".join(parts)
 
 
-def _document(found: Loaded) -> dict[str, Any]:
+def _scenario_list_document(found: LoadedScenarios) -> dict[str, Any]:
     return {
         "scenarios": [
             {
-                "id": it.value.id,
-                "turns": [step.turn for step in it.value.turns],
-                "description": it.value.description,
-                "file": it.file,
-                "line": it.line,
+                "id": scenario.value.id,
+                "turns": [step.turn for step in scenario.value.turns],
+                "description": scenario.value.description,
+                "file": scenario.file,
+                "line": scenario.line,
             }
-            for it in found.scenarios
+            for scenario in found.scenarios
         ],
         "mock": None if found.mock is None else found.mock.name,
-        "mistakes": [mistake_document(it) for it in found.mistakes],
+        "mistakes": [mistake_document(mistake) for mistake in found.mistakes],
     }

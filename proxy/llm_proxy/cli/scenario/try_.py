@@ -12,24 +12,29 @@ from typing import Final
 import click
 
 from llm_proxy import dialects
-from llm_proxy.cli.option_types import OneOf
-from llm_proxy.cli.output.printing import Line, Span, print_lines
-from llm_proxy.cli.show.turn_text import turn_text
+from llm_proxy.cli.option_types import ChoiceType
+from llm_proxy.cli.output.printing import Line, StyledText, print_lines
+from llm_proxy.cli.show.turn_text import named_texts
 from llm_proxy.dialects import lenient_json, response_encoding
-from llm_proxy.dialects.encode_context import Delivery
-from llm_proxy.errors import TooSlow, UsageError
+from llm_proxy.dialects.encode_context import EncodeContext
+from llm_proxy.errors import PatternsTooSlow, UsageError
 from llm_proxy.exchange import Request
-from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, Call, route
+from llm_proxy.routing import SCENARIO_HEADER, SESSION_HEADER, RoutedRequest, route
 from llm_proxy.scenario.engine import choosing, mock, scripting
-from llm_proxy.scenario.engine.choosing import Chosen, Unknown
-from llm_proxy.scenario.engine.failure_counter import Attempts
-from llm_proxy.scenario.engine.match_context import Cue, cue_of
-from llm_proxy.scenario.engine.mock import MockCalled
-from llm_proxy.scenario.engine.scenario_set import Script, Scripted
-from llm_proxy.scenario.engine.trials import Trial, trials
-from llm_proxy.scenario.scripted_response import Direction, Exhausted, Fail, Say
+from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario
+from llm_proxy.scenario.engine.failure_counter import FailureCounter
+from llm_proxy.scenario.engine.match_context import MatchContext, match_context_of
+from llm_proxy.scenario.engine.mock import MockRequest
+from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
+from llm_proxy.scenario.engine.trials import ScenarioTrial, try_scenarios
+from llm_proxy.scenario.scripted_response import (
+    FailResponse,
+    ReportExhausted,
+    ScriptedResponse,
+    SendTurns,
+)
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.scenarios.files import loaded
+from llm_proxy.shell.scenarios.files import load_all
 
 _CASSETTE: Final = ".jsonl"
 
@@ -40,7 +45,7 @@ _CASSETTE: Final = ".jsonl"
 @click.option(
     "--as",
     "dialect",
-    type=OneOf(tuple(dialects.speakers())),
+    type=ChoiceType(tuple(dialects.chat_dialects())),
     default="openai-chat",
     show_default=True,
     help="The dialect that the request is in.",
@@ -63,90 +68,107 @@ def try_(file: Path, request: Path, dialect: str, path: str, **named: str) -> No
       echo '{"messages":[{"role":"user","content":"refund"}]}' |
         llm-proxy scenario try refund.yaml -
     """
-    found = loaded((file,))
+    found = load_all((file,))
     if found.mistakes:
         raise UsageError("\n  ".join(map(str, found.mistakes)))
-    scripted = (Scripted(it.value, it.file, it.line) for it in found.scenarios)
-    script = Script(tuple(scripted), found.mock)
-    call = _call(_request(request, dialect, path), **named)
-    conversation = call.dialect.conversation(call.plain)
+    scripted = (
+        LocatedScenario(scenario.value, scenario.file, scenario.line)
+        for scenario in found.scenarios
+    )
+    script = ScenarioSet(tuple(scripted), found.mock)
+    routed = _route_request(_load_request(request, dialect, path), **named)
+    conversation = routed.dialect.decode_request(routed.decompressed)
     if conversation is None:
-        raise UsageError(f"{request} asks for no turn in {call.dialect.name}; see --as and --path")
-    cue = cue_of(call, conversation, "")
+        raise UsageError(
+            f"{request} asks for no turn in {routed.dialect.name}; see --as and --path"
+        )
+    cue = match_context_of(routed, conversation, "")
     try:
-        chosen = choosing.choose(script, cue, time.thread_time)
-        direction = _direction(script, cue, chosen)
-    except TooSlow as error:  # answered with an error turn, as while serving
-        chosen, direction = Unknown("", is_meant=False), scripting.error_turn(str(error), cue)
-    print_lines(_trial(it) for it in trials(script, cue, chosen, time.thread_time))
-    print_lines(_said(direction, call))
-    failed = direction.unsuccessful or isinstance(direction.what, Exhausted)
+        chosen = choosing.choose_scenario(script, cue, time.thread_time)
+        direction = _scripted_response(script, cue, chosen)
+    except PatternsTooSlow as error:  # answered with an error turn, as while serving
+        chosen, direction = (
+            NoScenario("", was_named=False),
+            scripting.error_turn_response(str(error), cue),
+        )
+    print_lines(
+        _trial_row(try_scenario)
+        for try_scenario in try_scenarios(script, cue, chosen, time.thread_time)
+    )
+    print_lines(_response_lines(direction, routed))
+    failed = direction.unsuccessful or isinstance(direction.action, ReportExhausted)
     raise click.exceptions.Exit(1 if failed else 0)
 
 
-def _request(file: Path, dialect: str, path: str) -> Request:
-    """The request of a cassette, or one with this body."""
+def _load_request(file: Path, dialect: str, path: str) -> Request:
     if file.suffix == _CASSETTE:
-        stored = Library(file.parent).load(file).request
+        stored = Library(file.parent).load_cassette(file).request
         return Request(stored.method, stored.path, stored.query, stored.headers, stored.body)
     try:
         body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
     try:
-        document = lenient_json.parse(body)
+        document = lenient_json.parse_json(body)
     except ValueError as error:
         raise UsageError(f"{file} is no JSON: {error}") from None
     if not isinstance(document, dict):
         raise UsageError(f"{file} holds no JSON object: give the body of a request")
     streams = document.get("stream") is True
-    typical = dialects.speakers()[dialect].typical(
-        lenient_json.text(document.get("model")) or "model", stream=streams
+    typical = dialects.chat_dialects()[dialect].sample_request(
+        lenient_json.str_or_empty(document.get("model")) or "model", stream=streams
     )
-    return response_encoding.post(path or typical.path, dict(document))
+    return response_encoding.json_post_request(path or typical.path, dict(document))
 
 
-def _call(request: Request, session: str, scenario: str) -> Call:
+def _route_request(request: Request, session: str, scenario: str) -> RoutedRequest:
     named = ((SESSION_HEADER, session), (SCENARIO_HEADER, scenario))
     headers = (*request.headers, *(pair for pair in named if pair[1]))
-    asked = Request(request.method, request.path, request.query, headers, request.body)
-    return route(asked, 0.0, lambda: 0.0)
+    sent = Request(request.method, request.path, request.query, headers, request.body)
+    return route(sent, 0.0, lambda: 0.0)
 
 
-def _direction(script: Script, cue: Cue, chosen: Chosen | Unknown) -> Direction:
-    if not isinstance(chosen, Unknown):
-        return scripting.direct(chosen, cue, Attempts())
-    if script.mock is None or chosen.is_meant:
-        return scripting.error_turn(choosing.complaint(script, chosen), cue)
-    first = mock.direct(MockCalled(script.mock, 1), cue)
-    return replace(first, source=f"{first.source}, call 1")
+def _scripted_response(
+    script: ScenarioSet, cue: MatchContext, chosen: ChosenScenario | NoScenario
+) -> ScriptedResponse:
+    if not isinstance(chosen, NoScenario):
+        return scripting.scripted_response(chosen, cue, FailureCounter())
+    if script.mock is None or chosen.was_named:
+        return scripting.error_turn_response(choosing.no_scenario_message(script, chosen), cue)
+    first = mock.mock_response(MockRequest(script.mock, 1), cue)
+    return replace(first, origin=f"{first.origin}, call 1")
 
 
-def _trial(it: Trial) -> Line:
-    style = "good" if it.answers else "dim"
-    verb = "answers: " if it.answers else "does not: "
-    place = f"{it.scripted.file}:{it.scripted.line}"
-    return (Span(it.scripted.scenario.id, style), Span(f"  ({place})  {verb}{it.why}"))
+def _trial_row(scenario_trial: ScenarioTrial) -> Line:
+    style = "good" if scenario_trial.is_chosen else "dim"
+    verb = "answers: " if scenario_trial.is_chosen else "does not: "
+    place = f"{scenario_trial.located.file}:{scenario_trial.located.line}"
+    return (
+        StyledText(scenario_trial.located.scenario.id, style),
+        StyledText(f"  ({place})  {verb}{scenario_trial.reason}"),
+    )
 
 
-def _said(direction: Direction, call: Call) -> Iterator[Line]:
+def _response_lines(direction: ScriptedResponse, routed: RoutedRequest) -> Iterator[Line]:
     """What is answered, as `show` tells a turn."""
-    yield (Span(""),)
-    yield (Span(direction.source),)
+    yield (StyledText(""),)
+    yield (StyledText(direction.origin),)
     if direction.unsuccessful:
-        yield (Span(f"unsuccessful: {direction.unsuccessful}", "bad"),)
+        yield (StyledText(f"unsuccessful: {direction.unsuccessful}", "bad"),)
     for note in (*direction.notes, *direction.warnings):
         if note != direction.unsuccessful:
-            yield (Span(f"note: {note}"),)
-    match direction.what:
-        case Fail(status=status, message=message):
-            yield (Span(f"fails: {status}: {message}"),)
-        case Exhausted(message):
-            yield (Span(message),)
-        case Say(turns=turns):
-            for turn in call.dialect.fit(call.plain, turns, Delivery("try", 0)).turns:
+            yield (StyledText(f"note: {note}"),)
+    match direction.action:
+        case FailResponse(status=status, message=message):
+            yield (StyledText(f"fails: {status}: {message}"),)
+        case ReportExhausted(message):
+            yield (StyledText(message),)
+        case SendTurns(turns=turns):
+            for turn in routed.dialect.convert(
+                routed.decompressed, turns, EncodeContext("try", 0)
+            ).turns:
                 yield from (
-                    (Span(f"{name}: {line}" if name else f"  {line}"),)
-                    for name, text in turn_text(turn)
+                    (StyledText(f"{name}: {line}" if name else f"  {line}"),)
+                    for name, text in named_texts(turn)
                     for line in text.splitlines() or [""]
                 )

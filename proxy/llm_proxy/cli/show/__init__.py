@@ -11,16 +11,16 @@ from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.json_documents import cassette_document
 from llm_proxy.cli.output.printing import (
     Line,
-    columns,
     is_ascii,
     print_json,
     print_lines,
-    write_harmless,
+    terminal_columns,
+    write_bytes_safely,
 )
-from llm_proxy.cli.show.lookup import find
-from llm_proxy.cli.show.message_table import Layout
-from llm_proxy.cli.show.review import review, unreadable
-from llm_proxy.cli.show.summary import page, raw_messages
+from llm_proxy.cli.show.lookup import find_cassette
+from llm_proxy.cli.show.message_table import TableLayout
+from llm_proxy.cli.show.review import review_lines, unreadable_file_lines
+from llm_proxy.cli.show.summary import cassette_lines, raw_messages
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.shell.library.library import Library
 
@@ -54,24 +54,26 @@ def show(cassette: str, cassettes: Path, *, full: bool, **forms: bool) -> None:
             "--messages, --body, --review and --json exclude each other: give one of them"
         )
     library = Library(cassettes)
-    path = find(library, cassette)
+    path = find_cassette(library, cassette)
     if forms["review"]:
-        print_lines(_reviewed(library, path))
+        print_lines(_review_lines(library, path))
         return
-    it = library.load(path)
+    it = library.load_cassette(path)
     if forms["as_json"]:
         print_json(cassette_document(it))
     elif forms["body"]:
-        write_harmless(it.body, "--body")
+        write_bytes_safely(it.body, "--body")
     elif forms["only_messages"]:
         print_lines(raw_messages(it))
     else:
-        print_lines(page(it, Layout(columns(), full=full, ascii_only=is_ascii())))
+        print_lines(
+            cassette_lines(it, TableLayout(terminal_columns(), full=full, ascii_only=is_ascii()))
+        )
 
 
-def _reviewed(library: Library, path: Path) -> Iterator[Line]:
+def _review_lines(library: Library, path: Path) -> Iterator[Line]:
     """A file for a reviewer; git gives up on a diff where one cannot be shown, so any is."""
     try:
-        yield from review(library.load(path))
+        yield from review_lines(library.load_cassette(path))
     except CassetteError as error:
-        yield from unreadable(error, path.read_bytes())
+        yield from unreadable_file_lines(error, path.read_bytes())

@@ -1,4 +1,4 @@
-"""A cassette as a reviewer compares it: what was asked and said, and no times.
+"""Renders a cassette for review (`git diff`), without times.
 
 The same text wherever it is printed and wherever the file lies, so that `git diff` of two takes
 shows what changed in them and nothing else.
@@ -13,74 +13,76 @@ import orjson
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import turns_of
-from llm_proxy.cli.output.printing import Line, line
-from llm_proxy.cli.show.message_table import Layout
-from llm_proxy.cli.show.summary import Row, about, labelled, raw_messages, said
+from llm_proxy.cassette_views import cassette_turns
+from llm_proxy.cli.output.printing import Line, styled_line
+from llm_proxy.cli.show.message_table import TableLayout
+from llm_proxy.cli.show.summary import Row, align_labels, meta_lines, raw_messages, turn_lines
 from llm_proxy.errors import CassetteError
-from llm_proxy.outcome import outcome
+from llm_proxy.outcome import outcome_of
 
-_UNCUT: Final = Layout(width=0, full=True)
+_UNCUT: Final = TableLayout(width=0, full=True)
 
 
-def review(cassette: Cassette) -> Iterator[Line]:
+def review_lines(cassette: Cassette) -> Iterator[Line]:
     """All that is stored, but for the times; the messages as the turns that they make."""
     for rows in (
-        about(cassette, outcome(cassette)),
-        _request(cassette),
-        _response(cassette),
-        said(cassette, _UNCUT),
+        meta_lines(cassette, outcome_of(cassette)),
+        _request_lines(cassette),
+        _response_lines(cassette),
+        turn_lines(cassette, _UNCUT),
     ):
-        yield from labelled(rows)
-        yield line()
-    if not turns_of(cassette):
+        yield from align_labels(rows)
+        yield styled_line()
+    if not cassette_turns(cassette):
         yield from raw_messages(cassette)
-        yield line()
-    yield from labelled(_end(cassette))
+        yield styled_line()
+    yield from align_labels(_ending_lines(cassette))
 
 
-def unreadable(error: CassetteError, content: bytes) -> Iterator[Line]:
+def unreadable_file_lines(error: CassetteError, content: bytes) -> Iterator[Line]:
     """A file that is no cassette: why, and what stands in it."""
     place = "" if error.line is None else f"line {error.line}: "
-    yield line(f"unreadable: {place}{display.one_line(error.why)}")
-    for each in content.decode("utf-8", "backslashreplace").splitlines():
-        yield line(display.one_line(each))
+    yield styled_line(f"unreadable: {place}{display.escape_line(error.why)}")
+    for line in content.decode("utf-8", "backslashreplace").splitlines():
+        yield styled_line(display.escape_line(line))
 
 
-def _request(it: Cassette) -> Iterator[Row]:
-    request = it.request
+def _request_lines(cassette: Cassette) -> Iterator[Row]:
+    request = cassette.request
     target = f"{request.path}?{request.query}" if request.query else request.path
-    yield "request", line(f"{request.method} {target}")
-    yield from _headers(request.headers)
+    yield "request", styled_line(f"{request.method} {target}")
+    yield from _header_lines(request.headers)
     if request.redacted:
-        yield "", line(f"{display.counted(request.redacted, 'secret')} replaced")
-    for each in _readable(request.body).splitlines():
-        yield "", line(each)
+        yield "", styled_line(f"{display.count_noun(request.redacted, 'secret')} replaced")
+    for line in _pretty_body(request.body).splitlines():
+        yield "", styled_line(line)
 
 
-def _response(it: Cassette) -> Iterator[Row]:
-    head = it.head
-    coding = f", came as {it.decoded}" if it.decoded else ""
-    yield "response", line(f"{head.status} {head.reason}".rstrip(), f"  ({it.codec}{coding})")
-    yield from _headers(head.headers)
+def _response_lines(cassette: Cassette) -> Iterator[Row]:
+    head = cassette.head
+    coding = f", came as {cassette.decoded}" if cassette.decoded else ""
+    yield (
+        "response",
+        styled_line(f"{head.status} {head.reason}".rstrip(), f"  ({cassette.codec}{coding})"),
+    )
+    yield from _header_lines(head.headers)
 
 
-def _headers(pairs: tuple[tuple[str, str], ...]) -> Iterator[Row]:
+def _header_lines(pairs: tuple[tuple[str, str], ...]) -> Iterator[Row]:
     for name, value in pairs:
-        yield "", line(f"{name}: {value}")
+        yield "", styled_line(f"{name}: {value}")
 
 
-def _readable(body: bytes) -> str:
-    """A body with one value of its JSON a line."""
+def _pretty_body(body: bytes) -> str:
     try:
         return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2).decode()
     except (ValueError, TypeError):  # not JSON, or nested too deep to be written again
         return body.decode("utf-8", "backslashreplace")
 
 
-def _end(it: Cassette) -> Iterator[Row]:
-    end = it.end
-    secrets = f", {display.counted(end.redacted, 'secret')} replaced" if end.redacted else ""
-    messages = display.counted(len(it.messages), "message")
-    yield "ending", line(f"{end.ending.value}, {end.size:,} bytes in {messages}{secrets}")
-    yield "sha256", line(end.sha256)
+def _ending_lines(cassette: Cassette) -> Iterator[Row]:
+    end = cassette.end
+    secrets = f", {display.count_noun(end.redacted, 'secret')} replaced" if end.redacted else ""
+    messages = display.count_noun(len(cassette.messages), "message")
+    yield "ending", styled_line(f"{end.ending.value}, {end.size:,} bytes in {messages}{secrets}")
+    yield "sha256", styled_line(end.sha256)

@@ -1,4 +1,4 @@
-"""A turn in words: what was said, as named texts, and what one message added to it."""
+"""Renders a turn as text, and what one message contributed to it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from llm_proxy import display
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import dialect_of
-from llm_proxy.dialects import Response
+from llm_proxy.cassette_views import cassette_dialect
+from llm_proxy.dialects import DialectResponse
 from llm_proxy.turns import (
     Citation,
     Failure,
@@ -26,37 +26,37 @@ Named = tuple[str, str]
 """What it is, and the text, which may have several lines."""
 
 
-def turn_text(turn: Turn) -> Iterator[Named]:
+def named_texts(turn: Turn) -> Iterator[Named]:
     """Everything that a turn says, in its order."""
     for part in turn.parts:
-        yield from _part(part)
+        yield from _part_texts(part)
     if turn.failure is not None:
-        yield "failure", _failure(turn.failure)
+        yield "failure", _failure_text(turn.failure)
     elif turn.finish is None:
         yield "finish", "none: the answer ended before saying why"
     if turn.finish is not None:
         raw = f"  (in its own word {turn.finish_raw!r})" if turn.finish_raw != turn.finish else ""
         yield "finish", f"{turn.finish}{raw}"
     if turn.usage is not None:
-        yield "usage", _usage(turn.usage)
+        yield "usage", _usage_text(turn.usage)
     if turn.model:
         yield "answered by", turn.model
 
 
-def contribution(cassette: Cassette, message: bytes) -> str:
+def message_contribution(cassette: Cassette, message: bytes) -> str:
     """What one message of a stream adds to the response, in a few words; often nothing."""
-    response = Response(cassette.head, cassette.codec, (message,))
-    turns = dialect_of(cassette).turns(response)
-    return " ".join(filter(None, map(_addition, turns)))
+    response = DialectResponse(cassette.head, cassette.codec, (message,))
+    turns = cassette_dialect(cassette).decode(response)
+    return " ".join(filter(None, map(_contribution_text, turns)))
 
 
-def _part(part: Part) -> Iterator[Named]:
+def _part_texts(part: Part) -> Iterator[Named]:
     match part:
         case Text():
             yield "text", part.text
-            yield from (("citation", _citation(it)) for it in part.citations)
+            yield from (("citation", _citation_text(citation)) for citation in part.citations)
         case Reasoning():
-            yield "reasoning", _reasoning(part)
+            yield "reasoning", _reasoning_texts(part)
         case ToolCall():
             yield "tool call", f"{part.name or '(no name)'} {part.id}".rstrip()
             yield "", part.arguments or "(no arguments)"
@@ -66,44 +66,44 @@ def _part(part: Part) -> Iterator[Named]:
         case Refusal():
             yield "refusal", part.text
         case Media():
-            yield "media", _media(part)
+            yield "media", _media_text(part)
 
 
-def _citation(it: Citation) -> str:
-    return " ".join(filter(None, (it.title, it.url, it.quoted)))
+def _citation_text(citation: Citation) -> str:
+    return " ".join(filter(None, (citation.title, citation.url, citation.quoted)))
 
 
-def _reasoning(it: Reasoning) -> str:
-    sealed = it.redacted or it.signature
-    seal = f"(sealed: {display.counted(len(sealed), 'character')})" if sealed else ""
-    return "\n".join(filter(None, (it.text, seal)))
+def _reasoning_texts(reasoning: Reasoning) -> str:
+    sealed = reasoning.redacted or reasoning.signature
+    seal = f"(sealed: {display.count_noun(len(sealed), 'character')})" if sealed else ""
+    return "\n".join(filter(None, (reasoning.text, seal)))
 
 
-def _media(it: Media) -> str:
-    where = it.url or display.counted(len(it.base64), "character") + " of base64"
-    return "\n".join(filter(None, (f"{it.media_type} {where}".strip(), it.transcript)))
+def _media_text(media: Media) -> str:
+    where = media.url or display.count_noun(len(media.base64), "character") + " of base64"
+    return "\n".join(filter(None, (f"{media.media_type} {where}".strip(), media.transcript)))
 
 
-def _failure(it: Failure) -> str:
-    notes = ", ".join(filter(None, (it.type, it.code)))
-    return f"{it.message} ({notes})" if notes else it.message
+def _failure_text(failure: Failure) -> str:
+    notes = ", ".join(filter(None, (failure.type, failure.code)))
+    return f"{failure.message} ({notes})" if notes else failure.message
 
 
-def _usage(it: Usage) -> str:
+def _usage_text(usage: Usage) -> str:
     counts = {
-        "in": it.input,
-        "out": it.output,
-        "in all": it.total,
-        "read from cache": it.cache_read,
-        "written to cache": it.cache_write,
-        "for reasoning": it.reasoning,
+        "in": usage.input,
+        "out": usage.output,
+        "in all": usage.total,
+        "read from cache": usage.cache_read,
+        "written to cache": usage.cache_write,
+        "for reasoning": usage.reasoning,
     }
-    said = [f"{count:,} {what}" for what, count in counts.items() if count is not None]
-    return f"{', '.join(said)} (tokens)" if said else "none counted"
+    items = [f"{count:,} {label}" for label, count in counts.items() if count is not None]
+    return f"{', '.join(items)} (tokens)" if items else "none counted"
 
 
-def _addition(turn: Turn) -> str:
-    parts = [_short(part) for part in turn.parts]
+def _contribution_text(turn: Turn) -> str:
+    parts = [_short_part_text(part) for part in turn.parts]
     if turn.failure is not None:
         parts.append(f"! {turn.failure.message}")
     if turn.finish is not None:
@@ -113,7 +113,7 @@ def _addition(turn: Turn) -> str:
     return " ".join(filter(None, parts))
 
 
-def _short(part: Part) -> str:
+def _short_part_text(part: Part) -> str:
     match part:
         case Text(text=text) | Refusal(text=text):
             return f'"{text}"' if text else ""

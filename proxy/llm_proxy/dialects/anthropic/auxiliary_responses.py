@@ -1,4 +1,4 @@
-"""What Anthropic's clients ask beside messages: how many tokens a request has, and which models."""
+"""Anthropic's token count and model list responses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 
 from llm_proxy.dialects import fakes, response_encoding
 from llm_proxy.dialects.anthropic import errors
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Failure
@@ -24,37 +24,41 @@ _PAGE: Final = 20
 _LARGEST_PAGE: Final = 1000
 
 
-def count(body: Fields, delivery: Delivery) -> Response:
+def count_tokens(body: Fields, context: EncodeContext) -> DialectResponse:
     """How many tokens the request has, more or less."""
-    read = (it for name in _READ for it in fakes.texts(body.get(name), _TEXTS, _OBJECTS))
-    guessed = max(1, fakes.tokens("".join(read)))
-    return response_encoding.document({"input_tokens": guessed}, _headers(delivery))
+    read = (
+        model_input_text
+        for name in _READ
+        for model_input_text in fakes.model_input_texts(body.get(name), _TEXTS, _OBJECTS)
+    )
+    guessed = max(1, fakes.estimated_tokens("".join(read)))
+    return response_encoding.json_response({"input_tokens": guessed}, _response_headers(context))
 
 
-def model(name: str, delivery: Delivery) -> Response:
+def model_response(name: str, context: EncodeContext) -> DialectResponse:
     """One model; any is there where none are listed."""
-    if delivery.models and name not in delivery.models:
-        return errors.refuse(404, Failure(f"model: {name}"), delivery)
-    return response_encoding.document(_model(name, delivery), _headers(delivery))
+    if context.models and name not in context.models:
+        return errors.error_response(404, Failure(f"model: {name}"), context)
+    return response_encoding.json_response(_model_object(name, context), _response_headers(context))
 
 
-def models(query: str, delivery: Delivery) -> Response:
+def models_page(query: str, context: EncodeContext) -> DialectResponse:
     """The page of the list of models that the query asks for."""
-    asked = {name: values[-1] for name, values in parse_qs(query).items()}
-    listed, has_more = _page(delivery.models, asked)
+    fields = {name: values[-1] for name, values in parse_qs(query).items()}
+    listed, has_more = _page_of_names(context.models, fields)
     page: Document = {
-        "data": [_model(name, delivery) for name in listed],
+        "data": [_model_object(name, context) for name in listed],
         "has_more": has_more,
         "first_id": listed[0] if listed else None,
         "last_id": listed[-1] if listed else None,
     }
-    return response_encoding.document(page, _headers(delivery))
+    return response_encoding.json_response(page, _response_headers(context))
 
 
-def _page(names: Sequence[str], asked: dict[str, str]) -> tuple[Sequence[str], bool]:
+def _page_of_names(names: Sequence[str], fields: dict[str, str]) -> tuple[Sequence[str], bool]:
     """The names of a page, and whether more lie in the direction that was asked for."""
-    size = _size(asked.get("limit", ""))
-    before, after = asked.get("before_id"), asked.get("after_id")
+    size = _page_size(fields.get("limit", ""))
+    before, after = fields.get("before_id"), fields.get("after_id")
     if before in names:
         rest = names[: names.index(before)]
         return rest[-size:], len(rest) > size
@@ -62,21 +66,21 @@ def _page(names: Sequence[str], asked: dict[str, str]) -> tuple[Sequence[str], b
     return rest[:size], len(rest) > size
 
 
-def _size(limit: str) -> int:
+def _page_size(limit: str) -> int:
     """How many a page holds; a limit that is none is not heeded."""
     wanted = int(limit) if limit.isdecimal() and len(limit) < len("10000") else 0
     return min(wanted or _PAGE, _LARGEST_PAGE)
 
 
-def _model(name: str, delivery: Delivery) -> Document:
+def _model_object(name: str, context: EncodeContext) -> Document:
     return {
         "type": "model",
         "id": name,
         "display_name": name,
-        "created_at": errors.moment(delivery.created),
+        "created_at": errors.rfc3339_seconds(context.created),
         "lifecycle": "active",
     }
 
 
-def _headers(delivery: Delivery) -> tuple[tuple[str, str], ...]:
-    return errors.headers(delivery, errors.made_id(delivery))
+def _response_headers(context: EncodeContext) -> tuple[tuple[str, str], ...]:
+    return errors.response_headers(context, errors.fake_request_id(context))

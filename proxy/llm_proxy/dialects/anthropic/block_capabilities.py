@@ -1,4 +1,4 @@
-"""What Anthropic's content blocks have words for: each part as a block would tell it.
+"""Converts parts to what Anthropic's content blocks can represent.
 
 What came from this wire says so by its type (`server_tool_use`, `web_search_tool_result`,
 `char_location`) and keeps all that stands beside it; what came from elsewhere keeps what has a
@@ -24,9 +24,9 @@ from llm_proxy.dialects.anthropic.block_decoder import (
     OF_RESULT,
     RESULT,
     UPLOAD,
-    content_of_result,
+    result_content,
 )
-from llm_proxy.dialects.capabilities import as_object, kept
+from llm_proxy.dialects.capabilities import nonempty_metadata, normalized_object_text
 from llm_proxy.turns import (
     Citation,
     Json,
@@ -66,25 +66,25 @@ _SERVER: Final = "server"
 """The name of an MCP server that nobody named."""
 
 
-def text(said: Text) -> Text:
+def convert_text(text: Text) -> Text:
     """A text, and what it rests on."""
-    return Text(said.text, tuple(map(_citation, said.citations)))
+    return Text(text.text, tuple(map(_convert_citation, text.citations)))
 
 
-def _citation(cited: Citation) -> Citation:
+def _convert_citation(cited: Citation) -> Citation:
     """A page or a document; the whole block rests on it, so there is no span."""
-    kind = _type(cited.metadata)
+    kind = _original_type(cited.metadata)
     if not kind.endswith("_location"):
         kind = _PAGE if cited.url else _DOCUMENT
         own: Metadata = ()
     else:
-        own = _beside(kind, cited.metadata, OF_CITATION)
+        own = _type_and_extra_fields(kind, cited.metadata, OF_CITATION)
     known = dict(own)
     needed = _LOCATIONS.get(kind, {}).items()
     return Citation(
-        url=lenient_json.words(cited.url) if kind in LINKS else "",
-        title=lenient_json.words(cited.title),
-        quoted=lenient_json.words(cited.quoted),
+        url=lenient_json.printable_text(cited.url) if kind in LINKS else "",
+        title=lenient_json.printable_text(cited.title),
+        quoted=lenient_json.printable_text(cited.quoted),
         metadata=(
             *(own or (("type", kind),)),
             *((name, value) for name, value in needed if name not in known),
@@ -92,99 +92,107 @@ def _citation(cited: Citation) -> Citation:
     )
 
 
-def reasoning(thought: Reasoning) -> Reasoning:
+def convert_reasoning(thought: Reasoning) -> Reasoning:
     """A thought that can be read, one that is sealed, or a summary of the conversation."""
-    if _type(thought.metadata) == COMPACTION:
-        return replace(thought, metadata=_beside(COMPACTION, thought.metadata, OF_COMPACTION))
+    if _original_type(thought.metadata) == COMPACTION:
+        return replace(
+            thought, metadata=_type_and_extra_fields(COMPACTION, thought.metadata, OF_COMPACTION)
+        )
     if thought.redacted and not thought.text:
         return Reasoning(redacted=thought.redacted)
     return Reasoning(thought.text, thought.signature)
 
 
-def refusal(declined: Refusal) -> Refusal:
+def convert_refusal(declined: Refusal) -> Refusal:
     """An explanation, and its category."""
-    return Refusal(declined.text, kept(declined.metadata, _OF_REFUSAL))
+    return Refusal(declined.text, nonempty_metadata(declined.metadata, _OF_REFUSAL))
 
 
-def call(asked: ToolCall) -> ToolCall:
+def convert_tool_call(tool_call: ToolCall) -> ToolCall:
     """A call whose arguments stand on the wire as they were written."""
-    kind = _type(asked.metadata)
+    kind = _original_type(tool_call.metadata)
     if kind != CALL and kind.endswith(CALL):
-        return replace(asked, metadata=_beside(kind, asked.metadata, OF_CALL))
-    return replace(asked, metadata=kept(asked.metadata, _OF_CALL))
+        return replace(
+            tool_call, metadata=_type_and_extra_fields(kind, tool_call.metadata, OF_CALL)
+        )
+    return replace(tool_call, metadata=nonempty_metadata(tool_call.metadata, _OF_CALL))
 
 
-def call_of_object(asked: ToolCall) -> ToolCall | None:
+def convert_object_tool_call(tool_call: ToolCall) -> ToolCall | None:
     """A call whose arguments stand there as an object; None where they are none."""
-    arguments = as_object(asked.arguments)
-    return None if arguments is None else call(replace(asked, arguments=arguments))
+    arguments = normalized_object_text(tool_call.arguments)
+    return None if arguments is None else convert_tool_call(replace(tool_call, arguments=arguments))
 
 
-def waits(asked: ToolCall) -> bool:
+def awaits_client(tool_call: ToolCall) -> bool:
     """Whether a call waits for the client, who runs those without a type of their own."""
-    return not _type(asked.metadata)
+    return not _original_type(tool_call.metadata)
 
 
-def run_elsewhere(asked: ToolCall) -> ToolCall:
+def convert_provider_tool_call(tool_call: ToolCall) -> ToolCall:
     """A call that the provider answered itself, as such; one of this wire's is one already."""
-    if not waits(asked):
-        return asked
-    about = (("type", MCP_CALL), ("server_name", _SERVER))
-    return replace(asked, metadata=(*about, *asked.metadata))
+    if not awaits_client(tool_call):
+        return tool_call
+    values = (("type", MCP_CALL), ("server_name", _SERVER))
+    return replace(tool_call, metadata=(*values, *tool_call.metadata))
 
 
-def result(given: ToolResult) -> ToolResult:
+def convert_tool_result(tool_result: ToolResult) -> ToolResult:
     """What a tool of the provider's gave back."""
-    kind = _type(given.metadata)
-    own = _beside(kind, given.metadata, OF_RESULT)
+    kind = _original_type(tool_result.metadata)
+    own = _type_and_extra_fields(kind, tool_result.metadata, OF_RESULT)
     metadata = own if kind.endswith(RESULT) else (("type", MCP_RESULT),)
-    said = replace(given, call_id=lenient_json.words(given.call_id), metadata=metadata)
-    value = as_value(said)
+    said = replace(
+        tool_result, call_id=lenient_json.printable_text(tool_result.call_id), metadata=metadata
+    )
+    value = result_content_value(said)
     if value is None:
-        return replace(said, content=lenient_json.words(given.content))
-    has_failed = given.failed or block_decoder.has_failed({"content": value})
-    return replace(said, content=lenient_json.compact(value), failed=has_failed)
+        return replace(said, content=lenient_json.printable_text(tool_result.content))
+    has_failed = tool_result.failed or block_decoder.is_failed_result({"content": value})
+    return replace(said, content=lenient_json.compact_json(value), failed=has_failed)
 
 
-def named(given: ToolResult, names: Mapping[str, str]) -> ToolResult:
+def with_tool_name(tool_result: ToolResult, names: Mapping[str, str]) -> ToolResult:
     """The result with the name that it is read with; `names` tells the tool of each call's id."""
-    tool = block_decoder.name_of_tool(_type(given.metadata))
-    return replace(given, name=names.get(given.call_id, tool))
+    tool = block_decoder.tool_name_of_result(_original_type(tool_result.metadata))
+    return replace(tool_result, name=names.get(tool_result.call_id, tool))
 
 
-def as_value(given: ToolResult) -> Json:
+def result_content_value(tool_result: ToolResult) -> Json:
     """What a result holds where that is no text: an object, or a list of blocks; else None."""
     try:
-        value = lenient_json.parse(given.content.encode("utf-8", "replace"))
+        value = lenient_json.parse_json(tool_result.content.encode("utf-8", "replace"))
     except ValueError:
         return None
-    spelled = lenient_json.compact(value)
-    is_itself = spelled and spelled == content_of_result(value)
-    of_mcp = _type(given.metadata) == MCP_RESULT
-    fits = _is_texts(value) if of_mcp else isinstance(value, dict | list)
+    spelled = lenient_json.compact_json(value)
+    is_itself = spelled and spelled == result_content(value)
+    of_mcp = _original_type(tool_result.metadata) == MCP_RESULT
+    fits = _is_list_of_text_blocks(value) if of_mcp else isinstance(value, dict | list)
     return value if fits and is_itself else None
 
 
-def _is_texts(value: Json) -> bool:
+def _is_list_of_text_blocks(value: Json) -> bool:
     """Whether it is a list of blocks of text, which is all that MCP servers give."""
-    said = lenient_json.array(value)
-    return bool(said) and all(lenient_json.fields(it).get("type") == "text" for it in said)
+    items = lenient_json.array_items(value)
+    return bool(items) and all(
+        lenient_json.object_fields(content).get("type") == "text" for content in items
+    )
 
 
-def media(shown: Media) -> Media | None:
+def convert_media(shown: Media) -> Media | None:
     """A file that a tool made; this model shows nothing else."""
-    if _type(shown.metadata) != UPLOAD:
+    if _original_type(shown.metadata) != UPLOAD:
         return None
-    return Media("*/*", metadata=_beside(UPLOAD, shown.metadata, ()))
+    return Media("*/*", metadata=_type_and_extra_fields(UPLOAD, shown.metadata, ()))
 
 
-def _type(metadata: Metadata) -> str:
+def _original_type(metadata: Metadata) -> str:
     """What the part says that it is, in the words of the wire that it came from."""
     kind = dict(metadata).get("type")
     return kind if isinstance(kind, str) else ""
 
 
-def _beside(kind: str, metadata: Metadata, known: Iterable[str]) -> Metadata:
+def _type_and_extra_fields(kind: str, metadata: Metadata, known: Iterable[str]) -> Metadata:
     """The type, and what else stands beside a part and has no place of its own."""
-    said = {"type": kind, **{name: it for name, it in metadata if name not in known}}
-    return lenient_json.metadata(said, said)
+    fields = {"type": kind, **{name: value for name, value in metadata if name not in known}}
+    return lenient_json.named_metadata(fields, fields)

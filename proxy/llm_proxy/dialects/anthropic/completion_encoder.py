@@ -1,4 +1,4 @@
-"""Anthropic's legacy completions as they are told: text, and nothing else."""
+"""Encodes Anthropic's legacy text completions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 from llm_proxy.dialects.anthropic import errors, message_decoder
 from llm_proxy.dialects.anthropic.block_encoder import Cut
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
-from llm_proxy.dialects.capabilities import Vocabulary, kept
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Finish, Turn
 
@@ -28,41 +28,41 @@ _WORDS: Final = {
 }
 
 
-def vocabulary(*, streams: bool, delivery: Delivery) -> Vocabulary:
+def capabilities(*, streams: bool, context: EncodeContext) -> Capabilities:
     """The words of a completion."""
-    return Vocabulary(
+    return Capabilities(
         dialect="anthropic's completions",
         streams=streams,
-        finishes=message_decoder.FINISH,
-        words=_WORDS,
+        finish_of_raw=message_decoder.FINISH,
+        raw_of_finish=_WORDS,
         id_prefix="compl_",
-        counts=(),
-        keeps=(_STOP, REQUEST_ID),
-        arranged=_arranged,
-        failure=errors.instead,
-        failed=partial(errors.known, delivery=delivery),
-        refused=partial(errors.known, delivery=delivery),
+        usage_fields=(),
+        metadata_names=(_STOP, REQUEST_ID),
+        arrange=_without_request_id_unless_failed,
+        convert_failure=errors.with_type_defaults,
+        convert_failed_turn=partial(errors.with_request_id_only, context=context),
+        convert_http_error_turn=partial(errors.with_request_id_only, context=context),
     )
 
 
-def events(turn: Turn, cut: Cut) -> Iterator[tuple[str, Document]]:
+def encode_events(turn: Turn, cut: Cut) -> Iterator[tuple[str, Document]]:
     """The events of a turn that fits, each with its type; the last one says why it stopped."""
     pieces = list(cut(turn.text)) or [""]
     for at, piece in enumerate(pieces, 1):
         is_last = at == len(pieces) and turn.failure is None
-        yield COMPLETION, _completion(turn, piece, is_last=is_last)
+        yield COMPLETION, _encode_completion(turn, piece, is_last=is_last)
 
 
-def document(turn: Turn) -> Document:
+def encode_document(turn: Turn) -> Document:
     """The whole completion of a turn that fits."""
-    return _completion(turn, turn.text, is_last=True)
+    return _encode_completion(turn, turn.text, is_last=True)
 
 
-def _completion(turn: Turn, said: str, *, is_last: bool) -> Document:
+def _encode_completion(turn: Turn, text: str, *, is_last: bool) -> Document:
     return {
         "type": COMPLETION,
         "id": turn.id,
-        COMPLETION: said,
+        COMPLETION: text,
         "stop_reason": turn.finish_raw if is_last else None,
         "model": turn.model,
         _STOP: dict(turn.metadata).get(_STOP) if is_last else None,
@@ -70,6 +70,7 @@ def _completion(turn: Turn, said: str, *, is_last: bool) -> Document:
     }
 
 
-def _arranged(turn: Turn) -> Turn:
-    """Only an error tells what its request is known by."""
-    return turn if turn.failure else replace(turn, metadata=kept(turn.metadata, (_STOP,)))
+def _without_request_id_unless_failed(turn: Turn) -> Turn:
+    return (
+        turn if turn.failure else replace(turn, metadata=nonempty_metadata(turn.metadata, (_STOP,)))
+    )

@@ -1,4 +1,4 @@
-"""Anthropic's errors and limits, in words and in headers."""
+"""Anthropic's error bodies and rate limit headers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from math import ceil
 from typing import Final
 
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.encode_context import Delivery, Quota
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure, Turn
@@ -39,95 +39,101 @@ _WORDS: Final = {
 """Type and message of a status; of those that share a type, the first stands for it."""
 
 
-def refuse(
+def error_response(
     status: int,
     failure: Failure,
-    delivery: Delivery,
+    context: EncodeContext,
     retry_after: float | None = None,
     request_id: str = "",
-) -> Response:
+) -> DialectResponse:
     """An HTTP error; `request_id` is made where none is given, `retry_after` is in s."""
-    named = request_id or made_id(delivery)
+    named = request_id or fake_request_id(context)
     retry = () if retry_after is None else (("retry-after", str(ceil(retry_after))),)
-    body = {**shape(fields(filled(status, failure))), REQUEST_ID: named}
-    return response_encoding.document(body, (*headers(delivery, named), *retry), status)
+    body = {
+        **error_document(error_fields(with_status_defaults(status, failure))),
+        REQUEST_ID: named,
+    }
+    return response_encoding.json_response(
+        body, (*response_headers(context, named), *retry), status
+    )
 
 
-def in_place(turn: Turn, delivery: Delivery) -> Response:
+def whole_error_response(turn: Turn, context: EncodeContext) -> DialectResponse:
     """The HTTP error that stands in place of an answer, told from a turn that has one."""
     failure = turn.failure or Failure("")
-    return refuse(_status(failure), failure, delivery, request_id=request_id(turn, delivery))
+    return error_response(
+        _status_of_type(failure), failure, context, request_id=request_id(turn, context)
+    )
 
 
-def in_stream(turn: Turn, failure: Failure, delivery: Delivery) -> Document:
+def encode_stream_error(turn: Turn, failure: Failure, context: EncodeContext) -> Document:
     """The event that ends a stream with an error."""
-    said = {"details": None, **fields(failure)}
-    return {**shape(said), REQUEST_ID: request_id(turn, delivery)}
+    fields = {"details": None, **error_fields(failure)}
+    return {**error_document(fields), REQUEST_ID: request_id(turn, context)}
 
 
-def shape(error: Document) -> Document:
+def error_document(error: Document) -> Document:
     """The document of an error."""
     return {"type": "error", "error": error}
 
 
-def fields(failure: Failure) -> Document:
+def error_fields(failure: Failure) -> Document:
     """The fields of an error; its code stands among the details."""
     details = {"details": {"error_code": failure.code}} if failure.code else {}
     return {**details, "type": failure.type, "message": failure.message}
 
 
-def filled(status: int, failure: Failure) -> Failure:
+def with_status_defaults(status: int, failure: Failure) -> Failure:
     """The error with the words that come with the status, where it has none."""
     kind, message = _WORDS.get(status, _WORDS[400 if status < 500 else 500])
     return Failure(failure.message or message, failure.type or kind, failure.code)
 
 
-def instead(failure: Failure) -> Failure:
+def with_type_defaults(failure: Failure) -> Failure:
     """An error in the words of the status that its type stands for."""
-    return filled(_status(failure), failure)
+    return with_status_defaults(_status_of_type(failure), failure)
 
 
-def request_id(turn: Turn, delivery: Delivery) -> str:
+def request_id(turn: Turn, context: EncodeContext) -> str:
     """What the request of this turn is known by."""
-    given = dict(turn.metadata).get(REQUEST_ID)
-    is_id = isinstance(given, str) and _ID.fullmatch(given)
-    return str(given) if is_id else made_id(delivery)
+    value = dict(turn.metadata).get(REQUEST_ID)
+    is_id = isinstance(value, str) and _ID.fullmatch(value)
+    return str(value) if is_id else fake_request_id(context)
 
 
-def known(turn: Turn, delivery: Delivery) -> Turn:
+def with_request_id_only(turn: Turn, context: EncodeContext) -> Turn:
     """A turn that failed, with what its request is known by and nothing else beside it."""
-    return replace(turn, metadata=((REQUEST_ID, request_id(turn, delivery)),))
+    return replace(turn, metadata=((REQUEST_ID, request_id(turn, context)),))
 
 
-def made_id(delivery: Delivery) -> str:
+def fake_request_id(context: EncodeContext) -> str:
     """An id for a request."""
-    return delivery.identifier("req_")
+    return context.identifier("req_")
 
 
-def headers(delivery: Delivery, request_id: str) -> Headers:
+def response_headers(context: EncodeContext, request_id: str) -> Headers:
     """The request's id, and the limits that it counts towards."""
-    return (("request-id", request_id), *countdown(delivery))
+    return (("request-id", request_id), *rate_limit_headers(context))
 
 
-def countdown(delivery: Delivery) -> Headers:
+def rate_limit_headers(context: EncodeContext) -> Headers:
     """The limits that a request counts towards."""
-    quota = delivery.quota or Quota()
+    quota = context.quota or AccountLimits()
     return tuple(
-        (f"anthropic-ratelimit-{what}-{name}", value)
-        for what, window in quota.windows
+        (f"anthropic-ratelimit-{label}-{name}", value)
+        for label, window in quota.windows_by_name
         for name, value in (
             ("limit", str(window.limit)),
             ("remaining", str(window.remaining)),
-            ("reset", moment(delivery.created + window.reset)),
+            ("reset", rfc3339_seconds(context.created + window.reset)),
         )
     )
 
 
-def moment(seconds: float) -> str:
+def rfc3339_seconds(seconds: float) -> str:
     """A time in s since 1970 as RFC 3339 writes it, in whole seconds."""
     return datetime.fromtimestamp(ceil(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _status(failure: Failure) -> int:
-    """The status that the type of an error stands for."""
-    return next((it for it, (kind, _) in _WORDS.items() if kind == failure.type), 500)
+def _status_of_type(failure: Failure) -> int:
+    return next((number for number, (kind, _) in _WORDS.items() if kind == failure.type), 500)

@@ -1,4 +1,4 @@
-"""Anthropic's messages, whole or as their events come, and its legacy completions.
+"""Decodes Anthropic messages, whole or from events, and legacy completions.
 
     message_start
     ( content_block_start  content_block_delta*  content_block_stop )*
@@ -16,7 +16,11 @@ from typing import Final
 
 from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.anthropic import block_decoder, usage
-from llm_proxy.dialects.anthropic.block_decoder import Block, is_call, part
+from llm_proxy.dialects.anthropic.block_decoder import (
+    ContentBlockDecoder,
+    decode_block,
+    is_tool_call_block,
+)
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import (
@@ -61,196 +65,216 @@ _HAVE_WORDS: Final = (
 _SILENT: Final = (Text(""), Reasoning())
 
 
-def kind(document: Fields) -> str:
+def document_kind(document: Fields) -> str:
     """What a document is: the type of its event, `message`, `completion`, or `error`.
 
     Empty where it is none of Anthropic's (counts of tokens, lists of models).
     """
     if document.get("error"):
         return "error"
-    if named := lenient_json.words(document.get("type")):
+    if named := lenient_json.printable_text(document.get("type")):
         return named
     return "message" if isinstance(document.get("content"), list) else ""
 
 
 def stop_reason(document: Fields) -> str:
     """Why the message ended, where this event or document says so."""
-    is_delta = kind(document) == "message_delta"
-    says = lenient_json.fields(document.get("delta")) if is_delta else document
-    return lenient_json.words(says.get("stop_reason"))
+    is_delta = document_kind(document) == "message_delta"
+    says = lenient_json.object_fields(document.get("delta")) if is_delta else document
+    return lenient_json.printable_text(says.get("stop_reason"))
 
 
-def says(document: Fields) -> int:
+def event_output_chars(document: Fields) -> int:
     """How many characters an event adds to what was said: deltas do, but for seals, citations."""
-    match kind(document):
+    match document_kind(document):
         case "content_block_delta":
-            return block_decoder.says(lenient_json.fields(document.get("delta")))
+            return block_decoder.delta_output_chars(
+                lenient_json.object_fields(document.get("delta"))
+            )
         case "completion":
-            return len(lenient_json.text(document.get("completion")))
+            return len(lenient_json.str_or_empty(document.get("completion")))
         case _:
             return 0
 
 
-def failure(document: Fields) -> Failure:
+def decode_failure(document: Fields) -> Failure:
     """What an error says; its `error_code` stands among the details."""
     error = document.get("error") or dict(document)
-    said = json_api.failure(error)
-    details = lenient_json.fields(lenient_json.fields(error).get("details"))
-    return replace(said, code=said.code or lenient_json.words(details.get("error_code")))
+    failure = json_api.decode_failure(error)
+    details = lenient_json.object_fields(lenient_json.object_fields(error).get("details"))
+    return replace(
+        failure, code=failure.code or lenient_json.printable_text(details.get("error_code"))
+    )
 
 
-class Messages:
+class MessagesDecoder:
     """The turns of a response, as its documents come: one, but for streams that were spliced."""
 
     def __init__(self) -> None:
-        self._messages: list[_Message] = []
+        self._message_decoders: list[_MessageDecoder] = []
 
-    def take(self, document: Fields) -> None:
+    def feed(self, document: Fields) -> None:
         """Read one event, or the one document of a response that does not stream."""
-        match kind(document):
+        match document_kind(document):
             case "message_start":
-                self._messages.append(_Message())
-                self._messages[-1].start(lenient_json.fields(document.get("message")))
+                self._message_decoders.append(_MessageDecoder())
+                self._message_decoders[-1].start_message(
+                    lenient_json.object_fields(document.get("message"))
+                )
             case "message":
-                self._messages.append(_Message())
-                self._messages[-1].start(document)
+                self._message_decoders.append(_MessageDecoder())
+                self._message_decoders[-1].start_message(document)
             case "content_block_start" | "content_block_delta" | "content_block_stop":
-                self._current().take_block(document)
+                self._current_message().feed_block_event(document)
             case "message_delta":
-                self._current().end(document)
+                self._current_message().feed_message_delta(document)
             case "completion":
-                self._current().complete(document)
+                self._current_message().feed_completion(document)
             case "error":
-                self._current().fail(document)
+                self._current_message().feed_error(document)
             case _:
                 pass  # a ping, or nothing of a message
 
-    def turns(self) -> tuple[Turn, ...]:
+    def result(self) -> tuple[Turn, ...]:
         """What was said."""
-        return tuple(message.turn() for message in self._messages)
+        return tuple(message.result() for message in self._message_decoders)
 
-    def _current(self) -> _Message:
-        """The message that events belong to, whose own start may be missing."""
-        if not self._messages:
-            self._messages.append(_Message())
-        return self._messages[-1]
+    def _current_message(self) -> _MessageDecoder:
+        if not self._message_decoders:
+            self._message_decoders.append(_MessageDecoder())
+        return self._message_decoders[-1]
 
 
-class _Message:
+class _MessageDecoder:
     """One message, as its events come."""
 
     def __init__(self) -> None:
-        self._about: dict[str, Json] = {}
+        self._message_fields: dict[str, Json] = {}
         self._usage: dict[str, Json] = {}
-        self._blocks: list[tuple[int, Block]] = []
-        self._open: dict[int, Block] = {}
+        self._blocks: list[tuple[int, ContentBlockDecoder]] = []
+        self._open_blocks: dict[int, ContentBlockDecoder] = {}
         """For each index, the block that began there last."""
         self._failure: Failure | None = None
 
-    def start(self, message: Fields) -> None:
+    def start_message(self, message: Fields) -> None:
         """Read a message object, whose blocks are whole."""
-        self._note(message)
-        for index, content in enumerate(lenient_json.objects(message.get("content"))):
-            self._begin(index, Block(content, closed=True))
+        self._store_message_fields(message)
+        for index, content in enumerate(lenient_json.object_items(message.get("content"))):
+            self._begin_block(index, ContentBlockDecoder(content, closed=True))
 
-    def take_block(self, event: Fields) -> None:
+    def feed_block_event(self, event: Fields) -> None:
         """Read an event of one block."""
-        said = lenient_json.count(event.get("index"))
+        number = lenient_json.first_count(event.get("index"))
         started = event.get("type") == "content_block_start"
-        index = len(self._blocks) - (not started) if said is None else said
+        index = len(self._blocks) - (not started) if number is None else number
         if started:
-            self._begin(index, Block(lenient_json.fields(event.get("content_block"))))
+            self._begin_block(
+                index, ContentBlockDecoder(lenient_json.object_fields(event.get("content_block")))
+            )
             return
         if event.get("type") == "content_block_delta":
-            self._block(index).take(lenient_json.fields(event.get("delta")))
-        elif index in self._open:
-            self._open[index].closed = True
+            self._open_block(index).feed(lenient_json.object_fields(event.get("delta")))
+        elif index in self._open_blocks:
+            self._open_blocks[index].is_closed = True
 
-    def end(self, event: Fields) -> None:
+    def feed_message_delta(self, event: Fields) -> None:
         """Read a `message_delta`: why the message ends, and what it cost."""
-        self._note(lenient_json.fields(event.get("delta")))
-        self._note(event)
+        self._store_message_fields(lenient_json.object_fields(event.get("delta")))
+        self._store_message_fields(event)
 
-    def complete(self, completion: Fields) -> None:
+    def feed_completion(self, completion: Fields) -> None:
         """Read a legacy completion, whole or the next piece of it."""
-        self._note(completion)
+        self._store_message_fields(completion)
         written = {"type": "text_delta", "text": completion.get("completion")}
-        self._block(0).take(written)
+        self._open_block(0).feed(written)
 
-    def fail(self, document: Fields) -> None:
+    def feed_error(self, document: Fields) -> None:
         """Read an error; the first counts."""
-        self._failure = self._failure or failure(document)
-        self._note({REQUEST_ID: document.get(REQUEST_ID)})
+        self._failure = self._failure or decode_failure(document)
+        self._store_message_fields({REQUEST_ID: document.get(REQUEST_ID)})
 
-    def turn(self) -> Turn:
+    def result(self) -> Turn:
         """What was said."""
-        raw = lenient_json.words(self._about.get("stop_reason"))
-        parts, others = self._parts()
-        declined = refusal(self._about.get(DETAILS)) if raw == REFUSAL else ()
+        raw = lenient_json.printable_text(self._message_fields.get("stop_reason"))
+        parts, others = self._decoded_parts()
+        declined = decode_refusal(self._message_fields.get(DETAILS)) if raw == REFUSAL else ()
         return Turn(
             (*parts, *declined),
             finish=FINISH.get(raw, Finish.OTHER) if raw else None,
             finish_raw=raw,
-            usage=usage.read(self._usage),
+            usage=usage.decode_usage(self._usage),
             failure=self._failure,
-            id=lenient_json.words(self._about.get("id")),
-            model=handed_on(others) or lenient_json.words(self._about.get("model")),
-            metadata=self._metadata(others, told=(DETAILS,) if declined else ()),
+            id=lenient_json.printable_text(self._message_fields.get("id")),
+            model=fallback_model(others)
+            or lenient_json.printable_text(self._message_fields.get("model")),
+            metadata=self._turn_metadata(others, values=(DETAILS,) if declined else ()),
         )
 
-    def _note(self, said: Fields) -> None:
+    def _store_message_fields(self, fields: Fields) -> None:
         """Keep what is said; null says nothing, and what is said later counts."""
-        self._about.update((name, value) for name, value in said.items() if value is not None)
-        counts = lenient_json.fields(said.get("usage"))
+        self._message_fields.update(
+            (name, value) for name, value in fields.items() if value is not None
+        )
+        counts = lenient_json.object_fields(fields.get("usage"))
         self._usage.update((name, value) for name, value in counts.items() if value is not None)
 
-    def _begin(self, index: int, block: Block) -> None:
+    def _begin_block(self, index: int, block: ContentBlockDecoder) -> None:
         self._blocks.append((index, block))
-        self._open[index] = block
+        self._open_blocks[index] = block
 
-    def _block(self, index: int) -> Block:
+    def _open_block(self, index: int) -> ContentBlockDecoder:
         """The block that is open there; its start may be missing."""
-        if index not in self._open:
-            self._begin(index, Block({}))
-        return self._open[index]
+        if index not in self._open_blocks:
+            self._begin_block(index, ContentBlockDecoder({}))
+        return self._open_blocks[index]
 
-    def _parts(self) -> tuple[list[Part], list[Json]]:
-        """What the blocks say, and those that no part has a word for."""
+    def _decoded_parts(self) -> tuple[list[Part], list[Json]]:
         contents = [(index, block.content()) for index, block in self._blocks]
         names = {
-            lenient_json.words(it.get("id")): lenient_json.words(it.get("name"))
-            for _, it in contents
-            if is_call(it)
+            lenient_json.printable_text(fields.get("id")): lenient_json.printable_text(
+                fields.get("name")
+            )
+            for _, fields in contents
+            if is_tool_call_block(fields)
         }
         parts: list[Part] = []
         others: list[Json] = []
         for index, content in contents:
-            said = part(content, names)
-            if said is None and content:
+            part = decode_block(content, names)
+            if part is None and content:
                 others.append({"index": index, "content_block": dict(content)})
-            elif said is not None and said not in _SILENT:
-                parts.append(said)
+            elif part is not None and part not in _SILENT:
+                parts.append(part)
         return parts, others
 
-    def _metadata(self, others: list[Json], told: tuple[str, ...]) -> Metadata:
-        known = (*_HAVE_WORDS, *told)
-        beside = {name: value for name, value in self._about.items() if name not in known}
-        beside[USAGE] = usage.beside(self._usage)
-        beside[OTHER_BLOCKS] = others
-        return lenient_json.metadata(beside, beside)
+    def _turn_metadata(self, others: list[Json], values: tuple[str, ...]) -> Metadata:
+        known = (*_HAVE_WORDS, *values)
+        fields = {name: value for name, value in self._message_fields.items() if name not in known}
+        fields[USAGE] = usage.extra_usage_fields(self._usage)
+        fields[OTHER_BLOCKS] = others
+        return lenient_json.named_metadata(fields, fields)
 
 
-def handed_on(others: list[Json]) -> str:
+def fallback_model(others: list[Json]) -> str:
     """The model that answered where one declined: the last `fallback` block names it."""
-    blocks = [lenient_json.fields(lenient_json.fields(it).get("content_block")) for it in others]
-    to = [lenient_json.fields(it.get("to")) for it in blocks if it.get("type") == "fallback"]
-    named = [lenient_json.words(it.get("model")) for it in to]
+    blocks = [
+        lenient_json.object_fields(lenient_json.object_fields(other).get("content_block"))
+        for other in others
+    ]
+    to = [
+        lenient_json.object_fields(block.get("to"))
+        for block in blocks
+        if block.get("type") == "fallback"
+    ]
+    named = [lenient_json.printable_text(fields.get("model")) for fields in to]
     return next(filter(None, reversed(named)), "")
 
 
-def refusal(said: Json) -> tuple[Refusal, ...]:
+def decode_refusal(value: Json) -> tuple[Refusal, ...]:
     """The explanation of a refusal, with its category beside it; none where none is given."""
-    details = lenient_json.fields(said)
-    explanation = lenient_json.words(details.get("explanation"))
+    details = lenient_json.object_fields(value)
+    explanation = lenient_json.printable_text(details.get("explanation"))
     beside = (name for name in details if name not in ("type", "explanation"))
-    return (Refusal(explanation, lenient_json.metadata(details, beside)),) if explanation else ()
+    return (
+        (Refusal(explanation, lenient_json.named_metadata(details, beside)),) if explanation else ()
+    )

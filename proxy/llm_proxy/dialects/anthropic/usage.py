@@ -1,4 +1,4 @@
-"""What a message cost, as Anthropic counts it: read, and told."""
+"""Decodes and encodes Anthropic's usage fields."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ AT_END: Final = ("server_tool_use", "iterations")
 """What is known at the end of a stream only."""
 
 
-def read(counts: Fields) -> Usage | None:
+def decode_usage(counts: Fields) -> Usage | None:
     """The input does not count what was read from a cache or written to it."""
     if not counts:
         return None
-    details = lenient_json.fields(counts.get(_DETAILS))
+    details = lenient_json.object_fields(counts.get(_DETAILS))
     return Usage(
-        **{field: lenient_json.count(counts.get(name)) for field, name in _NAMES.items()},
-        reasoning=lenient_json.count(details.get(_THOUGHT)),
+        **{field: lenient_json.first_count(counts.get(name)) for field, name in _NAMES.items()},
+        reasoning=lenient_json.first_count(details.get(_THOUGHT)),
     )
 
 
-def beside(counts: Fields) -> dict[str, Json]:
+def extra_usage_fields(counts: Fields) -> dict[str, Json]:
     """What is told of the cost that `Usage` has no word for."""
     return {
         name: value for name, value in counts.items() if name not in _KNOWN and value is not None
     }
 
 
-def begun(usage: Usage) -> Usage:
+def encode_initial_usage(usage: Usage) -> Usage:
     """What is told of it before anything is said; the output is counted at the end."""
     return replace(usage, output=min(usage.output or 0, 1), reasoning=None)
 
 
-def told(usage: Usage, also: Fields) -> Document:
+def encode_usage(usage: Usage, also: Fields) -> Document:
     """Usage as it is told, and `also` what it has no word for."""
     counts = {name: getattr(usage, field) for field, name in _NAMES.items()}
     fields: Document = {name: count for name, count in counts.items() if count is not None}

@@ -1,4 +1,4 @@
-"""What Amazon Bedrock's clients ask beside turns: how many tokens a request has.
+"""Amazon Bedrock's token count response.
 
 Tokens are guessed from what the model would read.
 """
@@ -9,9 +9,9 @@ import base64
 from typing import Final
 
 from llm_proxy.dialects import fakes, lenient_json, response_encoding
-from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json
 
@@ -25,18 +25,24 @@ _OBJECTS: Final = ("input", "json", "input_schema", "parameters")
 """Where Converse and the models' own requests hold what the model reads."""
 
 
-def count(body: Fields, delivery: Delivery) -> Response:
+def count_tokens(body: Fields, context: EncodeContext) -> DialectResponse:
     """How many tokens the request has, more or less."""
-    asked = lenient_json.fields(body.get("input"))
-    read = fakes.texts(asked.get("converse") or _native(asked), _TEXTS, _OBJECTS)
-    guessed = max(1, fakes.tokens("".join(read)))
-    return response_encoding.document({"inputTokens": guessed}, errors.headers(delivery))
+    fields = lenient_json.object_fields(body.get("input"))
+    read = fakes.model_input_texts(
+        fields.get("converse") or _decode_native_request(fields), _TEXTS, _OBJECTS
+    )
+    guessed = max(1, fakes.estimated_tokens("".join(read)))
+    return response_encoding.json_response(
+        {"inputTokens": guessed}, errors.response_headers(context)
+    )
 
 
-def _native(asked: Fields) -> Json:
+def _decode_native_request(fields: Fields) -> Json:
     """The request of a model's own, which comes in base64."""
-    encoded = lenient_json.text(lenient_json.fields(asked.get("invokeModel")).get("body"))
+    encoded = lenient_json.str_or_empty(
+        lenient_json.object_fields(fields.get("invokeModel")).get("body")
+    )
     try:
-        return dict(lenient_json.document(base64.b64decode(encoded, validate=True)))
+        return dict(lenient_json.parse_object(base64.b64decode(encoded, validate=True)))
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""What many makers' models say on Amazon Bedrock: chats as of OpenAI.
+"""The OpenAI-like chat format of several model makers on Amazon Bedrock.
 
 Streams tell no usage: the service's metrics do.
 """
@@ -11,12 +11,12 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects.bedrock.completion_decoder import FINISH
-from llm_proxy.dialects.capabilities import Vocabulary
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.capabilities import Capabilities
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import chat_request_decoder, choices_decoder
-from llm_proxy.dialects.openai.chat_capabilities import ChatAsked, vocabulary
-from llm_proxy.dialects.openai.chat_message_encoder import MessageSpeech
+from llm_proxy.dialects.openai.chat_capabilities import ChatResponseOptions, capabilities
+from llm_proxy.dialects.openai.chat_message_encoder import ChatMessageEncoder
 from llm_proxy.dialects.openai.family import OPENAI
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Finish, Turn
@@ -31,47 +31,56 @@ _COUNTS: Final = ("input", "output", "total")
 
 
 @dataclass(frozen=True, slots=True)
-class Chat:
+class ChatModelFormat:
     """Chats; makers differ in where they say why one ended."""
 
-    reason: str = "finish_reason"
+    finish_reason_field: str = "finish_reason"
 
-    def conversation(self, body: Fields) -> Conversation:
+    def decode_request(self, body: Fields) -> Conversation:
         """As of OpenAI."""
-        return chat_request_decoder.read(body)
+        return chat_request_decoder.decode_request(body)
 
-    def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
+    def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
         """As of OpenAI, with no more beside a message than Bedrock reads."""
-        asked = ChatAsked(stream=streams, usage=False, legacy=False)
-        words = vocabulary(asked, OPENAI)
+        chat_response_options = ChatResponseOptions(
+            stream=streams, includes_usage=False, uses_legacy_functions=False
+        )
+        words = capabilities(chat_response_options, OPENAI)
         return replace(
             words,
             dialect="bedrock",
-            finishes=FINISH,
-            words=_WORDS,
-            counts=_COUNTS,
-            always=_COUNTS,
-            counts_always=not streams,
-            keeps=(),
-            choices=False,
+            finish_of_raw=FINISH,
+            raw_of_finish=_WORDS,
+            usage_fields=_COUNTS,
+            required_usage_fields=_COUNTS,
+            always_has_usage=not streams,
+            metadata_names=(),
+            allows_several_turns=False,
         )
 
-    def document(self, turn: Turn, delivery: Delivery) -> Document:
+    def encode_document(self, turn: Turn, context: EncodeContext) -> Document:
         """The whole chat completion."""
-        message = MessageSpeech(OPENAI, delivery.cut).whole(turn)
-        choice: Document = {"index": 0, "message": message, self.reason: turn.finish_raw}
-        said = {"choices": [choice], "usage": choices_decoder.usage_fields(turn.usage)}
-        return {**_envelope(turn, "chat.completion", delivery), **said}
+        message = ChatMessageEncoder(OPENAI, context.split_text).encode_message(turn)
+        choice: Document = {
+            "index": 0,
+            "message": message,
+            self.finish_reason_field: turn.finish_raw,
+        }
+        fields = {"choices": [choice], "usage": choices_decoder.encode_usage(turn.usage)}
+        return {**_response_envelope(turn, "chat.completion", context), **fields}
 
-    def events(self, turn: Turn, delivery: Delivery) -> Iterator[Document]:
+    def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """Its chunks."""
-        about = _envelope(turn, "chat.completion.chunk", delivery)
-        for delta in MessageSpeech(OPENAI, delivery.cut).deltas(turn):
-            yield {**about, "choices": [{"index": 0, "delta": delta, self.reason: None}]}
+        document = _response_envelope(turn, "chat.completion.chunk", context)
+        for delta in ChatMessageEncoder(OPENAI, context.split_text).encode_deltas(turn):
+            yield {
+                **document,
+                "choices": [{"index": 0, "delta": delta, self.finish_reason_field: None}],
+            }
         if turn.failure is None:
-            ended: Document = {"index": 0, "delta": {}, self.reason: turn.finish_raw}
-            yield {**about, "choices": [ended]}
+            ended: Document = {"index": 0, "delta": {}, self.finish_reason_field: turn.finish_raw}
+            yield {**document, "choices": [ended]}
 
 
-def _envelope(turn: Turn, kind: str, delivery: Delivery) -> Document:
-    return {"id": turn.id, "object": kind, "created": delivery.created, "model": turn.model}
+def _response_envelope(turn: Turn, kind: str, context: EncodeContext) -> Document:
+    return {"id": turn.id, "object": kind, "created": context.created, "model": turn.model}

@@ -1,4 +1,4 @@
-"""What Anthropic's models say on Amazon Bedrock: as everywhere, but for ids and errors.
+"""Anthropic's format on Amazon Bedrock, which differs in ids and errors.
 
 No `ping` comes among the events, and an error is the service's.
 """
@@ -17,63 +17,67 @@ from llm_proxy.dialects.anthropic import (
     request_decoder,
 )
 from llm_proxy.dialects.anthropic.errors import REQUEST_ID
-from llm_proxy.dialects.capabilities import Vocabulary, wordless
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.capabilities import Capabilities, error_only
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Turn
 
 
-class Claude:
+class ClaudeFormat:
     """Messages."""
 
-    def conversation(self, body: Fields) -> Conversation:
+    def decode_request(self, body: Fields) -> Conversation:
         """As on Anthropic's API."""
-        return request_decoder.messages(body)
+        return request_decoder.decode_messages_request(body)
 
-    def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
+    def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
         """As of Anthropic's API."""
-        words = message_capabilities.vocabulary(
-            streams=streams, delivery=delivery, id_prefix="msg_bdrk_"
+        words = message_capabilities.capabilities(
+            streams=streams, context=context, id_prefix="msg_bdrk_"
         )
-        return _on_bedrock(replace(words, call_prefix="toolu_bdrk_"))
+        return _bedrock_capabilities(replace(words, call_id_prefix="toolu_bdrk_"))
 
-    def document(self, turn: Turn, _delivery: Delivery) -> Document:
+    def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
         """The whole message."""
-        return message_encoder.document(turn)
+        return message_encoder.encode_document(turn)
 
-    def events(self, turn: Turn, delivery: Delivery) -> Iterator[Document]:
+    def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """Up to `message_stop`."""
-        return (event for _, event in message_encoder.events(turn, delivery.cut))
+        return (event for _, event in message_encoder.encode_events(turn, context.split_text))
 
 
-class ClaudeCompletion:
+class ClaudeCompletionFormat:
     """Legacy completions."""
 
-    def conversation(self, body: Fields) -> Conversation:
+    def decode_request(self, body: Fields) -> Conversation:
         """As on Anthropic's API."""
-        return request_decoder.completion(body)
+        return request_decoder.decode_completion_request(body)
 
-    def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
+    def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
         """As of Anthropic's API."""
-        words = completion_encoder.vocabulary(streams=streams, delivery=delivery)
-        return _on_bedrock(words)
+        words = completion_encoder.capabilities(streams=streams, context=context)
+        return _bedrock_capabilities(words)
 
-    def document(self, turn: Turn, _delivery: Delivery) -> Document:
+    def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
         """The whole completion."""
-        return completion_encoder.document(turn)
+        return completion_encoder.encode_document(turn)
 
-    def events(self, turn: Turn, delivery: Delivery) -> Iterator[Document]:
+    def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """Up to the piece with the reason to stop."""
-        return (event for _, event in completion_encoder.events(turn, delivery.cut))
+        return (event for _, event in completion_encoder.encode_events(turn, context.split_text))
 
 
-def _on_bedrock(words: Vocabulary) -> Vocabulary:
+def _bedrock_capabilities(words: Capabilities) -> Capabilities:
     """An error is the service's, and tells nothing beside it."""
-    return replace(words, failed=partial(_failed, words=words), refused=wordless)
+    return replace(
+        words,
+        convert_failed_turn=partial(_as_service_failure, words=words),
+        convert_http_error_turn=error_only,
+    )
 
 
-def _failed(turn: Turn, words: Vocabulary) -> Turn:
-    told = words.failed(turn)
-    beside = tuple(pair for pair in told.metadata if pair[0] != REQUEST_ID)
-    return replace(told, metadata=beside)
+def _as_service_failure(turn: Turn, words: Capabilities) -> Turn:
+    told = words.convert_failed_turn(turn)
+    values = tuple(pair for pair in told.metadata if pair[0] != REQUEST_ID)
+    return replace(told, metadata=values)

@@ -1,4 +1,4 @@
-"""Text that models on Amazon Bedrock complete, in the shapes of their makers.
+"""Decodes text completions of several model makers on Amazon Bedrock.
 
 {"outputText": "..", "completionReason": "FINISH"}        Titan, in a stream
 {"results": [{"outputText": ".."}]}                       Titan
@@ -16,7 +16,7 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import chat_message_decoder
-from llm_proxy.dialects.openai.chat_message_decoder import Message
+from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
 from llm_proxy.turns import Finish, Json, Turn, Usage
 
 _LISTS: Final = ("results", "outputs", "generations", "choices")
@@ -46,95 +46,103 @@ FINISH: Final = _MEANINGS | {word.upper(): meaning for word, meaning in _MEANING
 """What each reason to stop means: makers write them in capitals or not."""
 
 
-class Completions:
+class CompletionsDecoder:
     """The turns of a response, as its documents come: one a choice."""
 
     def __init__(self) -> None:
-        self._choices: dict[int, _Choice] = {}
-        self._about: dict[str, Json] = {}
+        self._choice_objects: dict[int, _CompletionChoiceDecoder] = {}
+        self._response_fields: dict[str, Json] = {}
         self._usage: dict[str, int] = {}
 
     @property
-    def have_finished(self) -> bool:
+    def all_finished(self) -> bool:
         """Whether every choice said why it ended."""
-        return bool(self._choices) and all(it.raw for it in self._choices.values())
+        return bool(self._choice_objects) and all(
+            choice_object.finish_raw for choice_object in self._choice_objects.values()
+        )
 
-    def take(self, document: Fields, *, streamed: bool) -> None:
+    def feed(self, document: Fields, *, streamed: bool) -> None:
         """Read one document; one that is none of these is left out."""
-        choices = _choices(document)
+        choices = _choice_objects(document)
         if choices is None:
             return
-        self._about.update(lenient_json.metadata(document, ("id", "model")))
-        self._usage.update(_counts(document))
+        self._response_fields.update(lenient_json.named_metadata(document, ("id", "model")))
+        self._usage.update(_decode_usage_fields(document))
         for position, choice in enumerate(choices):
-            index = lenient_json.count(choice.get("index"))
+            index = lenient_json.first_count(choice.get("index"))
             index = position if index is None else index
-            self._choices.setdefault(index, _Choice()).take(choice, streamed=streamed)
-            self._usage.update(_counts(choice))
+            self._choice_objects.setdefault(index, _CompletionChoiceDecoder()).feed(
+                choice, streamed=streamed
+            )
+            self._usage.update(_decode_usage_fields(choice))
 
-    def turns(self) -> tuple[Turn, ...]:
+    def result(self) -> tuple[Turn, ...]:
         """What was said."""
         usage = Usage(**self._usage) if self._usage else None
         return tuple(
             Turn(
-                choice.message.parts(),
-                finish=FINISH.get(choice.raw, Finish.OTHER) if choice.raw else None,
-                finish_raw=choice.raw,
+                choice.message.result(),
+                finish=FINISH.get(choice.finish_raw, Finish.OTHER) if choice.finish_raw else None,
+                finish_raw=choice.finish_raw,
                 usage=usage,
-                id=lenient_json.words(self._about.get("id")),
-                model=lenient_json.words(self._about.get("model")),
+                id=lenient_json.printable_text(self._response_fields.get("id")),
+                model=lenient_json.printable_text(self._response_fields.get("model")),
             )
-            for _, choice in sorted(self._choices.items())
+            for _, choice in sorted(self._choice_objects.items())
         )
 
 
-def says(event: Fields) -> int:
+def event_output_chars(event: Fields) -> int:
     """How many characters an event of a stream adds to what was said."""
-    return sum(chat_message_decoder.says(_message(choice)) for choice in _choices(event) or ())
+    return sum(
+        chat_message_decoder.delta_output_chars(_message_of_choice(choice))
+        for choice in _choice_objects(event) or ()
+    )
 
 
-def _choices(document: Fields) -> list[Fields] | None:
+def _choice_objects(document: Fields) -> list[Fields] | None:
     """The choices; a document without a list is its own.  None where it is none of these."""
     many = next((name for name in _LISTS if isinstance(document.get(name), list)), None)
     if many:
-        return lenient_json.objects(document.get(many))
-    return [document] if any(isinstance(document.get(it), str) for it in _TELLING) else None
+        return lenient_json.object_items(document.get(many))
+    return [document] if any(isinstance(document.get(item), str) for item in _TELLING) else None
 
 
-def _message(choice: Fields) -> Fields:
-    """What a choice says, as of OpenAI."""
-    said = "".join(lenient_json.text(choice.get(name)) for name in _TEXTS)
-    return lenient_json.fields(choice.get("delta") or choice.get("message") or {"content": said})
+def _message_of_choice(choice: Fields) -> Fields:
+    text = "".join(lenient_json.str_or_empty(choice.get(name)) for name in _TEXTS)
+    return lenient_json.object_fields(
+        choice.get("delta") or choice.get("message") or {"content": text}
+    )
 
 
-class _Choice:
+class _CompletionChoiceDecoder:
     """One choice, as its pieces come."""
 
     def __init__(self) -> None:
-        self.message = Message()
-        self.raw = ""
+        self.message = ChatMessageDecoder()
+        self.finish_raw = ""
 
-    def take(self, choice: Fields, *, streamed: bool) -> None:
-        self.message.take(_message(choice), streamed=streamed)
-        told = (lenient_json.words(choice.get(name)) for name in _REASONS)
-        self.raw = next(filter(None, told), self.raw)
+    def feed(self, choice: Fields, *, streamed: bool) -> None:
+        self.message.feed(_message_of_choice(choice), streamed=streamed)
+        told = (lenient_json.printable_text(choice.get(name)) for name in _REASONS)
+        self.finish_raw = next(filter(None, told), self.finish_raw)
 
 
-def _counts(document: Fields) -> dict[str, int]:
+def _decode_usage_fields(document: Fields) -> dict[str, int]:
     """What a document or a choice says of tokens, under the names of `Usage`."""
-    of_openai = lenient_json.fields(document.get("usage"))
-    said = {
-        "input": lenient_json.count(
+    of_openai = lenient_json.object_fields(document.get("usage"))
+    fields = {
+        "input": lenient_json.first_count(
             document.get("inputTextTokenCount"),
             document.get("prompt_token_count"),
             of_openai.get("prompt_tokens"),
         ),
-        "output": lenient_json.count(
+        "output": lenient_json.first_count(
             document.get("totalOutputTextTokenCount"),
             document.get("tokenCount"),
             document.get("generation_token_count"),
             of_openai.get("completion_tokens"),
         ),
-        "total": lenient_json.count(of_openai.get("total_tokens")),
+        "total": lenient_json.first_count(of_openai.get("total_tokens")),
     }
-    return {name: count for name, count in said.items() if count is not None}
+    return {name: count for name, count in fields.items() if count is not None}

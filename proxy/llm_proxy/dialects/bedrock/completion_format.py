@@ -1,4 +1,4 @@
-"""Completions of text as their makers' models tell them: one document, or pieces and an end."""
+"""The text completion formats of several model makers: a document, or pieces and an end."""
 
 from __future__ import annotations
 
@@ -9,76 +9,76 @@ from typing import Final
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import lenient_json, request_decoding
 from llm_proxy.dialects.bedrock.completion_decoder import FINISH
-from llm_proxy.dialects.capabilities import Vocabulary
-from llm_proxy.dialects.cohere.request_decoder import read_version_1
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.capabilities import Capabilities
+from llm_proxy.dialects.cohere.request_decoder import decode_v1_request
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Finish, Turn
 
 
-def _prompted(body: Fields) -> Conversation:
+def _decode_prompt_request(body: Fields) -> Conversation:
     top_p = body.get("top_p", body.get("p"))
-    return request_decoding.prompted(body.get("prompt"), body.get("temperature"), top_p)
+    return request_decoding.prompt_conversation(body.get("prompt"), body.get("temperature"), top_p)
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class CompletionFormat:
     """A maker whose models say text, and nothing else."""
 
-    words: Mapping[Finish, str]
-    whole: Callable[[str, Turn], Document]
+    raw_of_finish: Mapping[Finish, str]
+    encode_whole: Callable[[str, Turn], Document]
     """The document of a text, and how the turn ended."""
-    piece: Callable[[str], Document]
+    encode_piece: Callable[[str], Document]
     """A piece of text in a stream."""
-    end: Callable[[Turn], Document]
+    encode_end: Callable[[Turn], Document]
     """The last event of a stream."""
-    counts: bool = False
+    usage_fields: bool = False
     """Whether it counts tokens itself."""
-    has_id: bool = False
+    has_response_id: bool = False
     """Whether a document has an id."""
-    asked: Callable[[Fields], Conversation] = _prompted
+    decode_prompt: Callable[[Fields], Conversation] = _decode_prompt_request
     """What a request asks."""
 
-    def conversation(self, body: Fields) -> Conversation:
+    def decode_request(self, body: Fields) -> Conversation:
         """What a request asks: one prompt, for most."""
-        return self.asked(body)
+        return self.decode_prompt(body)
 
-    def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
+    def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
         """Text, and why it ended."""
-        counts = ("input", "output") if self.counts else ()
-        return Vocabulary(
+        counts = ("input", "output") if self.usage_fields else ()
+        return Capabilities(
             dialect="bedrock",
             streams=streams,
-            finishes=FINISH,
-            words=self.words,
-            id_prefix="" if self.has_id and not streams else None,
+            finish_of_raw=FINISH,
+            raw_of_finish=self.raw_of_finish,
+            id_prefix="" if self.has_response_id and not streams else None,
             names_model=False,
-            counts=counts,
-            always=counts,
-            counts_always=self.counts,
+            usage_fields=counts,
+            required_usage_fields=counts,
+            always_has_usage=self.usage_fields,
         )
 
-    def document(self, turn: Turn, _delivery: Delivery) -> Document:
+    def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
         """The text and its end."""
-        return self.whole(turn.text, turn)
+        return self.encode_whole(turn.text, turn)
 
-    def events(self, turn: Turn, delivery: Delivery) -> Iterator[Document]:
+    def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """The pieces of the text, and its end."""
-        yield from map(self.piece, delivery.cut(turn.text))
+        yield from map(self.encode_piece, context.split_text(turn.text))
         if turn.failure is None:
-            yield self.end(turn)
+            yield self.encode_end(turn)
 
 
-def _input(turn: Turn | None) -> int | None:
+def _input_count(turn: Turn | None) -> int | None:
     return None if turn is None or turn.usage is None else turn.usage.input
 
 
-def _output(turn: Turn | None) -> int | None:
+def _output_count(turn: Turn | None) -> int | None:
     return None if turn is None or turn.usage is None else turn.usage.output
 
 
-def _reason(turn: Turn | None) -> str | None:
+def _raw_finish(turn: Turn | None) -> str | None:
     return None if turn is None else turn.finish_raw
 
 
@@ -97,84 +97,95 @@ _OF_COHERE: Final = {
 }
 
 
-def _asked_of_titan(body: Fields) -> Conversation:
-    config = lenient_json.fields(body.get("textGenerationConfig"))
+def _decode_titan_request(body: Fields) -> Conversation:
+    config = lenient_json.object_fields(body.get("textGenerationConfig"))
     prompt = body.get("inputText")
-    return request_decoding.prompted(prompt, config.get("temperature"), config.get("topP"))
+    return request_decoding.prompt_conversation(
+        prompt, config.get("temperature"), config.get("topP")
+    )
 
 
-def _titan_piece(text: str, turn: Turn | None = None) -> Document:
+def _encode_titan_piece(text: str, turn: Turn | None = None) -> Document:
     return {
         "outputText": text,
         "index": 0,
-        "totalOutputTextTokenCount": _output(turn),
-        "completionReason": _reason(turn),
-        "inputTextTokenCount": _input(turn),
+        "totalOutputTextTokenCount": _output_count(turn),
+        "completionReason": _raw_finish(turn),
+        "inputTextTokenCount": _input_count(turn),
     }
 
 
-TITAN: Final = Completion(
-    words=_SHOUTED,
-    whole=lambda text, turn: {
-        "inputTextTokenCount": _input(turn),
+TITAN: Final = CompletionFormat(
+    raw_of_finish=_SHOUTED,
+    encode_whole=lambda text, turn: {
+        "inputTextTokenCount": _input_count(turn),
         "results": [
-            {"tokenCount": _output(turn), "outputText": text, "completionReason": turn.finish_raw}
+            {
+                "tokenCount": _output_count(turn),
+                "outputText": text,
+                "completionReason": turn.finish_raw,
+            }
         ],
     },
-    piece=_titan_piece,
-    end=lambda turn: _titan_piece("", turn),
-    counts=True,
-    asked=_asked_of_titan,
+    encode_piece=_encode_titan_piece,
+    encode_end=lambda turn: _encode_titan_piece("", turn),
+    usage_fields=True,
+    decode_prompt=_decode_titan_request,
 )
 
 
-def _llama_piece(text: str, turn: Turn | None = None) -> Document:
+def _encode_llama_piece(text: str, turn: Turn | None = None) -> Document:
     return {
         "generation": text,
-        "prompt_token_count": _input(turn),
-        "generation_token_count": _output(turn),
-        "stop_reason": _reason(turn),
+        "prompt_token_count": _input_count(turn),
+        "generation_token_count": _output_count(turn),
+        "stop_reason": _raw_finish(turn),
     }
 
 
-LLAMA: Final = Completion(
-    words=_WORDS,
-    whole=_llama_piece,
-    piece=_llama_piece,
-    end=lambda turn: _llama_piece("", turn),
-    counts=True,
+LLAMA: Final = CompletionFormat(
+    raw_of_finish=_WORDS,
+    encode_whole=_encode_llama_piece,
+    encode_piece=_encode_llama_piece,
+    encode_end=lambda turn: _encode_llama_piece("", turn),
+    usage_fields=True,
 )
 
 
-def listed(name: str) -> Completion:
+def list_completion_format(name: str) -> CompletionFormat:
     """Text in a list of this name, as of Mistral's and DeepSeek's."""
 
     def told(text: str, turn: Turn | None = None) -> Document:
-        return {name: [{"text": text, "stop_reason": _reason(turn)}]}
+        return {name: [{"text": text, "stop_reason": _raw_finish(turn)}]}
 
-    return Completion(words=_WORDS, whole=told, piece=told, end=lambda turn: told("", turn))
+    return CompletionFormat(
+        raw_of_finish=_WORDS,
+        encode_whole=told,
+        encode_piece=told,
+        encode_end=lambda turn: told("", turn),
+    )
 
 
-COHERE: Final = Completion(
-    words=_OF_COHERE,
-    whole=lambda text, turn: {
+COHERE: Final = CompletionFormat(
+    raw_of_finish=_OF_COHERE,
+    encode_whole=lambda text, turn: {
         "id": turn.id,
         "generations": [{"id": turn.id, "text": text, "finish_reason": turn.finish_raw}],
         "prompt": "",
     },
-    piece=lambda text: {"is_finished": False, "text": text},
-    end=lambda turn: {"is_finished": True, "finish_reason": turn.finish_raw},
-    has_id=True,
+    encode_piece=lambda text: {"is_finished": False, "text": text},
+    encode_end=lambda turn: {"is_finished": True, "finish_reason": turn.finish_raw},
+    has_response_id=True,
 )
 
-COMMAND_R: Final = Completion(
-    words=_OF_COHERE,
-    whole=lambda text, turn: {
+COMMAND_R: Final = CompletionFormat(
+    raw_of_finish=_OF_COHERE,
+    encode_whole=lambda text, turn: {
         "text": text, "finish_reason": turn.finish_raw, "chat_history": [],
     },
-    piece=lambda text: {"is_finished": False, "event_type": "text-generation", "text": text},
-    end=lambda turn: {
+    encode_piece=lambda text: {"is_finished": False, "event_type": "text-generation", "text": text},
+    encode_end=lambda turn: {
         "is_finished": True, "event_type": "stream-end", "finish_reason": turn.finish_raw,
     },
-    asked=read_version_1,
+    decode_prompt=decode_v1_request,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What an answer of Converse has words for, and one that Nova gives of its own."""
+"""What a response of Converse, or of Nova, can represent."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ from llm_proxy.dialects.bedrock.converse_decoder import (
     RESULT,
     USAGE,
 )
-from llm_proxy.dialects.capabilities import Vocabulary, call_in_words, call_of_object, kept
-from llm_proxy.dialects.lenient_json import joined
+from llm_proxy.dialects.capabilities import (
+    Capabilities,
+    nonempty_metadata,
+    object_argument_call,
+    text_argument_call,
+)
+from llm_proxy.dialects.lenient_json import join_pieces
 from llm_proxy.turns import (
     Citation,
     Finish,
@@ -64,55 +69,61 @@ _STORED: Final = "s3://"
 """How the address of media begins that is not inline."""
 
 
-def vocabulary(*, streams: bool) -> Vocabulary:
+def capabilities(*, streams: bool) -> Capabilities:
     """The words of Converse."""
-    return Vocabulary(
+    return Capabilities(
         dialect="bedrock",
         streams=streams,
-        finishes=converse_decoder.FINISH,
-        words=_WORDS,
-        text=_text,
-        reasoning=_reasoning,
-        call=_call if streams else _whole_call,
-        result=_result,
-        media=partial(_media, streams=streams),
-        joined=frozenset(),
-        call_prefix="tooluse_",
+        finish_of_raw=converse_decoder.FINISH,
+        raw_of_finish=_WORDS,
+        convert_text=_convert_text,
+        convert_reasoning=_convert_reasoning,
+        convert_tool_call=_convert_tool_call if streams else _convert_whole_tool_call,
+        convert_tool_result=_convert_tool_result,
+        convert_media=partial(_convert_media, streams=streams),
+        merged_kinds=frozenset(),
+        call_id_prefix="tooluse_",
         names_model=False,
-        counts=usage.COUNTS,
-        always=("input", "output", "total"),
-        counts_always=True,
-        keeps=KEEPS,
-        arranged=_arranged,
-        failure=partial(errors.in_stream, known=errors.IN_CONVERSE) if streams else errors.instead,
-        failed=_failed,
+        usage_fields=usage.COUNTS,
+        required_usage_fields=("input", "output", "total"),
+        always_has_usage=True,
+        metadata_names=KEEPS,
+        arrange=_arrange,
+        convert_failure=partial(errors.stream_error_of, known=errors.IN_CONVERSE)
+        if streams
+        else errors.with_known_type,
+        convert_failed_turn=_as_failed_stream,
     )
 
 
-def _text(text: Text) -> Text:
-    """A text, and what it rests on."""
-    return Text(text.text, tuple(map(_citation, text.citations)))
+def _convert_text(text: Text) -> Text:
+    return Text(text.text, tuple(map(_convert_citation, text.citations)))
 
 
-def _citation(cited: Citation) -> Citation:
+def _convert_citation(cited: Citation) -> Citation:
     """A page or a document; the whole block rests on it, so there is no span."""
-    said = dict(kept(cited.metadata, OF_CITATION))
-    if not isinstance(said.get("location"), dict):
-        said.pop("location", None)
-    url = cited.url or converse_decoder.page(said.get("location"))
-    if url != converse_decoder.page(said.get("location")):
-        said["location"] = {"web": {"url": url}}
-    return Citation(url, cited.title, cited.quoted, metadata=kept(tuple(said.items()), OF_CITATION))
+    fields = dict(nonempty_metadata(cited.metadata, OF_CITATION))
+    if not isinstance(fields.get("location"), dict):
+        fields.pop("location", None)
+    url = cited.url or converse_decoder.citation_url(fields.get("location"))
+    if url != converse_decoder.citation_url(fields.get("location")):
+        fields["location"] = {"web": {"url": url}}
+    return Citation(
+        url,
+        cited.title,
+        cited.quoted,
+        metadata=nonempty_metadata(tuple(fields.items()), OF_CITATION),
+    )
 
 
-def _reasoning(thought: Reasoning) -> Reasoning:
+def _convert_reasoning(thought: Reasoning) -> Reasoning:
     """A thought that can be read or is signed, or else one that is sealed."""
     if thought.text or thought.signature or not thought.redacted:
         return Reasoning(thought.text, thought.signature)
-    return Reasoning(redacted=_in_base64(thought.redacted))
+    return Reasoning(redacted=_ensure_base64(thought.redacted))
 
 
-def _in_base64(sealed: str) -> str:
+def _ensure_base64(sealed: str) -> str:
     """What is sealed stands on this wire in base64, and in no other way."""
     return sealed if _is_base64(sealed) else base64.b64encode(sealed.encode()).decode()
 
@@ -124,16 +135,16 @@ def _is_base64(text: str) -> bool:
         return False
 
 
-def _call(call: ToolCall) -> ToolCall:
-    return replace(call_in_words(call), metadata=_type(call.metadata, CALL))
+def _convert_tool_call(call: ToolCall) -> ToolCall:
+    return replace(text_argument_call(call), metadata=_type_metadata(call.metadata, CALL))
 
 
-def _whole_call(call: ToolCall) -> ToolCall | None:
-    told = call_of_object(call)
-    return told and replace(told, metadata=_type(call.metadata, CALL))
+def _convert_whole_tool_call(call: ToolCall) -> ToolCall | None:
+    tool_call = object_argument_call(call)
+    return tool_call and replace(tool_call, metadata=_type_metadata(call.metadata, CALL))
 
 
-def _type(metadata: Metadata, usual: str) -> Metadata:
+def _type_metadata(metadata: Metadata, usual: str) -> Metadata:
     """The type of a call or a result, where it is one of this kind and not the usual one."""
     kind = dict(metadata).get("type")
     if not isinstance(kind, str) or kind == usual:
@@ -141,18 +152,18 @@ def _type(metadata: Metadata, usual: str) -> Metadata:
     return (("type", kind),) if kind.endswith(usual.removeprefix("tool")) else ()
 
 
-def _result(given: ToolResult) -> ToolResult:
+def _convert_tool_result(tool_result: ToolResult) -> ToolResult:
     """What a tool of the provider's gave back."""
     return ToolResult(
-        joined([given.call_id]),
-        joined([given.content]),
-        given.name,
-        given.failed,
-        _type(given.metadata, RESULT),
+        join_pieces([tool_result.call_id]),
+        join_pieces([tool_result.content]),
+        tool_result.name,
+        tool_result.failed,
+        _type_metadata(tool_result.metadata, RESULT),
     )
 
 
-def _media(media: Media, *, streams: bool) -> Media | None:
+def _convert_media(media: Media, *, streams: bool) -> Media | None:
     """Pictures, and in a document sounds and films too; inline, or in Amazon's store."""
     kind, _, form = media.media_type.partition("/")
     if form not in _FORMATS.get(kind, ()) or (streams and kind != "image"):
@@ -162,37 +173,41 @@ def _media(media: Media, *, streams: bool) -> Media | None:
     return Media(media.media_type, url=media.url) if media.url.startswith(_STORED) else None
 
 
-def laid_out(turn: Turn) -> Turn:
+def arrange_provider_tools(turn: Turn) -> Turn:
     """The turn with what its provider's own tools did told as such."""
-    return replace(turn, parts=tuple(_named(_provided(turn.parts))))
+    return replace(turn, parts=tuple(_with_tool_names(_as_own_tool_calls(turn.parts))))
 
 
-def with_counts(said: Mapping[str, Json]) -> Metadata:
+def limit_usage_metadata(fields: Mapping[str, Json]) -> Metadata:
     """The metadata, with no more beside the usage than can be told there."""
-    also: dict[str, Json] = {USAGE: usage.beside(lenient_json.fields(said.get(USAGE)))}
-    return lenient_json.metadata({**said, **also}, KEEPS)
+    also: dict[str, Json] = {
+        USAGE: usage.extra_usage_fields(lenient_json.object_fields(fields.get(USAGE)))
+    }
+    return lenient_json.named_metadata({**fields, **also}, KEEPS)
 
 
-def _arranged(turn: Turn) -> Turn:
+def _arrange(turn: Turn) -> Turn:
     """What the end of an answer has, and the model of a router's choice."""
-    turn = laid_out(turn)
+    turn = arrange_provider_tools(turn)
     if turn.failure:
         return turn
-    said = dict(turn.metadata)
-    said["metrics"] = {"latencyMs": usage.LATENCY, **lenient_json.fields(said.get("metrics"))}
-    about = with_counts(said)
-    return replace(turn, model=converse_decoder.routed(dict(about)), metadata=about)
+    fields = dict(turn.metadata)
+    fields["metrics"] = {
+        "latencyMs": usage.LATENCY,
+        **lenient_json.object_fields(fields.get("metrics")),
+    }
+    metadata = limit_usage_metadata(fields)
+    return replace(turn, model=converse_decoder.routed_model(dict(metadata)), metadata=metadata)
 
 
-def _provided(parts: tuple[Part, ...]) -> Iterator[Part]:
-    """Calls that the provider answered are told as calls of its own tools."""
-    answered = {it.call_id for it in parts if isinstance(it, ToolResult)}
+def _as_own_tool_calls(parts: tuple[Part, ...]) -> Iterator[Part]:
+    answered = {item.call_id for item in parts if isinstance(item, ToolResult)}
     for part in parts:
         is_own = isinstance(part, ToolCall) and part.id in answered and not part.metadata
         yield replace(part, metadata=_OF_SERVER) if is_own else part
 
 
-def _named(parts: Iterable[Part]) -> Iterator[Part]:
+def _with_tool_names(parts: Iterable[Part]) -> Iterator[Part]:
     """Results bear the names of the calls before them, which is all that the wire tells."""
     names: dict[str, str] = {}
     for part in parts:
@@ -204,6 +219,5 @@ def _named(parts: Iterable[Part]) -> Iterator[Part]:
             yield part
 
 
-def _failed(turn: Turn) -> Turn:
-    """What a stream tells before its end."""
+def _as_failed_stream(turn: Turn) -> Turn:
     return replace(turn, usage=None, metadata=())

@@ -1,4 +1,4 @@
-"""Answers of Converse as they are told: one document, or the events of a stream.
+"""Encodes Converse responses: a document, or stream events.
 
     messageStart
     ( contentBlockStart?  contentBlockDelta*  contentBlockStop )*    a start for tools and images
@@ -15,11 +15,11 @@ from typing import Final
 import orjson
 
 from llm_proxy.dialects import lenient_json, response_encoding
-from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors, frames, usage
 from llm_proxy.dialects.bedrock.converse_decoder import OF_END, OF_STOP, USAGE
-from llm_proxy.dialects.capabilities import as_object, kept
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.capabilities import nonempty_metadata, normalized_object_text
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import eventstream
 from llm_proxy.turns import (
@@ -43,64 +43,81 @@ Event = tuple[str, Document]
 _ROLE: Final[Document] = {"role": "assistant"}
 
 
-def document(turn: Turn) -> Document:
+def encode_document(turn: Turn) -> Document:
     """The whole answer of a turn that fits."""
-    return {**message(turn), **_end(turn), **dict(kept(turn.metadata, OF_STOP))}
+    return {
+        **encode_message(turn),
+        **_encode_end(turn),
+        **dict(nonempty_metadata(turn.metadata, OF_STOP)),
+    }
 
 
-def events(turn: Turn, cut: Cut) -> Iterator[Event]:
+def encode_events(turn: Turn, cut: Cut) -> Iterator[Event]:
     """The events of a turn that fits; one that failed has no end."""
-    yield from message_events(turn, cut)
+    yield from encode_message_events(turn, cut)
     if turn.failure is None:
-        stop: Document = {"stopReason": turn.finish_raw, **dict(kept(turn.metadata, OF_STOP))}
+        stop: Document = {
+            "stopReason": turn.finish_raw,
+            **dict(nonempty_metadata(turn.metadata, OF_STOP)),
+        }
         yield "messageStop", stop
-        yield "metadata", _end(turn)
+        yield "metadata", _encode_end(turn)
 
 
-def response(turn: Turn, delivery: Delivery, *, streams: bool) -> Response:
+def encode_response(turn: Turn, context: EncodeContext, *, streams: bool) -> DialectResponse:
     """The answer that tells a turn that fits: a frame an event, or a document."""
-    headers = errors.headers(delivery)
+    headers = errors.response_headers(context)
     if not streams:
-        return response_encoding.document(document(turn), headers)
-    messages = [frames.event(name, said) for name, said in events(turn, delivery.cut)]
+        return response_encoding.json_response(encode_document(turn), headers)
+    messages = [
+        frames.encode_event_frame(name, document)
+        for name, document in encode_events(turn, context.split_text)
+    ]
     if turn.failure is not None:
-        messages.append(frames.exception(turn.failure))
-    return response_encoding.streamed(frames.CODEC, eventstream.CONTENT_TYPE, messages, headers)
+        messages.append(frames.encode_exception_frame(turn.failure))
+    return response_encoding.stream_response(
+        frames.CODEC, eventstream.CONTENT_TYPE, messages, headers
+    )
 
 
-def message(turn: Turn) -> Document:
+def encode_message(turn: Turn) -> Document:
     """What was said, and why it ended."""
-    content = [_block(part) for part in turn.parts]
+    content = [_encode_block(part) for part in turn.parts]
     return {"output": {"message": {**_ROLE, "content": content}}, "stopReason": turn.finish_raw}
 
 
-def message_events(turn: Turn, cut: Cut, *, apart: bool = False) -> Iterator[Event]:
+def encode_message_events(
+    turn: Turn, cut: Cut, *, separate_text_blocks: bool = False
+) -> Iterator[Event]:
     """What is said before the end; `apart` gives each piece of text a block of its own."""
     yield "messageStart", _ROLE
     index = 0
     for part in turn.parts:
-        deltas = _deltas(part, cut)
-        blocks = ([it] for it in deltas) if apart and isinstance(part, Text) else (deltas,)
+        deltas = _encode_block_deltas(part, cut)
+        blocks = (
+            ([delta] for delta in deltas)
+            if separate_text_blocks and isinstance(part, Text)
+            else (deltas,)
+        )
         for block in blocks:
-            yield from _block_events(index, _start(part), block)
+            yield from _encode_block_events(index, _encode_block_start(part), block)
             index += 1
 
 
-def uncounted(turn: Turn) -> Document:
+def extra_usage_fields(turn: Turn) -> Document:
     """What is told of the cost that `Usage` has no word for."""
-    return dict(lenient_json.fields(dict(turn.metadata).get(USAGE)))
+    return dict(lenient_json.object_fields(dict(turn.metadata).get(USAGE)))
 
 
-def _end(turn: Turn) -> Document:
-    counts = {**usage.told(turn.usage), **uncounted(turn)}
-    return {"usage": counts, **dict(kept(turn.metadata, OF_END))}
+def _encode_end(turn: Turn) -> Document:
+    counts = {**usage.encode_usage(turn.usage), **extra_usage_fields(turn)}
+    return {"usage": counts, **dict(nonempty_metadata(turn.metadata, OF_END))}
 
 
-def _block(part: Part) -> Document:
-    """The block of a document that holds this part."""
+def _encode_block(part: Part) -> Document:
     match part:
         case Text() if part.citations:
-            cited = [_citation(it) for it in part.citations]
+            cited = [_encode_citation(citation) for citation in part.citations]
             return {"citationsContent": {"content": [{"text": part.text}], "citations": cited}}
         case Text() | Refusal():  # a refusal never fits
             return {"text": part.text}
@@ -110,15 +127,27 @@ def _block(part: Part) -> Document:
             signature = {"signature": part.signature} if part.signature else {}
             return {"reasoningContent": {"reasoningText": {"text": part.text, **signature}}}
         case ToolCall():
-            return {"toolUse": {**_called(part), "input": _object(part.arguments)}}
+            return {
+                "toolUse": {
+                    **_encode_tool_call(part),
+                    "input": _parse_normalized_object(part.arguments),
+                }
+            }
         case ToolResult():
-            return {"toolResult": {**_given(part), "content": _contents(part)}}
+            return {
+                "toolResult": {
+                    **_encode_tool_result(part),
+                    "content": _encode_result_contents(part),
+                }
+            }
         case Media():
-            kind, form = _format(part)
-            return {kind: {"format": form, "source": _source(part)}}
+            kind, form = _media_format(part)
+            return {kind: {"format": form, "source": _media_source(part)}}
 
 
-def _block_events(index: int, start: Document, deltas: Iterable[Document]) -> Iterator[Event]:
+def _encode_block_events(
+    index: int, start: Document, deltas: Iterable[Document]
+) -> Iterator[Event]:
     at = {"contentBlockIndex": index}
     if start:
         yield "contentBlockStart", {**at, "start": start}
@@ -127,40 +156,41 @@ def _block_events(index: int, start: Document, deltas: Iterable[Document]) -> It
     yield "contentBlockStop", at
 
 
-def _start(part: Part) -> Document:
+def _encode_block_start(part: Part) -> Document:
     """What a block says before its deltas; the start of others is not told."""
     match part:
         case ToolCall():
-            return {"toolUse": _called(part)}
+            return {"toolUse": _encode_tool_call(part)}
         case ToolResult():
-            return {"toolResult": _given(part)}
+            return {"toolResult": _encode_tool_result(part)}
         case Media():
-            kind, form = _format(part)
+            kind, form = _media_format(part)
             return {kind: {"format": form}}
         case _:
             return {}
 
 
-def _deltas(part: Part, cut: Cut) -> Iterator[Document]:
+def _encode_block_deltas(part: Part, cut: Cut) -> Iterator[Document]:
     """The same as `_block` in pieces."""
     match part:
         case Text():
             yield from ({"text": piece} for piece in cut(part.text))
-            yield from ({"citation": _citation(it)} for it in part.citations)
+            yield from ({"citation": _encode_citation(citation)} for citation in part.citations)
         case Reasoning():
-            yield from ({"reasoningContent": piece} for piece in _thoughts(part, cut))
+            yield from (
+                {"reasoningContent": piece} for piece in _encode_reasoning_deltas(part, cut)
+            )
         case ToolCall():
             yield from ({"toolUse": {"input": piece}} for piece in cut(part.arguments))
         case ToolResult():
-            yield {"toolResult": _contents(part)}
+            yield {"toolResult": _encode_result_contents(part)}
         case Media():
-            yield {_format(part)[0]: {"source": _source(part)}}
+            yield {_media_format(part)[0]: {"source": _media_source(part)}}
         case Refusal():
             yield {"text": part.text}  # none fits
 
 
-def _thoughts(thought: Reasoning, cut: Cut) -> Iterator[Document]:
-    """What is sealed comes whole, and a signature behind what can be read."""
+def _encode_reasoning_deltas(thought: Reasoning, cut: Cut) -> Iterator[Document]:
     if thought.redacted:
         yield {"redactedContent": thought.redacted}
     yield from ({"text": piece} for piece in cut(thought.text))
@@ -168,39 +198,38 @@ def _thoughts(thought: Reasoning, cut: Cut) -> Iterator[Document]:
         yield {"signature": thought.signature}
 
 
-def _called(call: ToolCall) -> Document:
+def _encode_tool_call(call: ToolCall) -> Document:
     return {"toolUseId": call.id, "name": call.name, **dict(call.metadata)}
 
 
-def _given(given: ToolResult) -> Document:
-    status = "error" if given.failed else "success"
-    return {"toolUseId": given.call_id, "status": status, **dict(given.metadata)}
+def _encode_tool_result(tool_result: ToolResult) -> Document:
+    status = "error" if tool_result.failed else "success"
+    return {"toolUseId": tool_result.call_id, "status": status, **dict(tool_result.metadata)}
 
 
-def _contents(given: ToolResult) -> list[Document]:
+def _encode_result_contents(tool_result: ToolResult) -> list[Document]:
     """What a tool gave back: an object, where it spells one as we do, or a text."""
-    if as_object(given.content) == given.content:
-        return [{"json": _object(given.content)}]
-    return [{"text": given.content}] if given.content else []
+    if normalized_object_text(tool_result.content) == tool_result.content:
+        return [{"json": _parse_normalized_object(tool_result.content)}]
+    return [{"text": tool_result.content}] if tool_result.content else []
 
 
-def _object(spelled: str) -> orjson.Fragment:
-    """An object that is spelled out already."""
+def _parse_normalized_object(spelled: str) -> orjson.Fragment:
     return orjson.Fragment(spelled)
 
 
-def _format(media: Media) -> tuple[str, str]:
+def _media_format(media: Media) -> tuple[str, str]:
     kind, _, form = media.media_type.partition("/")
     return kind, form
 
 
-def _source(media: Media) -> Document:
+def _media_source(media: Media) -> Document:
     return {"bytes": media.base64} if media.base64 else {"s3Location": {"uri": media.url}}
 
 
-def _citation(cited: Citation) -> Document:
+def _encode_citation(cited: Citation) -> Document:
     """A source; where its words stand in it is metadata of its own."""
-    about: Document = {"title": cited.title} if cited.title else {}
+    document: Document = {"title": cited.title} if cited.title else {}
     if cited.quoted:
-        about["sourceContent"] = [{"text": cited.quoted}]
-    return {**about, **dict(cited.metadata)}
+        document["sourceContent"] = [{"text": cited.quoted}]
+    return {**document, **dict(cited.metadata)}

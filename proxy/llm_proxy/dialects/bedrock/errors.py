@@ -1,4 +1,4 @@
-"""Amazon Bedrock's errors, in words and in headers."""
+"""Amazon Bedrock's errors and headers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from math import ceil
 from typing import Final
 
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.capabilities import worded
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.capabilities import with_message
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
 
@@ -63,54 +63,55 @@ _NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
 _NUMBER: Final = re.compile("[1-9][0-9]{0,8}")
 
 
-def refuse(
-    status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
-) -> Response:
+def error_response(
+    status: int, failure: Failure, context: EncodeContext, retry_after: float | None = None
+) -> DialectResponse:
     """An HTTP error; `retry_after` is in s."""
-    said = _filled(status, failure)
-    fields = (*headers(delivery), (TYPE, said.type), *_retry(retry_after))
-    return response_encoding.document({"message": said.message}, fields, status)
+    said = _with_status_defaults(status, failure)
+    fields = (*response_headers(context), (TYPE, said.type), *_retry_headers(retry_after))
+    return response_encoding.json_response({"message": said.message}, fields, status)
 
 
-def in_place(failure: Failure, delivery: Delivery) -> Response:
+def whole_error_response(failure: Failure, context: EncodeContext) -> DialectResponse:
     """The HTTP error that stands in place of an answer."""
-    return refuse(_status(failure), failure, delivery)
+    return error_response(_status_of_type(failure), failure, context)
 
 
-def instead(failure: Failure) -> Failure:
+def with_known_type(failure: Failure) -> Failure:
     """An error in place of an answer, as it is told: of a type that clients know."""
     if failure.type in _STATUS:
-        return _filled(_status(failure), replace(failure, code=""))
-    return _filled(_status(failure), Failure(failure.message or failure.type or failure.code))
+        return _with_status_defaults(_status_of_type(failure), replace(failure, code=""))
+    return _with_status_defaults(
+        _status_of_type(failure), Failure(failure.message or failure.type or failure.code)
+    )
 
 
-def in_stream(failure: Failure, known: frozenset[str]) -> Failure:
+def stream_error_of(failure: Failure, known: frozenset[str]) -> Failure:
     """An error amid a stream, as it is told: of one of the `known` types."""
     named = failure.type[:1].lower() + failure.type[1:]
     kind = named if named in known else _OF_STREAM
     has_status = kind == _OF_STREAM and _NUMBER.fullmatch(failure.code)
-    return Failure(worded(failure).message, kind, failure.code if has_status else "")
+    return Failure(with_message(failure).message, kind, failure.code if has_status else "")
 
 
-def headers(delivery: Delivery) -> Headers:
+def response_headers(context: EncodeContext) -> Headers:
     """What the request is known by."""
-    return (("x-amzn-RequestId", delivery.uuid("request")),)
+    return (("x-amzn-RequestId", context.uuid("request")),)
 
 
-def _filled(status: int, failure: Failure) -> Failure:
+def _with_status_defaults(status: int, failure: Failure) -> Failure:
     """The error with the words that come with the status, where it has none."""
     kind, message = _WORDS.get(status, _WORDS[400 if status < 500 else 500])
     named = failure.type if _NAME.fullmatch(failure.type) else kind
     return Failure(failure.message or message, named)
 
 
-def _retry(after: float | None) -> Headers:
+def _retry_headers(after: float | None) -> Headers:
     """When to ask again, in s and in ms."""
     if after is None:
         return ()
     return (("retry-after", str(ceil(after))), ("x-amz-retry-after", f"{after * 1000:.0f}"))
 
 
-def _status(failure: Failure) -> int:
-    """The status that the type of an error stands for."""
+def _status_of_type(failure: Failure) -> int:
     return _STATUS.get(failure.type, 500)

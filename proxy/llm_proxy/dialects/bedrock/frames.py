@@ -1,4 +1,4 @@
-"""Frames of Amazon Bedrock's streams as they are written: an event, or an exception."""
+"""Encodes the frames of Amazon Bedrock's streams: events and exceptions."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ CHUNK: Final = "chunk"
 _JSON: Final = (":content-type", "application/json")
 
 
-def event(name: str, payload: Document) -> bytes:
+def encode_event_frame(name: str, payload: Document) -> bytes:
     """An event of this type."""
     headers = ((EVENT_TYPE, name), _JSON, (MESSAGE_TYPE, EVENT))
-    return eventstream.frame(headers, response_encoding.written(payload))
+    return eventstream.encode_frame(headers, response_encoding.json_line(payload))
 
 
-def chunk(native: Document) -> bytes:
+def encode_chunk_frame(native_event: Document) -> bytes:
     """An event of a model's own, wrapped."""
-    return event(CHUNK, {"bytes": b64encode(response_encoding.written(native)).decode()})
+    return encode_event_frame(
+        CHUNK, {"bytes": b64encode(response_encoding.json_line(native_event)).decode()}
+    )
 
 
-def exception(failure: Failure) -> bytes:
+def encode_exception_frame(failure: Failure) -> bytes:
     """An error that ends a stream; its type is one that clients know."""
     headers = ((EXCEPTION_TYPE, failure.type), _JSON, (MESSAGE_TYPE, EXCEPTION))
-    said: Document = {"message": failure.message}
+    document: Document = {"message": failure.message}
     if failure.code:
-        said[STATUS] = int(failure.code)
-    return eventstream.frame(headers, response_encoding.written(said))
+        document[STATUS] = int(failure.code)
+    return eventstream.encode_frame(headers, response_encoding.json_line(document))

@@ -1,4 +1,4 @@
-"""Answers of InvokeModel as they go out: the maker's own, and what the service puts beside them.
+"""Encodes InvokeModel responses: the maker's format plus the service's metrics.
 
 The service adds its metrics to the last event of a stream, whoever made the model; of a document
 it tells the counts in headers.
@@ -12,13 +12,13 @@ from functools import partial
 from typing import Final
 
 from llm_proxy.dialects import lenient_json, response_encoding
-from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.bedrock import errors, frames, usage
 from llm_proxy.dialects.bedrock.invoke_decoder import PREFIX
-from llm_proxy.dialects.bedrock.model_format import Maker
+from llm_proxy.dialects.bedrock.model_format import ModelFormat
 from llm_proxy.dialects.bedrock.usage import METRICS
-from llm_proxy.dialects.capabilities import Vocabulary, kept, uncounted
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata, without_usage
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.framing import eventstream
 from llm_proxy.turns import Json, Metadata, Turn
 
@@ -27,65 +27,86 @@ _BESIDE: Final = (METRICS, *_OF_GUARDRAIL)
 """The metadata of an answer that the service itself adds, in the order in which it is told."""
 
 
-def vocabulary(maker: Maker, *, streams: bool, delivery: Delivery) -> Vocabulary:
+def model_capabilities(
+    maker: ModelFormat, *, streams: bool, context: EncodeContext
+) -> Capabilities:
     """The words of this maker's models, and the service's."""
-    words = maker.vocabulary(streams=streams, delivery=delivery)
-    counts = words.counts_always
+    words = maker.capabilities(streams=streams, context=context)
+    counts = words.always_has_usage
     if not counts:
         always = ("input", "output")
-        words = replace(words, counts=usage.OF_SERVICE, always=always, counts_always=True)
+        words = replace(
+            words,
+            usage_fields=usage.OF_SERVICE,
+            required_usage_fields=always,
+            always_has_usage=True,
+        )
     if not streams:
-        arranged = partial(_arranged, words=words)
-        keeps = (*words.keeps, *_OF_GUARDRAIL)
-        return replace(words, arranged=arranged, keeps=keeps, failure=errors.instead)
+        arranged = partial(_arrange_document_turn, words=words)
+        keeps = (*words.metadata_names, *_OF_GUARDRAIL)
+        return replace(
+            words, arrange=arranged, metadata_names=keeps, convert_failure=errors.with_known_type
+        )
     return replace(
         words,
-        arranged=partial(_arranged_stream, words=words, counts=counts),
-        keeps=(*words.keeps, *_BESIDE),
-        failure=partial(errors.in_stream, known=errors.IN_INVOKE),
+        arrange=partial(_arrange_stream_turn, words=words, counts=counts),
+        metadata_names=(*words.metadata_names, *_BESIDE),
+        convert_failure=partial(errors.stream_error_of, known=errors.IN_INVOKE),
     )
 
 
-def response(maker: Maker, turn: Turn, delivery: Delivery, *, streams: bool) -> Response:
+def encode_model_response(
+    maker: ModelFormat, turn: Turn, context: EncodeContext, *, streams: bool
+) -> DialectResponse:
     """The answer that tells a turn that fits."""
     if streams:
-        headers = (*errors.headers(delivery), ("X-Amzn-Bedrock-Content-Type", "application/json"))
-        messages = _frames(maker, turn, delivery)
-        return response_encoding.streamed(frames.CODEC, eventstream.CONTENT_TYPE, messages, headers)
-    told = {**maker.document(turn, delivery), **dict(kept(turn.metadata, _OF_GUARDRAIL))}
-    return response_encoding.document(told, (*errors.headers(delivery), *usage.headers(turn.usage)))
+        headers = (
+            *errors.response_headers(context),
+            ("X-Amzn-Bedrock-Content-Type", "application/json"),
+        )
+        messages = _encode_frames(maker, turn, context)
+        return response_encoding.stream_response(
+            frames.CODEC, eventstream.CONTENT_TYPE, messages, headers
+        )
+    fields = {
+        **maker.encode_document(turn, context),
+        **dict(nonempty_metadata(turn.metadata, _OF_GUARDRAIL)),
+    }
+    return response_encoding.json_response(
+        fields, (*errors.response_headers(context), *usage.encode_usage_headers(turn.usage))
+    )
 
 
-def _frames(maker: Maker, turn: Turn, delivery: Delivery) -> Iterator[bytes]:
-    """A frame an event, or the error that ends them."""
-    events = maker.events(turn, delivery)
+def _encode_frames(maker: ModelFormat, turn: Turn, context: EncodeContext) -> Iterator[bytes]:
+    events = maker.encode_events(turn, context)
     if turn.failure is not None:
-        yield from map(frames.chunk, events)
-        yield frames.exception(turn.failure)
+        yield from map(frames.encode_chunk_frame, events)
+        yield frames.encode_exception_frame(turn.failure)
         return
     *begun, last = events
-    yield from map(frames.chunk, begun)
-    yield frames.chunk({**last, **dict(kept(turn.metadata, _BESIDE))})
+    yield from map(frames.encode_chunk_frame, begun)
+    yield frames.encode_chunk_frame({**last, **dict(nonempty_metadata(turn.metadata, _BESIDE))})
 
 
-def _arranged(turn: Turn, words: Vocabulary) -> Turn:
-    own = words.arranged(_apart(turn))
-    return replace(own, metadata=(*own.metadata, *kept(turn.metadata, _OF_GUARDRAIL)))
+def _arrange_document_turn(turn: Turn, words: Capabilities) -> Turn:
+    own = words.arrange(_without_service_fields(turn))
+    return replace(own, metadata=(*own.metadata, *nonempty_metadata(turn.metadata, _OF_GUARDRAIL)))
 
 
-def _arranged_stream(turn: Turn, words: Vocabulary, *, counts: bool) -> Turn:
+def _arrange_stream_turn(turn: Turn, words: Capabilities, *, counts: bool) -> Turn:
     """The turn with the service's metrics; `counts` where the model counts tokens itself."""
-    own = words.arranged(_apart(turn))
+    own = words.arrange(_without_service_fields(turn))
     if own.failure is not None:
-        return own if counts else uncounted(own)
-    said: dict[str, Json] = dict(turn.metadata)
-    given = lenient_json.fields(said.get(METRICS))
-    said[METRICS] = dict(given) if given and counts else usage.metrics(own.usage, given)
-    beside = kept(tuple(said.items()), _BESIDE)
-    return replace(own, metadata=(*own.metadata, *beside))
+        return own if counts else without_usage(own)
+    fields: dict[str, Json] = dict(turn.metadata)
+    document = lenient_json.object_fields(fields.get(METRICS))
+    fields[METRICS] = (
+        dict(document) if document and counts else usage.encode_service_metrics(own.usage, document)
+    )
+    metadata = nonempty_metadata(tuple(fields.items()), _BESIDE)
+    return replace(own, metadata=(*own.metadata, *metadata))
 
 
-def _apart(turn: Turn) -> Turn:
-    """The turn without what the service adds."""
+def _without_service_fields(turn: Turn) -> Turn:
     own: Metadata = tuple(pair for pair in turn.metadata if pair[0] not in _BESIDE)
     return replace(turn, metadata=own)

@@ -1,4 +1,4 @@
-"""What a maker of models on Amazon Bedrock is: a shape of its own for InvokeModel's answers."""
+"""The protocol of a model maker's InvokeModel format."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.dialects.capabilities import Vocabulary
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.capabilities import Capabilities
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Turn
 
 
-class Maker(Protocol):
+class ModelFormat(Protocol):
     """How the models of one maker speak.  The turns that they tell fit."""
 
-    def conversation(self, body: Fields) -> Conversation:
+    def decode_request(self, body: Fields) -> Conversation:
         """What a request to them asks."""
 
-    def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
+    def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
         """The words of an answer; the service counts the tokens of one that tells no usage."""
 
-    def document(self, turn: Turn, delivery: Delivery) -> Document:
+    def encode_document(self, turn: Turn, context: EncodeContext) -> Document:
         """The whole answer."""
 
-    def events(self, turn: Turn, delivery: Delivery) -> Iterator[Document]:
+    def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """The answer as a stream; of a turn that failed, what is said before its end."""

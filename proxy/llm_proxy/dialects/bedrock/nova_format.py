@@ -1,4 +1,4 @@
-"""What Amazon's own models (Nova) say of their own: Converse's shapes, in other words for counts.
+"""The format of Amazon's Nova models: Converse's shapes with other usage names.
 
 In a stream each event is wrapped in its name, and each piece of a text has a block of its own.
 """
@@ -16,51 +16,53 @@ from llm_proxy.dialects.bedrock import (
     usage,
 )
 from llm_proxy.dialects.bedrock.converse_decoder import USAGE
-from llm_proxy.dialects.capabilities import Vocabulary, plain_text
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.capabilities import Capabilities, without_citations
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Text, Turn
 
 
-class Nova:
+class NovaFormat:
     """Nova's documents and streams."""
 
-    def conversation(self, body: Fields) -> Conversation:
+    def decode_request(self, body: Fields) -> Conversation:
         """As of Converse."""
-        return converse_request_decoder.read(body)
+        return converse_request_decoder.decode_request(body)
 
-    def vocabulary(self, *, streams: bool, delivery: Delivery) -> Vocabulary:
+    def capabilities(self, *, streams: bool, context: EncodeContext) -> Capabilities:
         """The words of a document, or of a stream, whose texts cite nothing and flow together."""
-        words = converse_capabilities.vocabulary(streams=streams)
-        words = replace(words, keeps=(USAGE,), arranged=_arranged)
+        words = converse_capabilities.capabilities(streams=streams)
+        words = replace(words, metadata_names=(USAGE,), arrange=_arrange)
         if not streams:
             return words
         return replace(
             words,
-            text=plain_text,
-            joined=frozenset((Text,)),
-            counts=tuple(it for it in usage.COUNTS if it != "total"),
-            always=("input", "output"),
+            convert_text=without_citations,
+            merged_kinds=frozenset((Text,)),
+            usage_fields=tuple(count for count in usage.COUNTS if count != "total"),
+            required_usage_fields=("input", "output"),
         )
 
-    def document(self, turn: Turn, _delivery: Delivery) -> Document:
+    def encode_document(self, turn: Turn, _context: EncodeContext) -> Document:
         """What was said, and what it cost."""
-        return {**converse_encoder.message(turn), "usage": _counts(turn)}
+        return {**converse_encoder.encode_message(turn), "usage": _encode_nova_usage(turn)}
 
-    def events(self, turn: Turn, delivery: Delivery) -> Iterator[Document]:
+    def encode_events(self, turn: Turn, context: EncodeContext) -> Iterator[Document]:
         """Each event under its name."""
-        for name, said in converse_encoder.message_events(turn, delivery.cut, apart=True):
-            yield {name: said}
+        for name, document in converse_encoder.encode_message_events(
+            turn, context.split_text, separate_text_blocks=True
+        ):
+            yield {name: document}
         if turn.failure is None:
             yield {"messageStop": {"stopReason": turn.finish_raw}}
-            yield {"metadata": {"usage": _counts(turn), "metrics": {}, "trace": {}}}
+            yield {"metadata": {"usage": _encode_nova_usage(turn), "metrics": {}, "trace": {}}}
 
 
-def _counts(turn: Turn) -> Document:
-    return {**usage.told_by_model(turn.usage), **converse_encoder.uncounted(turn)}
+def _encode_nova_usage(turn: Turn) -> Document:
+    return {**usage.encode_model_usage(turn.usage), **converse_encoder.extra_usage_fields(turn)}
 
 
-def _arranged(turn: Turn) -> Turn:
-    about = converse_capabilities.with_counts(dict(turn.metadata))
-    return replace(converse_capabilities.laid_out(turn), metadata=about)
+def _arrange(turn: Turn) -> Turn:
+    metadata = converse_capabilities.limit_usage_metadata(dict(turn.metadata))
+    return replace(converse_capabilities.arrange_provider_tools(turn), metadata=metadata)

@@ -1,4 +1,4 @@
-"""What an answer cost, as Amazon Bedrock counts it: read, and told.
+"""Decodes and encodes Amazon Bedrock's usage fields, metrics and headers.
 
 Converse counts at its end.  With what a model says of its own come the service's counts, whoever
 made the model: beside the last event of a stream, or in the headers of a document.
@@ -13,7 +13,7 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
-from llm_proxy.exchange import Headers, header
+from llm_proxy.exchange import Headers, header_value
 from llm_proxy.turns import Json, Usage
 
 _Names = Mapping[str, tuple[str, ...]]
@@ -57,58 +57,64 @@ LATENCY: Final = 100
 """Milliseconds that an answer is said to have taken: nothing here looks at a clock."""
 
 
-def read(counts: Fields) -> Usage | None:
+def decode_usage(counts: Fields) -> Usage | None:
     """The input does not count what was read from a cache or written to it."""
-    return _read(counts, _COUNTS) if counts else None
+    return _decode_counts(counts, _COUNTS) if counts else None
 
 
-def of_metrics(counts: Fields) -> Usage | None:
+def decode_service_metrics(counts: Fields) -> Usage | None:
     """What the service itself counts."""
-    return _read(counts, _OF_METRICS) if counts else None
+    return _decode_counts(counts, _OF_METRICS) if counts else None
 
 
-def of_headers(headers: Headers) -> Usage | None:
+def decode_header_usage(headers: Headers) -> Usage | None:
     """The same, as a document is told it."""
-    said = {field: header(headers, name) for field, name in _IN_HEADERS.items()}
-    counts = {field: int(it) for field, it in said.items() if it and _NUMBER.fullmatch(it)}
+    fields = {field: header_value(headers, name) for field, name in _IN_HEADERS.items()}
+    counts = {
+        field: int(text) for field, text in fields.items() if text and _NUMBER.fullmatch(text)
+    }
     return Usage(**counts) if counts else None
 
 
-def beside(counts: Fields) -> dict[str, Json]:
+def extra_usage_fields(counts: Fields) -> dict[str, Json]:
     """What is told of the cost that `Usage` has no word for."""
-    return dict(lenient_json.metadata(counts, (name for name in counts if name not in _KNOWN)))
+    return dict(
+        lenient_json.named_metadata(counts, (name for name in counts if name not in _KNOWN))
+    )
 
 
-def told(usage: Usage | None) -> Document:
+def encode_usage(usage: Usage | None) -> Document:
     """Usage as Converse tells it."""
-    return _told(usage, _COUNTS, 0)
+    return _encode_counts(usage, _COUNTS, 0)
 
 
-def told_by_model(usage: Usage | None) -> Document:
+def encode_model_usage(usage: Usage | None) -> Document:
     """Usage as Amazon's own models tell it."""
-    return _told(usage, _COUNTS, -1)
+    return _encode_counts(usage, _COUNTS, -1)
 
 
-def metrics(usage: Usage | None, given: Fields) -> Document:
+def encode_service_metrics(usage: Usage | None, fields: Fields) -> Document:
     """Usage as the service's metrics tell it, with what else is given of them."""
     counts = [name for names in _OF_METRICS.values() for name in names]
     times = {"invocationLatency": LATENCY, "firstByteLatency": LATENCY}
-    beside = {name: it for name, it in given.items() if name not in counts}
-    return {**_told(usage, _OF_METRICS, 0), **times, **beside}
+    document = {name: value for name, value in fields.items() if name not in counts}
+    return {**_encode_counts(usage, _OF_METRICS, 0), **times, **document}
 
 
-def headers(usage: Usage | None) -> Headers:
+def encode_usage_headers(usage: Usage | None) -> Headers:
     """Usage as the headers of a document tell it."""
     counts = {name: getattr(usage, field, None) for field, name in _IN_HEADERS.items()}
-    told = tuple((name, str(count)) for name, count in counts.items() if count is not None)
-    return (*told, ("x-amzn-bedrock-invocation-latency", str(LATENCY)))
+    values = tuple((name, str(count)) for name, count in counts.items() if count is not None)
+    return (*values, ("x-amzn-bedrock-invocation-latency", str(LATENCY)))
 
 
-def _read(counts: Fields, names: _Names) -> Usage:
-    found = {field: lenient_json.count(*map(counts.get, known)) for field, known in names.items()}
+def _decode_counts(counts: Fields, names: _Names) -> Usage:
+    found = {
+        field: lenient_json.first_count(*map(counts.get, known)) for field, known in names.items()
+    }
     return Usage(**found)
 
 
-def _told(usage: Usage | None, names: _Names, which: int) -> Document:
+def _encode_counts(usage: Usage | None, names: _Names, which: int) -> Document:
     counted = {known[which]: getattr(usage, field, None) for field, known in names.items()}
     return {name: count for name, count in counted.items() if count is not None}

@@ -1,4 +1,4 @@
-"""What Cohere's clients ask beside turns: embeddings, ranks, tokens, models.
+"""Cohere's embeddings, reranking, tokenization and model responses.
 
 The models are those that are listed; where none are, any is there.
 """
@@ -11,9 +11,9 @@ from hashlib import sha256
 from typing import Final
 
 from llm_proxy.dialects import fakes, lenient_json, response_encoding
-from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.cohere import embeddings, errors, tokens
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request
@@ -23,27 +23,35 @@ _WORD: Final = re.compile(r"\w+")
 _CONTEXT: Final = 128_000
 
 
-def answer(operation: str, request: Request, delivery: Delivery) -> Response:
+def auxiliary_response_of(
+    operation: str, request: Request, context: EncodeContext
+) -> DialectResponse:
     """The answer to an operation that is no chat: `v2/embed`."""
     version, _, name = operation.partition("/")
     if name not in _OPERATIONS:
-        return errors.refuse(501, Failure(f"/{operation} is not answered here"), delivery)
-    asked = lenient_json.document(request.body)
-    said, billed = _OPERATIONS[name](asked, version, delivery)
+        return errors.error_response(501, Failure(f"/{operation} is not answered here"), context)
+    fields = lenient_json.parse_object(request.body)
+    document, billed = _OPERATIONS[name](fields, version, context)
     meta = {"api_version": {"version": version.removeprefix("v")}, **billed}
-    return response_encoding.document({**said, "meta": meta}, errors.headers(delivery))
+    return response_encoding.json_response(
+        {**document, "meta": meta}, errors.response_headers(context)
+    )
 
 
-def models(path: str, delivery: Delivery) -> Response:
+def models_response(path: str, context: EncodeContext) -> DialectResponse:
     """One model, or all."""
     name = path.rpartition("/v1/models")[2].removeprefix("/")
-    if name and delivery.models and name not in delivery.models:
-        return errors.no_model(name, delivery)
-    said = _model(name) if name else {"models": [_model(it) for it in delivery.models]}
-    return response_encoding.document(said, errors.headers(delivery))
+    if name and context.models and name not in context.models:
+        return errors.model_not_found_response(name, context)
+    document = (
+        _model_object(name)
+        if name
+        else {"models": [_model_object(model) for model in context.models]}
+    )
+    return response_encoding.json_response(document, errors.response_headers(context))
 
 
-def _model(name: str) -> Document:
+def _model_object(name: str) -> Document:
     return {
         "name": name,
         "is_deprecated": False,
@@ -60,25 +68,25 @@ Said = tuple[Document, Document]
 """What an operation says, and what is billed for it."""
 
 
-def _embedded(asked: Fields, version: str, delivery: Delivery) -> Said:
-    said = embeddings.embedded(asked, version)
-    read = sum(map(fakes.tokens, said["texts"]))
-    images = len(lenient_json.array(asked.get("images")))
+def _embed_response(fields: Fields, version: str, context: EncodeContext) -> Said:
+    document = embeddings.embed_response(fields, version)
+    read = sum(map(fakes.estimated_tokens, document["texts"]))
+    images = len(lenient_json.array_items(fields.get("images")))
     billed = {"input_tokens": read, **({"images": images} if images else {})}
-    return {"id": delivery.uuid("embeddings"), **said}, {"billed_units": billed}
+    return {"id": context.uuid("embeddings"), **document}, {"billed_units": billed}
 
 
-def _ranked(asked: Fields, version: str, delivery: Delivery) -> Said:
+def _rerank_response(fields: Fields, version: str, context: EncodeContext) -> Said:
     """The documents, those first that share the most words with the query."""
     query, documents = (
-        lenient_json.words(asked.get("query")),
-        lenient_json.array(asked.get("documents")),
+        lenient_json.printable_text(fields.get("query")),
+        lenient_json.array_items(fields.get("documents")),
     )
-    texts = [_text(it) for it in documents]
-    scores = [_relevance(delivery.seed, query, text) for text in texts]
+    texts = [_document_text(document) for document in documents]
+    scores = [_fake_relevance(context.seed, query, text) for text in texts]
     ranked = sorted(range(len(texts)), key=lambda at: -scores[at])
-    wanted = lenient_json.count(asked.get("top_n")) or len(ranked)
-    shows = version == "v1" and asked.get("return_documents") is True
+    wanted = lenient_json.first_count(fields.get("top_n")) or len(ranked)
+    shows = version == "v1" and fields.get("return_documents") is True
     results = [
         {
             "index": at,
@@ -88,16 +96,15 @@ def _ranked(asked: Fields, version: str, delivery: Delivery) -> Said:
         for at in ranked[: max(wanted, 0)]
     ]
     billed: Document = {"billed_units": {"search_units": 1}}
-    return {"id": delivery.uuid("ranks"), "results": results}, billed
+    return {"id": context.uuid("ranks"), "results": results}, billed
 
 
-def _text(document: Json) -> str:
-    """The words of a document, which may be an object."""
-    about = lenient_json.fields(document)
-    return lenient_json.words(about.get("text") or document)
+def _document_text(document: Json) -> str:
+    fields = lenient_json.object_fields(document)
+    return lenient_json.printable_text(fields.get("text") or document)
 
 
-def _relevance(seed: str, query: str, text: str) -> float:
+def _fake_relevance(seed: str, query: str, text: str) -> float:
     """The share of the query's words that stand in the text; chance tells equals apart."""
     wanted = set(_WORD.findall(query.lower()))
     found = len(wanted.intersection(_WORD.findall(text.lower())))
@@ -106,19 +113,24 @@ def _relevance(seed: str, query: str, text: str) -> float:
     return round((found + chance) / (len(wanted) + 1), 8)
 
 
-def _tokenized(asked: Fields, _version: str, _delivery: Delivery) -> Said:
-    pieces = tokens.pieces(lenient_json.words(asked.get("text")))
-    return {"tokens": list(map(tokens.number, pieces)), "token_strings": pieces}, {}
+def _tokenize_response(fields: Fields, _version: str, _context: EncodeContext) -> Said:
+    pieces = tokens.token_strings(lenient_json.printable_text(fields.get("text")))
+    return {"tokens": list(map(tokens.token_number, pieces)), "token_strings": pieces}, {}
 
 
-def _detokenized(asked: Fields, _version: str, _delivery: Delivery) -> Said:
-    numbers = (lenient_json.count(it) for it in lenient_json.array(asked.get("tokens")))
-    return {"text": tokens.text(-1 if it is None else it for it in numbers)}, {}
+def _detokenize_response(fields: Fields, _version: str, _context: EncodeContext) -> Said:
+    numbers = (
+        lenient_json.first_count(array_item)
+        for array_item in lenient_json.array_items(fields.get("tokens"))
+    )
+    return {
+        "text": tokens.text_of_tokens(-1 if number is None else number for number in numbers)
+    }, {}
 
 
-_OPERATIONS: Final[dict[str, Callable[[Fields, str, Delivery], Said]]] = {
-    "embed": _embedded,
-    "rerank": _ranked,
-    "tokenize": _tokenized,
-    "detokenize": _detokenized,
+_OPERATIONS: Final[dict[str, Callable[[Fields, str, EncodeContext], Said]]] = {
+    "embed": _embed_response,
+    "rerank": _rerank_response,
+    "tokenize": _tokenize_response,
+    "detokenize": _detokenize_response,
 }

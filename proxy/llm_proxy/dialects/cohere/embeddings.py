@@ -1,4 +1,4 @@
-"""Embeddings as Cohere tells them: of floats, or of smaller numbers made from these."""
+"""Encodes Cohere's embeddings: floats, or smaller numbers derived from them."""
 
 from __future__ import annotations
 
@@ -18,55 +18,65 @@ _OF_OTHERS: Final = 1024
 _FLOAT: Final = "float"
 
 
-def embedded(asked: Fields, version: str) -> Document:
+def embed_response(fields: Fields, api_version: str) -> Document:
     """A vector for each thing that was sent, in its order; version 1 tells floats alone."""
-    vectors = [fakes.vector(it, _dimensions(asked)) for it in _inputs(asked)]
-    texts = [lenient_json.words(it) for it in lenient_json.array(asked.get("texts"))]
-    wanted = [
-        it for it in map(lenient_json.text, lenient_json.array(asked.get("embedding_types"))) if it
+    vectors = [
+        fakes.fake_embedding(embedding_input, _requested_dimensions(fields))
+        for embedding_input in _embedding_inputs(fields)
     ]
-    if version == "v1" and not wanted:
+    texts = [
+        lenient_json.printable_text(array_item)
+        for array_item in lenient_json.array_items(fields.get("texts"))
+    ]
+    wanted = [
+        text
+        for text in map(
+            lenient_json.str_or_empty, lenient_json.array_items(fields.get("embedding_types"))
+        )
+        if text
+    ]
+    if api_version == "v1" and not wanted:
         return {"embeddings": vectors, "texts": texts, "response_type": "embeddings_floats"}
     by_type = {
-        it: [_TYPES[it](each) for each in vectors] for it in wanted or [_FLOAT] if it in _TYPES
+        text: [_TYPES[text](vector) for vector in vectors]
+        for text in wanted or [_FLOAT]
+        if text in _TYPES
     }
     return {"embeddings": by_type, "texts": texts, "response_type": "embeddings_by_type"}
 
 
-def _inputs(asked: Fields) -> Iterator[str]:
-    """What is to be embedded, each as one text."""
+def _embedding_inputs(fields: Fields) -> Iterator[str]:
     for name in ("texts", "images", "inputs"):
-        yield from map(lenient_json.words, lenient_json.array(asked.get(name)))
+        yield from map(lenient_json.printable_text, lenient_json.array_items(fields.get(name)))
 
 
-def _dimensions(asked: Fields) -> int:
-    if wanted := lenient_json.count(asked.get("output_dimension")):
+def _requested_dimensions(fields: Fields) -> int:
+    if wanted := lenient_json.first_count(fields.get("output_dimension")):
         return wanted
-    model = lenient_json.words(asked.get("model"))
+    model = lenient_json.printable_text(fields.get("model"))
     return next((size for name, size in _DIMENSIONS if name in model), _OF_OTHERS)
 
 
-def _bits(numbers: Sequence[float]) -> list[int]:
-    """Which numbers are above nought, eight in a byte."""
-    signs = [it > 0 for it in numbers]
+def _pack_bits(numbers: Sequence[float]) -> list[int]:
+    signs = [number > 0 for number in numbers]
     return [
         sum(sign << 7 - place for place, sign in enumerate(signs[at : at + 8]))
         for at in range(0, len(signs), 8)
     ]
 
 
-def _small(numbers: Sequence[float]) -> list[int]:
+def _to_int8(numbers: Sequence[float]) -> list[int]:
     """The numbers as they lie between -127 and 127."""
     largest = max(map(abs, numbers)) or 1.0
-    return [round(it / largest * 127) for it in numbers]
+    return [round(number / largest * 127) for number in numbers]
 
 
 _TYPES: Final[dict[str, Callable[[Sequence[float]], Any]]] = {
     _FLOAT: list,
-    "int8": _small,
-    "uint8": lambda numbers: [it + 128 for it in _small(numbers)],
-    "ubinary": _bits,
-    "binary": lambda numbers: [it - 128 for it in _bits(numbers)],
+    "int8": _to_int8,
+    "uint8": lambda numbers: [number + 128 for number in _to_int8(numbers)],
+    "ubinary": _pack_bits,
+    "binary": lambda numbers: [pack_bit - 128 for pack_bit in _pack_bits(numbers)],
     "base64": lambda numbers: b64encode(pack(f"<{len(numbers)}f", *numbers)).decode(),
 }
 """Each type of embeddings, made of floats."""

@@ -1,4 +1,4 @@
-"""Cohere's errors, in words, and its headers."""
+"""Cohere's errors and headers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from math import ceil
 from typing import Final
 
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.capabilities import worded
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.capabilities import with_message
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
@@ -40,57 +40,59 @@ _STATUS: Final = re.compile("[45][0-9][0-9]")
 _KIND: Final = "error_type"
 
 
-def refuse(
-    status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
-) -> Response:
+def error_response(
+    status: int, failure: Failure, context: EncodeContext, retry_after: float | None = None
+) -> DialectResponse:
     """An HTTP error.  `retry_after` is in s."""
-    said = _worded(failure, status)
+    said = _with_default_message(failure, status)
     kind = {_KIND: said.type} if said.type else {}
-    body: Document = {**kind, "id": delivery.uuid("error"), "message": said.message}
-    return response_encoding.document(body, (*headers(delivery), *_retry(retry_after)), status)
+    body: Document = {**kind, "id": context.uuid("error"), "message": said.message}
+    return response_encoding.json_response(
+        body, (*response_headers(context), *_retry_headers(retry_after)), status
+    )
 
 
-def no_model(name: str, delivery: Delivery) -> Response:
+def model_not_found_response(name: str, context: EncodeContext) -> DialectResponse:
     """The HTTP error of a model that isn't there."""
-    return refuse(404, Failure(f"model '{name}' {_NOT_FOUND}"), delivery)
+    return error_response(404, Failure(f"model '{name}' {_NOT_FOUND}"), context)
 
 
-def amid_fields(failure: Failure) -> Document:
+def stream_error_fields(failure: Failure) -> Document:
     """The fields that tell an error in the last event of a stream."""
     return {"error": failure.message, **({_KIND: failure.type} if failure.type else {})}
 
 
-def status(failure: Failure) -> int:
+def status_of_failure(failure: Failure) -> int:
     """The status of an error that stands in place of an answer."""
     if _STATUS.fullmatch(failure.code):
         return int(failure.code)
     return _OF_TYPE.get(failure.type, _AT_FAULT)
 
 
-def amid(failure: Failure) -> Failure:
+def as_stream_error(failure: Failure) -> Failure:
     """An error as a stream tells it, which has no word for a code."""
-    return Failure(worded(failure).message, failure.type)
+    return Failure(with_message(failure).message, failure.type)
 
 
-def instead(failure: Failure) -> Failure:
+def as_whole_error(failure: Failure) -> Failure:
     """An error as it stands in place of an answer."""
-    return _worded(failure, status(failure))
+    return _with_default_message(failure, status_of_failure(failure))
 
 
-def _worded(failure: Failure, number: int) -> Failure:
+def _with_default_message(failure: Failure, number: int) -> Failure:
     words = _WORDS.get(number, _WORDS[400 if number < _AT_FAULT else _AT_FAULT])
     return Failure(failure.message or words, failure.type)
 
 
-def headers(delivery: Delivery) -> Headers:
+def response_headers(context: EncodeContext) -> Headers:
     """The request's id, and the limit of calls that it counts towards."""
-    trace = ("X-Debug-Trace-Id", delivery.uuid("trace").replace("-", ""))
-    return (trace, *countdown(delivery))
+    trace = ("X-Debug-Trace-Id", context.uuid("trace").replace("-", ""))
+    return (trace, *rate_limit_headers(context))
 
 
-def countdown(delivery: Delivery) -> Headers:
+def rate_limit_headers(context: EncodeContext) -> Headers:
     """The limit of calls that a request counts towards."""
-    calls = None if delivery.quota is None else delivery.quota.requests
+    calls = None if context.quota is None else context.quota.requests
     if calls is None:
         return ()
     return (
@@ -99,7 +101,7 @@ def countdown(delivery: Delivery) -> Headers:
     )
 
 
-def _retry(after: float | None) -> Headers:
+def _retry_headers(after: float | None) -> Headers:
     """When to ask again, in s and in ms."""
     if after is None:
         return ()

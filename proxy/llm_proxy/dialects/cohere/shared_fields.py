@@ -1,4 +1,4 @@
-"""What both versions of Cohere's API spell alike: finish reasons, counts, sources, errors."""
+"""Fields that both versions of Cohere's API share: finish reasons, usage, sources, errors."""
 
 from __future__ import annotations
 
@@ -47,55 +47,57 @@ _QUOTED: Final = ("text", "snippet", "content", "output")
 """Where documents and the results of tools keep their words."""
 
 
-def finish(raw: str) -> Finish | None:
+def finish_of_raw(raw: str) -> Finish | None:
     """The shared word for one of Cohere's; None where it said nothing."""
     return FINISH.get(raw, Finish.OTHER) if raw else None
 
 
-def usage(said: Fields) -> Usage | None:
+def decode_usage(fields: Fields) -> Usage | None:
     """The counts in `usage` (version 2) or `meta` (version 1).
 
     `tokens` counts what the model read and wrote, `billed_units` what is paid for, which is
     less; `/v1/generate` says only the latter.
     """
-    tokens = lenient_json.fields(said.get("tokens"))
-    counts = tokens or lenient_json.fields(said.get(PAID))
+    tokens = lenient_json.object_fields(fields.get("tokens"))
+    counts = tokens or lenient_json.object_fields(fields.get(PAID))
     if not counts:
         return None
     return Usage(
-        input=lenient_json.count(counts.get(COUNTS["input"])),
-        output=lenient_json.count(counts.get(COUNTS["output"])),
-        cache_read=lenient_json.count(said.get(CACHED)),
-        reasoning=lenient_json.count(tokens.get(COUNTS["reasoning"])),
+        input=lenient_json.first_count(counts.get(COUNTS["input"])),
+        output=lenient_json.first_count(counts.get(COUNTS["output"])),
+        cache_read=lenient_json.first_count(fields.get(CACHED)),
+        reasoning=lenient_json.first_count(tokens.get(COUNTS["reasoning"])),
     )
 
 
-def account(said: Fields) -> Metadata:
+def extra_usage_fields(fields: Fields) -> Metadata:
     """What stands beside the counts, in the same place."""
-    tokens = lenient_json.fields(said.get("tokens"))
+    tokens = lenient_json.object_fields(fields.get("tokens"))
     return (
-        *lenient_json.metadata(said, ACCOUNT),
-        *lenient_json.metadata(tokens, ACCOUNT_OF_TOKENS),
+        *lenient_json.named_metadata(fields, ACCOUNT),
+        *lenient_json.named_metadata(tokens, ACCOUNT_OF_TOKENS),
     )
 
 
-def failure(said: Fields) -> Failure | None:
+def decode_failure(fields: Fields) -> Failure | None:
     """The error that an event or a document reports: a message, with its type beside it.
 
     `message` is an object in an answer, and a string in an error.
     """
-    message = said.get("message")
+    message = fields.get("message")
     alone = message if isinstance(message, str) else None
-    candidates = (said.get("error"), said.get("err"), alone)
-    error = next((it for it in candidates if it and it is not True), None)
+    candidates = (fields.get("error"), fields.get("err"), alone)
+    error = next(
+        (candidate for candidate in candidates if candidate and candidate is not True), None
+    )
     if error is None:
         return None
-    read = json_api.failure(error)
-    return replace(read, type=lenient_json.words(said.get("error_type")) or read.type)
+    read = json_api.decode_failure(error)
+    return replace(read, type=lenient_json.printable_text(fields.get("error_type")) or read.type)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class CitedSource:
     """A document, or the result of a tool, that a citation may name."""
 
     url: str = ""
@@ -104,34 +106,49 @@ class Source:
     metadata: Metadata = ()
 
 
-def source(about: Fields, metadata: Metadata = ()) -> Source:
+def decode_source(fields: Fields, metadata: Metadata = ()) -> CitedSource:
     """A source as its fields describe it; applications choose most of their names."""
-    return Source(
-        url=lenient_json.words(about.get("url")),
-        title=lenient_json.words(about.get("title")),
-        quoted=next(filter(None, (lenient_json.words(about.get(name)) for name in _QUOTED)), ""),
+    return CitedSource(
+        url=lenient_json.printable_text(fields.get("url")),
+        title=lenient_json.printable_text(fields.get("title")),
+        quoted=next(
+            filter(None, (lenient_json.printable_text(fields.get(name)) for name in _QUOTED)), ""
+        ),
         metadata=metadata,
     )
 
 
-def citations(said: Fields, documents: Mapping[str, Source]) -> Iterator[Citation]:
+def decode_citations(fields: Fields, documents: Mapping[str, CitedSource]) -> Iterator[Citation]:
     """One citation for each source that a span of the text rests on.
 
     Version 2 spells the sources out, version 1 names documents.  The span's own words are the
     answer's, not the source's: they are kept as `text`.
     """
-    start, end = lenient_json.count(said.get("start")), lenient_json.count(said.get("end"))
+    start, end = (
+        lenient_json.first_count(fields.get("start")),
+        lenient_json.first_count(fields.get("end")),
+    )
     span = None if start is None or end is None or start >= end else (start, end)
-    beside = lenient_json.metadata(said, OF_CITATION)
-    for it in [*_sources(said, documents)] or [Source()]:
-        yield Citation(it.url, it.title, it.quoted, span, (*beside, *it.metadata))
+    metadata = lenient_json.named_metadata(fields, OF_CITATION)
+    for cited_source in [*_decode_sources(fields, documents)] or [CitedSource()]:
+        yield Citation(
+            cited_source.url,
+            cited_source.title,
+            cited_source.quoted,
+            span,
+            (*metadata, *cited_source.metadata),
+        )
 
 
-def _sources(said: Fields, documents: Mapping[str, Source]) -> Iterator[Source]:
-    for each in lenient_json.objects(said.get("sources")):
-        about = lenient_json.fields(each.get("document") or each.get("tool_output"))
-        named = zip(OF_SOURCE, (each.get("id"), each.get("type")), strict=True)
-        yield source(about, lenient_json.metadata(dict(named), OF_SOURCE))
-    for name in map(lenient_json.words, lenient_json.array(said.get("document_ids"))):
-        known = documents.get(name, Source())
+def _decode_sources(fields: Fields, documents: Mapping[str, CitedSource]) -> Iterator[CitedSource]:
+    for object_item in lenient_json.object_items(fields.get("sources")):
+        document = lenient_json.object_fields(
+            object_item.get("document") or object_item.get("tool_output")
+        )
+        named = zip(OF_SOURCE, (object_item.get("id"), object_item.get("type")), strict=True)
+        yield decode_source(document, lenient_json.named_metadata(dict(named), OF_SOURCE))
+    for name in map(
+        lenient_json.printable_text, lenient_json.array_items(fields.get("document_ids"))
+    ):
+        known = documents.get(name, CitedSource())
         yield replace(known, metadata=((OF_SOURCE[0], name),))

@@ -1,4 +1,4 @@
-"""Made tokens: up to four ASCII characters each, or one of any other kind.
+"""Deterministic tokens: up to four ASCII characters each, or one other character.
 
 A token is told from its number alone, so that what was made of a text can be made a text again.
 """
@@ -18,12 +18,12 @@ _PACKED: Final = range(_FIRST + (1 << _BITS), _FIRST + (1 << 4 * _BITS + 1))
 _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
 
 
-def pieces(text: str) -> list[str]:
+def token_strings(text: str) -> list[str]:
     """The strings of a text's tokens; joined, they are the text."""
     return _PIECE.findall(text)
 
 
-def number(piece: str) -> int:
+def token_number(piece: str) -> int:
     """The number of a token."""
     if not piece.isascii():
         return ord(piece)
@@ -33,12 +33,12 @@ def number(piece: str) -> int:
     return _FIRST + packed
 
 
-def text(numbers: Iterable[int]) -> str:
+def text_of_tokens(numbers: Iterable[int]) -> str:
     """The text that these tokens are of; those of no text are unknown characters."""
-    return "".join(map(_string, numbers))
+    return "".join(map(_string_of_token, numbers))
 
 
-def _string(token: int) -> str:
+def _string_of_token(token: int) -> str:
     if token in _PACKED:
         packed, characters = token - _FIRST, ""
         while packed > 1:

@@ -1,4 +1,4 @@
-"""The errors of Google's APIs: a canonical status beside the HTTP one, and details.
+"""Google's errors: a canonical status beside the HTTP one, and details.
 
 How long to wait stands in the details of the body; no header says it, nor the limits.
 """
@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import api
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Failure
@@ -56,41 +56,41 @@ _NUMBER: Final = re.compile("[45][0-9]{2}")
 _TYPE: Final = "type.googleapis.com/google.rpc."
 
 
-def refuse(
-    status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
-) -> Response:
+def error_response(
+    status: int, failure: Failure, context: EncodeContext, retry_after: float | None = None
+) -> DialectResponse:
     """An HTTP error; 429 names the quota, `retry_after` (s) is a detail."""
-    said = _worded(failure, status)
+    said = _with_default_message(failure, status)
     body = api.error_document(status, said.type, said.message)
-    if details := [*_quota(status, delivery), *_retry(retry_after)]:
+    if details := [*_quota_details(status, context), *_retry_headers(retry_after)]:
         body["error"]["details"] = details
-    return response_encoding.document(body, status=status)
+    return response_encoding.json_response(body, status=status)
 
 
-def no_model(name: str, delivery: Delivery) -> Response:
+def model_not_found_response(name: str, context: EncodeContext) -> DialectResponse:
     """The HTTP error of a model that isn't there."""
-    return refuse(404, Failure(f"models/{name} {_NOT_FOUND}"), delivery)
+    return error_response(404, Failure(f"models/{name} {_NOT_FOUND}"), context)
 
 
-def status(failure: Failure) -> int:
+def status_of_failure(failure: Failure) -> int:
     """The status of an error that stands in place of an answer, or amid one."""
     if _NUMBER.fullmatch(failure.code):
         return int(failure.code)
-    return next((it for it, word in _STATUS.items() if word == failure.type), 500)
+    return next((number for number, word in _STATUS.items() if word == failure.type), 500)
 
 
-def filled(failure: Failure) -> Failure:
+def with_status_defaults(failure: Failure) -> Failure:
     """The error with the status, in numbers and in words, that it has on the wire."""
-    number = status(failure)
-    return replace(_worded(failure, number), code=str(number))
+    number = status_of_failure(failure)
+    return replace(_with_default_message(failure, number), code=str(number))
 
 
-def amid(failure: Failure) -> Document:
+def stream_error_document(failure: Failure) -> Document:
     """An error amid a stream, where `error` is what clients look for first."""
-    return api.error_document(status(failure), failure.type, failure.message)
+    return api.error_document(status_of_failure(failure), failure.type, failure.message)
 
 
-def _worded(failure: Failure, number: int) -> Failure:
+def _with_default_message(failure: Failure, number: int) -> Failure:
     """The error with the status and the message of its number, where it has none of its own."""
     known = number if number in _STATUS else 400 if number < 500 else 500
     code = "" if _NUMBER.fullmatch(failure.code) else failure.code  # it has no other place
@@ -98,19 +98,19 @@ def _worded(failure: Failure, number: int) -> Failure:
     return replace(failure, type=failure.type or _STATUS[known], message=message)
 
 
-def _quota(number: int, delivery: Delivery) -> list[Document]:
+def _quota_details(number: int, context: EncodeContext) -> list[Document]:
     if number != 429:
         return []
     violation: Document = {
         "quotaMetric": "generativelanguage.googleapis.com/generate_content_requests",
         "quotaId": "GenerateContentRequestsPerMinutePerProject",
     }
-    if delivery.quota is not None and (requests := delivery.quota.requests) is not None:
+    if context.quota is not None and (requests := context.quota.requests) is not None:
         violation["quotaValue"] = str(requests.limit)
     return [{"@type": f"{_TYPE}QuotaFailure", "violations": [violation]}]
 
 
-def _retry(after: float | None) -> list[Document]:
+def _retry_headers(after: float | None) -> list[Document]:
     """When to ask again, as a duration in s."""
     if after is None:
         return []

@@ -1,4 +1,4 @@
-"""How Google's JSON spells: fields have two names, `responseSchema` and `response_schema`.
+"""Google's two field name styles: `responseSchema` and `response_schema`.
 
 A schema has two spellings, too: JSON Schema, and one of Google's own whose types are in capitals
 and whose limits may be strings.
@@ -28,37 +28,44 @@ _DEEPEST: Final = 32
 """What lies deeper stays as it is."""
 
 
-def camel(value: Json | Fields) -> Fields:
+def camel_case_fields(value: Json | Fields) -> Fields:
     """The fields of an object under the names that its documentation uses; not those within."""
-    return {_camel(name): it for name, it in value.items()} if isinstance(value, Mapping) else {}
+    return (
+        {_camel_case(name): content for name, content in value.items()}
+        if isinstance(value, Mapping)
+        else {}
+    )
 
 
-def _camel(name: str) -> str:
+def _camel_case(name: str) -> str:
     return _JOINT.sub(lambda joint: joint[1].upper(), name)
 
 
-def schema(value: Json) -> Json:
+def decode_schema(value: Json) -> Json:
     """A schema in Google's own spelling as a JSON Schema; None where it is none."""
-    return _schema(value, _DEEPEST) if isinstance(value, dict) else None
+    return _decode_subschema(value, _DEEPEST) if isinstance(value, dict) else None
 
 
-def _schema(value: Json, depth: int) -> Json:
+def _decode_subschema(value: Json, depth: int) -> Json:
     if not isinstance(value, dict) or depth == 0:
         return value
-    return {name: _field(name, it, depth - 1) for name, it in camel(value).items()}
+    return {
+        name: _decode_schema_field(name, content, depth - 1)
+        for name, content in camel_case_fields(value).items()
+    }
 
 
-def _field(name: str, value: Json, depth: int) -> Json:
+def _decode_schema_field(name: str, value: Json, depth: int) -> Json:
     match value:
         case str() if name == "type":
             return value.lower()
         case str() if name in _LIMITS and _NUMBER.fullmatch(value):
             return int(value)
         case dict() if name in _EACH:
-            return {key: _schema(it, depth) for key, it in value.items()}
+            return {key: _decode_subschema(argument, depth) for key, argument in value.items()}
         case list() if name in _LISTS:
-            return [_schema(it, depth) for it in value]
+            return [_decode_subschema(content, depth) for content in value]
         case dict() if name in _INNER:
-            return _schema(value, depth)
+            return _decode_subschema(value, depth)
         case _:
             return value

@@ -1,4 +1,4 @@
-"""Google Gemini, on its own API, on Vertex AI, and behind what speaks like them.
+"""The dialect `gemini`: Google's own API, Vertex AI, and compatible servers.
 
 The path names model and operation.  `streamGenerateContent` answers in SSE where the query says
 `alt=sse`, else in one JSON array that comes over time.  A stream of events has no terminator: it
@@ -17,24 +17,24 @@ from urllib.parse import parse_qs, quote, unquote
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import api, auxiliary_responses, errors, gemini_request_decoder
-from llm_proxy.dialects.google.gemini_capabilities import Asked, Form, vocabulary
+from llm_proxy.dialects.google.gemini_capabilities import Form, GeminiResponseOptions, capabilities
 from llm_proxy.dialects.google.gemini_decoder import (
-    Answer,
-    block_reason,
-    candidates,
-    documents,
-    is_finished,
-    is_readable,
-    says,
+    GeminiResponseDecoder,
+    candidates_by_index,
+    has_finish_reason,
+    is_complete_message,
+    message_output_chars,
+    parse_documents,
+    prompt_block_reason,
 )
-from llm_proxy.dialects.google.gemini_encoder import GeminiSpeech
-from llm_proxy.errors import CannotSay, printable
-from llm_proxy.exchange import Head, Headers, Request, header
-from llm_proxy.turns import Counting, Failure, Turn
+from llm_proxy.dialects.google.gemini_encoder import GeminiEncoder
+from llm_proxy.errors import NotRepresentable, printable
+from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _WHOLE: Final = "generateContent"
 _STREAM: Final = "streamGenerateContent"
@@ -62,146 +62,160 @@ class Gemini:
     """The dialect `gemini`."""
 
     name = "gemini"
-    volatile: tuple[str, ...] = ()
+    volatile_paths: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
-    ids = (
+    id_paths = (
         "$.contents[*].parts[*].functionCall.id",
         "$.contents[*].parts[*].functionResponse.id",
         "$.contents[*].parts[*].function_call.id",
         "$.contents[*].parts[*].function_response.id",
     )
-    counting = Counting(reasoning_is_output=False)
-    overloaded = 503
+    token_counting = TokenCounting(reasoning_is_output=False)
+    overloaded_status = 503
 
-    def claims(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         """Operations on a model, and the list of models where it cannot be OpenAI's."""
-        if (asked := _asked(request)) is None or _OTHER_PUBLISHER.search(request.path):
+        if (match := _model_and_operation(request)) is None or _OTHER_PUBLISHER.search(
+            request.path
+        ):
             return False
-        return asked.re is not _GET or asked["front"] != "v1" or _has_key(request)
+        return match.re is not _GET or match["front"] != "v1" or _has_google_key(request)
 
     def model(self, request: Request) -> str:
         """The one in the path; the body's where the path has none (Code Assist)."""
-        asked = _asked(request)
-        named = (asked["model"] if asked else "") or ""
+        match = _model_and_operation(request)
+        named = (match["model"] if match else "") or ""
         if not named and request.method == "POST":
-            named = lenient_json.words(lenient_json.document(request.body).get("model"))
+            named = lenient_json.printable_text(
+                lenient_json.parse_object(request.body).get("model")
+            )
         return named.removeprefix("models/")
 
     def streams(self, request: Request) -> bool:
         """Only by its path."""
-        return _path(request).endswith(f":{_STREAM}")
+        return _normal_path(request).endswith(f":{_STREAM}")
 
-    def conversation(self, request: Request) -> Conversation | None:
+    def decode_request(self, request: Request) -> Conversation | None:
         """The contents, where content is to be generated."""
-        body = lenient_json.document(request.body)
-        asks = _path(request).endswith((f":{_WHOLE}", f":{_STREAM}"))
-        return gemini_request_decoder.read(body) if body and asks else None
+        body = lenient_json.parse_object(request.body)
+        asks = _normal_path(request).endswith((f":{_WHOLE}", f":{_STREAM}"))
+        return gemini_request_decoder.decode_request(body) if body and asks else None
 
-    def codec(self, request: Request, head: Head) -> str:
+    def codec(self, request: Request, head: ResponseHead) -> str:
         """Events by content type, else as asked; an array also where one document takes its place.
 
         Errors are documents, and come labelled as the stream that they are not.
         """
-        content_type = header(head.headers, "content-type") or ""
+        content_type = header_value(head.headers, "content-type") or ""
         if not json_api.succeeded(head):
             return "whole"
-        if framing.by_content_type(content_type) == "sse":
+        if framing.codec_of_content_type(content_type) == "sse":
             return "sse"
         if not self.streams(request):
             return "whole"
-        return "sse" if _asks_for_events(request) and "json" not in content_type else "json-array"
+        return "sse" if _requests_sse(request) and "json" not in content_type else "json-array"
 
-    def judge(self, response: Response) -> Judgement:
+    def completeness(self, response: DialectResponse) -> Completeness:
         """Whole by the array's end, or when every candidate finished; by a block; by an error."""
         if response.codec not in ("sse", "json-array") or not json_api.succeeded(response.head):
-            return json_api.judge(response)
-        return _judge_stream(response)
+            return json_api.completeness(response)
+        return _stream_completeness(response)
 
-    def turns(self, response: Response) -> tuple[Turn, ...]:
+    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn a candidate; a blocked prompt, or an error alone, is a turn of its own."""
         if not json_api.succeeded(response.head):
-            return (Turn((), failure=api.http_failure(response)),)
-        answer = Answer()
-        for document in documents(response):
-            answer.take(document)
+            return (Turn((), failure=api.decode_http_error(response)),)
+        answer = GeminiResponseDecoder()
+        for document in parse_documents(response):
+            answer.feed(document)
         return answer.turns()
 
-    def says(self, codec: str, message: bytes) -> int:
+    def output_chars(self, codec: str, message: bytes) -> int:
         """What the parts of its candidates say."""
-        return says(codec, message)
+        return message_output_chars(codec, message)
 
-    def keep_alive(self, codec: str) -> bytes:
+    def keep_alive_message(self, codec: str) -> bytes:
         """None: Google's own clients crash on comments."""
         return b""
 
-    def error(self, status: int, kind: str, message: str) -> bytes:
+    def error_body(self, status: int, kind: str, message: str) -> bytes:
         """Google's shape, whose message and status every client prints."""
         return api.error_body(status, kind, message)
 
-    def typical(self, model: str, *, stream: bool) -> Request:
+    def sample_request(self, model: str, *, stream: bool) -> Request:
         """In events where it streams."""
         path = f"/v1beta/models/{quote(model)}:{_STREAM if stream else _WHOLE}"
-        asked = response_encoding.post(path, {"contents": []})
-        return replace(asked, query="alt=sse") if stream else asked
+        request = response_encoding.json_post_request(path, {"contents": []})
+        return replace(request, query="alt=sse") if stream else request
 
-    def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
+    def convert(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> ConvertedTurns:
         """As candidates; a blocked prompt where one turn is that."""
-        words = vocabulary(self._manner(request), alone=len(turns) == 1)
-        return conversion.fit(turns, words, self.model(request), delivery)
+        words = capabilities(self._response_options(request), is_single=len(turns) == 1)
+        return conversion.convert(turns, words, self.model(request), context)
 
-    def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
+    def encode(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
         """Events, an array of the same documents, or one document."""
-        told = self.fit(request, turns, delivery).turns
-        if (failure := told[0].failure) and not self.streams(request):
-            return self.refuse(errors.status(failure), failure, delivery)
-        return GeminiSpeech(self._manner(request), delivery).response(told)
+        values = self.convert(request, turns, context).turns
+        if (failure := values[0].failure) and not self.streams(request):
+            return self.error_response(errors.status_of_failure(failure), failure, context)
+        return GeminiEncoder(self._response_options(request), context).encode_response(values)
 
-    def refuse(
-        self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
-    ) -> Response:
+    def error_response(
+        self,
+        status: int,
+        failure: Failure,
+        context: EncodeContext,
+        retry_after: float | None = None,
+    ) -> DialectResponse:
         """A status in words, with what it takes to go on as details."""
-        return errors.refuse(status, failure, delivery, retry_after)
+        return errors.error_response(status, failure, context, retry_after)
 
-    def countdown(self, delivery: Delivery) -> Headers:
+    def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """None: only the error of an exhausted quota names it."""
         return ()
 
-    def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
+    def auxiliary_response(
+        self, request: Request, context: EncodeContext
+    ) -> DialectResponse | None:
         """Models, counts of tokens, and embeddings."""
-        asked = _asked(request)
-        if asked is None:
+        match = _model_and_operation(request)
+        if match is None:
             return None
-        if asked.re is not _GET:
-            return auxiliary_responses.posted(
-                asked["operation"], lenient_json.document(request.body)
+        if match.re is not _GET:
+            return auxiliary_responses.auxiliary_response_of(
+                match["operation"], lenient_json.parse_object(request.body)
             )
-        vertex = "publishers" in asked["front"]
-        if asked["model"] is None:
-            return auxiliary_responses.models(delivery, vertex=vertex)
-        return auxiliary_responses.model(asked["model"], delivery, vertex=vertex)
+        vertex = "publishers" in match["front"]
+        if match["model"] is None:
+            return auxiliary_responses.models_response(context, vertex=vertex)
+        return auxiliary_responses.model_response(match["model"], context, vertex=vertex)
 
-    def _manner(self, request: Request) -> Asked:
-        asked = _asked(request)
-        path = _path(request)
-        operation = asked["operation"] if asked and asked.re is not _GET else ""
+    def _response_options(self, request: Request) -> GeminiResponseOptions:
+        match = _model_and_operation(request)
+        path = _normal_path(request)
+        operation = match["operation"] if match and match.re is not _GET else ""
         if operation not in (_WHOLE, _STREAM):
-            raise CannotSay(f"gemini tells no turn in answer to {printable(path, 200)}")
-        form: Form = "sse" if _asks_for_events(request) else "json-array"
-        return Asked(
-            form=form if operation == _STREAM else "whole",
-            wrapped=path.endswith(f"{_ASSIST}:{operation}"),
-            recited="citations" if _VERTEX.search(path) else "citationSources",
+            raise NotRepresentable(f"gemini tells no turn in answer to {printable(path, 200)}")
+        form: Form = "sse" if _requests_sse(request) else "json-array"
+        return GeminiResponseOptions(
+            stream_form=form if operation == _STREAM else "whole",
+            is_wrapped=path.endswith(f"{_ASSIST}:{operation}"),
+            recitation_field="citations" if _VERTEX.search(path) else "citationSources",
         )
 
 
-def _path(request: Request) -> str:
+def _normal_path(request: Request) -> str:
     """The path as its clients mean it: some write the colon as `%3A`."""
     return unquote(request.path)
 
 
-def _asked(request: Request) -> re.Match[str] | None:
+def _model_and_operation(request: Request) -> re.Match[str] | None:
     """The model and the operation that a request names; None where it is not Gemini's."""
-    path = _path(request)
+    path = _normal_path(request)
     match request.method:
         case "POST":
             return _POST.search(path) or _PREDICT.search(path)
@@ -211,43 +225,45 @@ def _asked(request: Request) -> re.Match[str] | None:
             return None
 
 
-def _query(request: Request) -> dict[str, list[str]]:
+def _query_parameters(request: Request) -> dict[str, list[str]]:
     return parse_qs(request.query)
 
 
-def _has_key(request: Request) -> bool:
+def _has_google_key(request: Request) -> bool:
     """Whether it carries a key as only Google's clients do."""
-    return header(request.headers, "x-goog-api-key") is not None or "key" in _query(request)
+    return header_value(
+        request.headers, "x-goog-api-key"
+    ) is not None or "key" in _query_parameters(request)
 
 
-def _asks_for_events(request: Request) -> bool:
-    asked = _query(request)
-    return "sse" in (*asked.get("alt", ()), *asked.get("$alt", ()))
+def _requests_sse(request: Request) -> bool:
+    fields = _query_parameters(request)
+    return "sse" in (*fields.get("alt", ()), *fields.get("$alt", ()))
 
 
-def _judge_stream(response: Response) -> Judgement:
-    if not json_api.body(response).strip():
-        return Judgement(whole=False, reason="empty stream")
+def _stream_completeness(response: DialectResponse) -> Completeness:
+    if not json_api.joined_body(response).strip():
+        return Completeness(is_complete=False, reason="empty stream")
     finished: dict[int, bool] = {}
     blocked = ""
-    for document in documents(response):
+    for document in parse_documents(response):
         if error := document.get("error"):
-            return json_api.in_band(api.failure(error))
-        blocked = blocked or block_reason(document)
-        for index, candidate in candidates(document):
-            finished[index] = finished.get(index, False) or is_finished(candidate)
+            return json_api.completeness_by_error(api.decode_failure(error))
+        blocked = blocked or prompt_block_reason(document)
+        for index, candidate in candidates_by_index(document):
+            finished[index] = finished.get(index, False) or has_finish_reason(candidate)
     if response.codec == "json-array":
-        judgement = json_api.judge(response)
-        return judgement if judgement.whole else replace(judgement, reason="array not closed")
-    if missing := _missing(response, finished, blocked):
-        return Judgement(whole=False, reason=missing)
+        judgement = json_api.completeness(response)
+        return judgement if judgement.is_complete else replace(judgement, reason="array not closed")
+    if missing := _missing_ending(response, finished, blocked):
+        return Completeness(is_complete=False, reason=missing)
     reason = f"prompt blocked: {blocked}" if blocked else "every candidate finished"
-    return Judgement(whole=True, reason=reason)
+    return Completeness(is_complete=True, reason=reason)
 
 
-def _missing(response: Response, finished: dict[int, bool], blocked: str) -> str:
+def _missing_ending(response: DialectResponse, finished: dict[int, bool], blocked: str) -> str:
     """What a stream of events lacks to be whole; empty where it lacks nothing."""
-    if not is_readable(api.messages(response)[-1]):
+    if not is_complete_message(api.join_split_messages(response)[-1]):
         return "cut inside an event"
     open_ones = [str(index) for index, done in sorted(finished.items()) if not done]
     if blocked or (finished and not open_ones):

@@ -1,4 +1,4 @@
-"""What an answer of `gemini` has words for, and in which manner it is asked for."""
+"""What a `gemini` response can represent, and its response options."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final, Literal
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.capabilities import Vocabulary, kept
-from llm_proxy.dialects.fragments import Fragments
+from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata
+from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.google import errors, gemini_decoder, part_capabilities, source_encoder
 from llm_proxy.dialects.google.content_decoder import GROUNDING
 from llm_proxy.turns import Finish, Media, Part, Text, Turn
@@ -28,91 +28,94 @@ Form = Literal["sse", "json-array", "whole"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GeminiResponseOptions:
     """What a request asks of the manner of its answer."""
 
-    form: Form
-    wrapped: bool = False
+    stream_form: Form
+    is_wrapped: bool = False
     """Whether each document stands in another (Code Assist)."""
-    recited: str = "citationSources"
+    recitation_field: str = "citationSources"
     """Where texts that repeat another say so."""
 
 
-def vocabulary(manner: Asked, *, alone: bool) -> Vocabulary:
+def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabilities:
     """The words of an answer; `alone` is one of a single turn, which a blocked prompt may be."""
-    return Vocabulary(
+    return Capabilities(
         dialect="gemini",
-        streams=manner.form != "whole",
-        finishes=gemini_decoder.FINISH,
-        words=_WORDS,
-        calls_stop=True,
-        text=part_capabilities.text,
-        reasoning=part_capabilities.reasoning,
-        call=part_capabilities.call,
-        provided=part_capabilities.provided,
-        waits=part_capabilities.waits,
-        result=part_capabilities.result,
-        media=part_capabilities.media,
-        joined=frozenset(),
-        lasting=frozenset((Text,)),
+        streams=options.stream_form != "whole",
+        finish_of_raw=gemini_decoder.FINISH,
+        raw_of_finish=_WORDS,
+        stop_means_tool_calls=True,
+        convert_text=part_capabilities.convert_text,
+        convert_reasoning=part_capabilities.convert_reasoning,
+        convert_tool_call=part_capabilities.convert_tool_call,
+        convert_provider_tool_call=part_capabilities.convert_provider_tool_call,
+        awaits_client=part_capabilities.awaits_client,
+        convert_tool_result=part_capabilities.convert_tool_result,
+        convert_media=part_capabilities.convert_media,
+        merged_kinds=frozenset(),
+        kinds_kept_empty=frozenset((Text,)),
         id_prefix="",
-        call_prefix=None,
-        counts=tuple(gemini_decoder.COUNTS),
-        always=("input", "total"),
-        keeps=(*gemini_decoder.OF_ANSWER, *gemini_decoder.OF_CANDIDATE, GROUNDING),
-        shared=gemini_decoder.OF_ANSWER,
-        choices=True,
-        arranged=partial(_arranged, alone=alone),
-        failure=errors.filled,
-        failed=_failed,
+        call_id_prefix=None,
+        usage_fields=tuple(gemini_decoder.COUNTS),
+        required_usage_fields=("input", "total"),
+        metadata_names=(*gemini_decoder.OF_ANSWER, *gemini_decoder.OF_CANDIDATE, GROUNDING),
+        shared_metadata_names=gemini_decoder.OF_ANSWER,
+        allows_several_turns=True,
+        arrange=partial(_arrange, is_single=is_single),
+        convert_failure=errors.with_status_defaults,
+        convert_failed_turn=_as_failed_stream,
     )
 
 
-def is_blocked(turn: Turn) -> bool:
+def is_blocked_prompt(turn: Turn) -> bool:
     """Whether the turn is a verdict on the prompt, which no candidate answers."""
     is_verdict = turn.finish is Finish.CONTENT_FILTER and not turn.parts
-    return is_verdict and turn.finish_raw == gemini_decoder.block_reason(dict(turn.metadata))
+    return is_verdict and turn.finish_raw == gemini_decoder.prompt_block_reason(dict(turn.metadata))
 
 
-def _arranged(turn: Turn, *, alone: bool) -> Turn:
-    """Parts as they are read, and a finish that is one."""
-    about = dict(turn.metadata)
-    reason = gemini_decoder.block_reason(about) if alone else ""
+def _arrange(turn: Turn, *, is_single: bool) -> Turn:
+    fields = dict(turn.metadata)
+    reason = gemini_decoder.prompt_block_reason(fields) if is_single else ""
     if reason and not turn.parts and turn.finish is Finish.CONTENT_FILTER:
-        verdict = kept(turn.metadata, gemini_decoder.OF_ANSWER)
+        verdict = nonempty_metadata(turn.metadata, gemini_decoder.OF_ANSWER)
         return replace(turn, finish_raw=reason, metadata=verdict)
-    about[GROUNDING] = gemini_decoder.grounded(about.get(GROUNDING))
+    fields[GROUNDING] = gemini_decoder.grounding_metadata(fields.get(GROUNDING))
     unfinished = turn.finish is not None and turn.finish_raw in gemini_decoder.UNFINISHED
     return replace(
         turn,
-        parts=source_encoder.settled(_with_sounds(turn.parts), part_capabilities.is_sealed),
+        parts=source_encoder.merge_and_place_citations(
+            _merge_audio(turn.parts), part_capabilities.has_signature
+        ),
         finish_raw=_WORDS[Finish.OTHER] if unfinished else turn.finish_raw,
-        metadata=lenient_json.metadata(about, about),
+        metadata=lenient_json.named_metadata(fields, fields),
     )
 
 
-def _with_sounds(said: tuple[Part, ...]) -> tuple[Part, ...]:
+def _merge_audio(values: tuple[Part, ...]) -> tuple[Part, ...]:
     """The parts, what follows of a sound joined to its beginning: sounds come in pieces."""
-    sounds: dict[str, Fragments] = {}
-    others: list[Part | Fragments] = []
-    for part in said:
+    sounds: dict[str, FragmentJoiner] = {}
+    others: list[Part | FragmentJoiner] = []
+    for part in values:
         if not isinstance(part, Media) or not part.media_type.startswith("audio/") or part.url:
             others.append(part)
             continue
         if part.media_type not in sounds:
-            sounds[part.media_type] = Fragments()
+            sounds[part.media_type] = FragmentJoiner()
             others.append(sounds[part.media_type])
         sounds[part.media_type].add(part)
-    return tuple(_joined(it) if isinstance(it, Fragments) else it for it in others)
+    return tuple(
+        _join_audio(other) if isinstance(other, FragmentJoiner) else other for other in others
+    )
 
 
-def _joined(sound: Fragments) -> Part:
-    [whole] = sound.parts()
-    return (part_capabilities.media(whole) or whole) if isinstance(whole, Media) else whole
+def _join_audio(sound: FragmentJoiner) -> Part:
+    [whole] = sound.joined_parts()
+    return (part_capabilities.convert_media(whole) or whole) if isinstance(whole, Media) else whole
 
 
-def _failed(turn: Turn) -> Turn:
+def _as_failed_stream(turn: Turn) -> Turn:
     """What a stream tells before its end: counts, but neither sources nor what a finish says."""
     names = tuple(name for name in gemini_decoder.OF_ANSWER if name != gemini_decoder.FEEDBACK)
-    said = (replace(it, citations=()) if isinstance(it, Text) else it for it in turn.parts)
-    return replace(turn, parts=tuple(said), metadata=kept(turn.metadata, names))
+    said = (replace(part, citations=()) if isinstance(part, Text) else part for part in turn.parts)
+    return replace(turn, parts=tuple(said), metadata=nonempty_metadata(turn.metadata, names))

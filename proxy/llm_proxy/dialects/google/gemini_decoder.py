@@ -1,4 +1,4 @@
-"""What Gemini answers, chunk by chunk: candidates that grow, counts, a verdict on the prompt."""
+"""Decodes Gemini responses: candidates, usage and the prompt's block reason."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from llm_proxy.dialects import json_api, lenient_json
-from llm_proxy.dialects.base import Response
+from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.google import api, content_decoder
-from llm_proxy.dialects.google.content_decoder import GROUNDING, SUPPORT, Content
+from llm_proxy.dialects.google.content_decoder import GROUNDING, SUPPORT, CandidateContentDecoder
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.framing.sse import is_done, read_event
+from llm_proxy.framing.sse import is_done, parse_event
 from llm_proxy.turns import Failure, Finish, Json, Part, Turn, Usage
 
 _FILTERS: Final = (
@@ -70,157 +70,175 @@ OF_TURN: Final = (*OF_ANSWER, *OF_CANDIDATE, GROUNDING, _FILTERED)
 _STREAMED: Final = ("sse", "json-array")
 
 
-def documents(response: Response) -> Iterator[Fields]:
+def parse_documents(response: DialectResponse) -> Iterator[Fields]:
     """The chunks of a response, each the document that its clients would read."""
-    yield from map(_unwrapped, _said(response))
+    yield from map(_unwrap_response, _response_of_message(response))
 
 
-def says(codec: str, message: bytes) -> int:
+def message_output_chars(codec: str, message: bytes) -> int:
     """How many characters a message of a stream adds to what was said: a seal adds none."""
     return sum(
-        content_decoder.says(part)
-        for _, candidate in candidates(_unwrapped(_of_message(codec, message)))
-        for part in lenient_json.objects(lenient_json.fields(candidate.get("content")).get("parts"))
+        content_decoder.part_output_chars(part)
+        for _, candidate in candidates_by_index(
+            _unwrap_response(_documents_of_message(codec, message))
+        )
+        for part in lenient_json.object_items(
+            lenient_json.object_fields(candidate.get("content")).get("parts")
+        )
     )
 
 
-def _unwrapped(document: Fields) -> Fields:
-    return lenient_json.fields(document.get("response")) or document  # Code Assist wraps
+def _unwrap_response(document: Fields) -> Fields:
+    return lenient_json.object_fields(document.get("response")) or document  # Code Assist wraps
 
 
-def _of_message(codec: str, message: bytes) -> Fields:
+def _documents_of_message(codec: str, message: bytes) -> Fields:
     match codec:
         case "sse":
-            return api.event(message)
+            return api.decode_event(message)
         case "json-array":
-            return _of_element(message)
+            return _element_text(message)
         case _:
             return {}
 
 
-def _said(response: Response) -> Iterable[Fields]:
+def _response_of_message(response: DialectResponse) -> Iterable[Fields]:
     if response.codec in _STREAMED:
-        return (_of_message(response.codec, it) for it in api.messages(response))
-    return api.documents(json_api.body(response))
+        return (
+            _documents_of_message(response.codec, join_split_message)
+            for join_split_message in api.join_split_messages(response)
+        )
+    return api.parse_documents(json_api.joined_body(response))
 
 
-def is_readable(message: bytes) -> bool:
+def is_complete_message(message: bytes) -> bool:
     """Whether the last message of a stream is no half event; comments and a `[DONE]` are none."""
-    event = read_event(message)
+    event = parse_event(message)
     if event.data is not None:
-        return bool(api.event(message)) or is_done(message)
-    return not message.strip() or message.lstrip().startswith(b":") or bool(api.event(message))
+        return bool(api.decode_event(message)) or is_done(message)
+    return (
+        not message.strip() or message.lstrip().startswith(b":") or bool(api.decode_event(message))
+    )
 
 
-def _of_element(message: bytes) -> Fields:
-    """An element without the commas and brackets of the array around it."""
-    if found := lenient_json.document(message):
+def _element_text(message: bytes) -> Fields:
+    if found := lenient_json.parse_object(message):
         return found
     inner = message.strip(b" \t\r\n,").removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n,")
-    return lenient_json.document(inner.removeprefix(b"["))
+    return lenient_json.parse_object(inner.removeprefix(b"["))
 
 
-def candidates(document: Fields) -> Iterator[tuple[int, Fields]]:
+def candidates_by_index(document: Fields) -> Iterator[tuple[int, Fields]]:
     """The candidates of a chunk under their index, which may be left out where there is one."""
-    for position, candidate in enumerate(lenient_json.objects(document.get("candidates"))):
-        index = lenient_json.count(candidate.get("index"))
+    for position, candidate in enumerate(lenient_json.object_items(document.get("candidates"))):
+        index = lenient_json.first_count(candidate.get("index"))
         yield position if index is None else index, candidate
 
 
-def grounded(grounding: Json) -> dict[str, Json]:
+def grounding_metadata(grounding: Json) -> dict[str, Json]:
     """What a grounding says beside the sources, which are citations."""
-    said = lenient_json.fields(grounding)
-    return dict(lenient_json.metadata(said, (name for name in said if name not in SUPPORT)))
+    fields = lenient_json.object_fields(grounding)
+    return dict(
+        lenient_json.named_metadata(fields, (name for name in fields if name not in SUPPORT))
+    )
 
 
-def is_finished(candidate: Fields) -> bool:
+def has_finish_reason(candidate: Fields) -> bool:
     """Whether a candidate says why it ended."""
-    return lenient_json.words(candidate.get("finishReason")) not in UNFINISHED
+    return lenient_json.printable_text(candidate.get("finishReason")) not in UNFINISHED
 
 
-def block_reason(document: Fields) -> str:
+def prompt_block_reason(document: Fields) -> str:
     """Why the prompt was blocked; empty where it was not."""
-    reason = lenient_json.words(lenient_json.fields(document.get(FEEDBACK)).get("blockReason"))
+    reason = lenient_json.printable_text(
+        lenient_json.object_fields(document.get(FEEDBACK)).get("blockReason")
+    )
     return "" if reason in ("0", "BLOCK_REASON_UNSPECIFIED") else reason
 
 
-class Answer:
+class GeminiResponseDecoder:
     """The turns of a response, as its chunks come."""
 
     def __init__(self) -> None:
-        self._candidates: dict[int, _Candidate] = {}
+        self._candidates: dict[int, _CandidateDecoder] = {}
         self._id = ""
         self._model = ""
-        self._blocked = ""
+        self._prompt_block_reason = ""
         self._usage: Usage | None = None
         self._failure: Failure | None = None
         self._metadata: dict[str, Json] = {}
 
-    def take(self, document: Fields) -> None:
+    def feed(self, document: Fields) -> None:
         """Read one chunk; a response that does not stream is the only one."""
-        self._id = self._id or lenient_json.words(document.get("responseId"))
-        self._model = self._model or lenient_json.words(document.get("modelVersion"))
-        self._blocked = self._blocked or block_reason(document)
-        counts = lenient_json.fields(document.get("usageMetadata"))
-        self._usage = api.usage(counts, COUNTS) or self._usage
-        self._metadata.update(lenient_json.metadata(counts, OF_USAGE))
-        self._metadata.update(lenient_json.metadata(document, OF_CHUNK))
+        self._id = self._id or lenient_json.printable_text(document.get("responseId"))
+        self._model = self._model or lenient_json.printable_text(document.get("modelVersion"))
+        self._prompt_block_reason = self._prompt_block_reason or prompt_block_reason(document)
+        counts = lenient_json.object_fields(document.get("usageMetadata"))
+        self._usage = api.decode_usage(counts, COUNTS) or self._usage
+        self._metadata.update(lenient_json.named_metadata(counts, OF_USAGE))
+        self._metadata.update(lenient_json.named_metadata(document, OF_CHUNK))
         if error := document.get("error"):
-            self._failure = self._failure or api.failure(error)
-        for index, candidate in candidates(document):
-            self._candidates.setdefault(index, _Candidate()).take(candidate)
-        for prediction in lenient_json.objects(document.get("predictions")):
+            self._failure = self._failure or api.decode_failure(error)
+        for index, candidate in candidates_by_index(document):
+            self._candidates.setdefault(index, _CandidateDecoder()).feed(candidate)
+        for prediction in lenient_json.object_items(document.get("predictions")):
             if "bytesBase64Encoded" in prediction or _FILTERED in prediction:
-                self._candidates[len(self._candidates)] = _predicted(prediction)
+                self._candidates[len(self._candidates)] = _decode_prediction(prediction)
 
     def turns(self) -> tuple[Turn, ...]:
         """What was said; counts, errors and the verdict on the prompt belong to each candidate."""
-        said = [candidate for _, candidate in sorted(self._candidates.items())]
-        if not said and (self._blocked or self._failure):
-            said = [_Candidate()]
-        return tuple(self._turn(candidate) for candidate in said)
+        items = [candidate for _, candidate in sorted(self._candidates.items())]
+        if not items and (self._prompt_block_reason or self._failure):
+            items = [_CandidateDecoder()]
+        return tuple(self._turn_of(candidate) for candidate in items)
 
-    def _turn(self, candidate: _Candidate) -> Turn:
-        raw = candidate.finish_raw or self._blocked
+    def _turn_of(self, candidate: _CandidateDecoder) -> Turn:
+        raw = candidate.finish_raw or self._prompt_block_reason
         finish = candidate.finish() if candidate.finish_raw else None
         return Turn(
-            candidate.parts(),
-            finish=Finish.CONTENT_FILTER if finish is None and self._blocked else finish,
+            candidate.result(),
+            finish=Finish.CONTENT_FILTER
+            if finish is None and self._prompt_block_reason
+            else finish,
             finish_raw=raw,
             usage=self._usage,
             failure=self._failure,
             id=self._id,
             model=self._model,
-            metadata=lenient_json.metadata(self._metadata | candidate.metadata, OF_TURN),
+            metadata=lenient_json.named_metadata(self._metadata | candidate.metadata, OF_TURN),
         )
 
 
-class _Candidate:
+class _CandidateDecoder:
     """One candidate, as its chunks come."""
 
     def __init__(self) -> None:
         self.finish_raw = ""
         self.metadata: dict[str, Json] = {}
-        self._content = Content()
+        self._content = CandidateContentDecoder()
 
-    def take(self, candidate: Fields) -> None:
+    def feed(self, candidate: Fields) -> None:
         """Read one chunk's part of it; old models say `STOP` in every chunk, so the last counts."""
-        if is_finished(candidate):
-            self.finish_raw = lenient_json.words(candidate.get("finishReason"))
-        self.metadata.update(lenient_json.metadata(candidate, OF_CANDIDATE))
-        if rest := grounded(candidate.get(GROUNDING)):
+        if has_finish_reason(candidate):
+            self.finish_raw = lenient_json.printable_text(candidate.get("finishReason"))
+        self.metadata.update(lenient_json.named_metadata(candidate, OF_CANDIDATE))
+        if rest := grounding_metadata(candidate.get(GROUNDING)):
             self.metadata[GROUNDING] = rest
-        self.show(lenient_json.objects(lenient_json.fields(candidate.get("content")).get("parts")))
-        self._content.ground(candidate)
+        self.feed_parts(
+            lenient_json.object_items(
+                lenient_json.object_fields(candidate.get("content")).get("parts")
+            )
+        )
+        self._content.feed_grounding(candidate)
 
-    def show(self, parts: list[Fields]) -> None:
+    def feed_parts(self, parts: list[Fields]) -> None:
         """Read parts, which may be increments."""
         for part in parts:
-            self._content.take(part)
+            self._content.feed(part)
 
-    def parts(self) -> tuple[Part, ...]:
+    def result(self) -> tuple[Part, ...]:
         """What it says."""
-        return self._content.parts()
+        return self._content.result()
 
     def finish(self) -> Finish:
         """Gemini says `STOP` also where the model waits for its client's tools."""
@@ -228,13 +246,13 @@ class _Candidate:
         return Finish.TOOL_CALLS if finish is Finish.STOP and self._content.calls else finish
 
 
-def _predicted(prediction: Fields) -> _Candidate:
+def _decode_prediction(prediction: Fields) -> _CandidateDecoder:
     """An image of Imagen's, or why there is none."""
-    candidate = _Candidate()
+    candidate = _CandidateDecoder()
     if data := prediction.get("bytesBase64Encoded"):
         image: Json = {"mimeType": prediction.get("mimeType"), "data": data}
-        candidate.show([{"inlineData": image}])
-    if filtered := lenient_json.metadata(prediction, (_FILTERED,)):
+        candidate.feed_parts([{"inlineData": image}])
+    if filtered := lenient_json.named_metadata(prediction, (_FILTERED,)):
         candidate.finish_raw = _FILTERED
         candidate.metadata.update(filtered)
     return candidate

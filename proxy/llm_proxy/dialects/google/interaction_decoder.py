@@ -1,4 +1,4 @@
-"""An interaction with Gemini as it is read: what it says of itself, and its steps."""
+"""Decodes an interaction: its own fields and its steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.google import api
-from llm_proxy.dialects.google.step_decoder import Step
+from llm_proxy.dialects.google.step_decoder import StepDecoder
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Failure, Finish, Json, Turn
 
@@ -40,79 +40,88 @@ _SAYS_NOTHING: Final = ("thought_signature", "text_annotation", "text_annotation
 """The types of deltas that tell what stands beside the words."""
 
 
-def says(event: Fields) -> int:
+def event_output_chars(event: Fields) -> int:
     """How many characters an event adds to what was said; a delta counts as one at least.
 
     Seals and annotations add none.
     """
-    delta = lenient_json.fields(event.get("delta"))
+    delta = lenient_json.object_fields(event.get("delta"))
     if event.get("event_type") not in _DELTAS or delta.get("type") in _SAYS_NOTHING:
         return 0
-    within = lenient_json.fields(delta.get("content"))  # of a thought's summary
+    within = lenient_json.object_fields(delta.get("content"))  # of a thought's summary
     texts = (delta.get("text"), delta.get("arguments"), within.get("text"))
-    return max(sum(len(lenient_json.text(it)) for it in texts), 1)
+    return max(sum(len(lenient_json.str_or_empty(text)) for text in texts), 1)
 
 
-class Interaction:
+class InteractionDecoder:
     """The turn of a response, as its events come."""
 
     def __init__(self) -> None:
-        self._steps: dict[int, Step] = {}
-        self._about: dict[str, Json] = {}
+        self._steps: dict[int, StepDecoder] = {}
+        self._interaction_fields: dict[str, Json] = {}
         """The fields of the interaction, as they were said last."""
         self._failure: Failure | None = None
 
-    def take(self, event: Fields) -> None:
+    def feed(self, event: Fields) -> None:
         """Read one event; of another kind than these it is left out."""
         if error := event.get("error"):
-            self._failure = self._failure or api.failure(error)
-        index = lenient_json.count(event.get("index"), len(self._steps)) or 0
-        match lenient_json.text(event.get("event_type")):
+            self._failure = self._failure or api.decode_failure(error)
+        index = lenient_json.first_count(event.get("index"), len(self._steps)) or 0
+        match lenient_json.str_or_empty(event.get("event_type")):
             case "step.start" | "content.start":
-                self._step(index).take(
-                    lenient_json.fields(event.get("step") or event.get("content"))
+                self._step_at(index).feed(
+                    lenient_json.object_fields(event.get("step") or event.get("content"))
                 )
             case kind if kind in _DELTAS:
-                self._step(index).take(lenient_json.fields(event.get("delta")))
-                said = lenient_json.fields(event.get("metadata"))
-                self._describe({"usage": said.get("total_usage")})
+                self._step_at(index).feed(lenient_json.object_fields(event.get("delta")))
+                fields = lenient_json.object_fields(event.get("metadata"))
+                self._read_interaction_fields({"usage": fields.get("total_usage")})
             case "interaction.status_update":
-                self._describe({"id": event.get("interaction_id"), "status": event.get("status")})
+                self._read_interaction_fields(
+                    {"id": event.get("interaction_id"), "status": event.get("status")}
+                )
             case kind:
                 if kind.startswith("interaction."):
-                    self._describe(lenient_json.fields(event.get("interaction")))
+                    self._read_interaction_fields(
+                        lenient_json.object_fields(event.get("interaction"))
+                    )
 
     def turns(self) -> tuple[Turn, ...]:
         """What was said."""
-        self._take_steps()
-        status = lenient_json.words(self._about.get("status"))
+        self._feed_steps()
+        status = lenient_json.printable_text(self._interaction_fields.get("status"))
         if not (self._steps or status or self._failure):
             return ()
-        errors = lenient_json.objects(self._about.get("errors"))
+        errors = lenient_json.object_items(self._interaction_fields.get("errors"))
         ordered = [step for _, step in sorted(self._steps.items())]
         turn = Turn(
-            tuple(part for step in ordered for part in step.parts()),
+            tuple(part for step in ordered for part in step.result()),
             finish=None if status in RUNNING else FINISH.get(status, Finish.OTHER),
             finish_raw="" if status in RUNNING else status,
-            usage=api.usage(lenient_json.fields(self._about.get("usage")), COUNTS),
-            failure=self._failure or next((api.failure(dict(it)) for it in errors), None),
-            id=lenient_json.words(self._about.get("id")),
-            model=lenient_json.words(self._about.get("model")),
-            metadata=lenient_json.metadata(self._about, METADATA),
+            usage=api.decode_usage(
+                lenient_json.object_fields(self._interaction_fields.get("usage")), COUNTS
+            ),
+            failure=self._failure
+            or next((api.decode_failure(dict(error)) for error in errors), None),
+            id=lenient_json.printable_text(self._interaction_fields.get("id")),
+            model=lenient_json.printable_text(self._interaction_fields.get("model")),
+            metadata=lenient_json.named_metadata(self._interaction_fields, METADATA),
         )
         return (turn,)
 
-    def _step(self, index: int) -> Step:
-        return self._steps.setdefault(index, Step())
+    def _step_at(self, index: int) -> StepDecoder:
+        return self._steps.setdefault(index, StepDecoder())
 
-    def _describe(self, interaction: Fields) -> None:
-        said = {name: it for name, it in interaction.items() if it not in (None, "", [], {})}
-        self._about.update(said)
+    def _read_interaction_fields(self, interaction: Fields) -> None:
+        fields = {
+            name: value for name, value in interaction.items() if value not in (None, "", [], {})
+        }
+        self._interaction_fields.update(fields)
 
-    def _take_steps(self) -> None:
+    def _feed_steps(self) -> None:
         """Read the steps of an interaction that was told at once; a stream told them already."""
         if self._steps:
             return
-        told = self._about.get("steps") or self._about.get("outputs")
-        for index, step in enumerate(lenient_json.objects(told)):
-            self._step(index).take(step)
+        value = self._interaction_fields.get("steps") or self._interaction_fields.get("outputs")
+        for index, step in enumerate(lenient_json.object_items(value)):
+            self._step_at(index).feed(step)

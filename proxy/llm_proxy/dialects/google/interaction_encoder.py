@@ -1,4 +1,4 @@
-"""Answers of `gemini-interactions` as they go out.
+"""Encodes `gemini-interactions` responses.
 
 created status_update ( step.start step.delta* step.stop )* completed [DONE]
 """
@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.google import interaction_decoder, step_encoder
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import sse
@@ -22,45 +22,52 @@ _RUNS: Final = interaction_decoder.RUNNING[1]
 
 
 @dataclass(frozen=True, slots=True)
-class InteractionSpeech:
+class InteractionEncoder:
     """Tells a turn that fits."""
 
-    delivery: Delivery
+    context: EncodeContext
 
-    def stream(self, turn: Turn) -> Response:
+    def encode_stream(self, turn: Turn) -> DialectResponse:
         """Events, each with its name, and the end that has none."""
-        return response_encoding.streamed("sse", sse.CONTENT_TYPE, self._events(turn))
+        return response_encoding.stream_response("sse", sse.CONTENT_TYPE, self._encode_events(turn))
 
-    def whole(self, turn: Turn) -> Response:
+    def encode_document(self, turn: Turn) -> DialectResponse:
         """One document."""
-        steps = [step_encoder.whole(part) for part in turn.parts]
-        return response_encoding.document({**self._ended(turn), "steps": steps})
+        steps = [step_encoder.encode_step(part) for part in turn.parts]
+        return response_encoding.json_response({**self._encode_completed(turn), "steps": steps})
 
-    def cancelled(self, identity: str) -> Response:
+    def encode_cancelled(self, identity: str) -> DialectResponse:
         """An interaction that was told to stop."""
-        return response_encoding.document({**self._envelope(Turn((), id=identity), "cancelled")})
+        return response_encoding.json_response(
+            {**self._interaction_object(Turn((), id=identity), "cancelled")}
+        )
 
-    def _events(self, turn: Turn) -> Iterator[bytes]:
-        yield _event("interaction.created", interaction=self._envelope(turn, _RUNS))
-        yield _event("interaction.status_update", interaction_id=turn.id, status=_RUNS)
+    def _encode_events(self, turn: Turn) -> Iterator[bytes]:
+        yield _encode_event(
+            "interaction.created", interaction=self._interaction_object(turn, _RUNS)
+        )
+        yield _encode_event("interaction.status_update", interaction_id=turn.id, status=_RUNS)
         for index, part in enumerate(turn.parts):
-            yield _event("step.start", index=index, step=step_encoder.start(part))
-            for delta in step_encoder.deltas(part, self.delivery.cut):
-                yield _event("step.delta", index=index, delta=delta)
-            yield _event("step.stop", index=index)
+            yield _encode_event(
+                "step.start", index=index, step=step_encoder.encode_step_start(part)
+            )
+            for delta in step_encoder.encode_step_deltas(part, self.context.split_text):
+                yield _encode_event("step.delta", index=index, delta=delta)
+            yield _encode_event("step.stop", index=index)
         if (failure := turn.failure) is not None:
-            yield _event("error", error={"code": failure.code, "message": failure.message})
+            yield _encode_event("error", error={"code": failure.code, "message": failure.message})
             return
-        yield _event(interaction_decoder.COMPLETED[0], interaction=self._ended(turn))
-        yield sse.event(sse.DONE)
+        yield _encode_event(
+            interaction_decoder.COMPLETED[0], interaction=self._encode_completed(turn)
+        )
+        yield sse.encode_event(sse.DONE)
 
-    def _ended(self, turn: Turn) -> Document:
-        """An interaction with what it cost."""
-        counts = {"usage": _counts(turn.usage)} if turn.usage is not None else {}
-        return {**self._envelope(turn, turn.finish_raw), **counts}
+    def _encode_completed(self, turn: Turn) -> Document:
+        counts = {"usage": _encode_usage(turn.usage)} if turn.usage is not None else {}
+        return {**self._interaction_object(turn, turn.finish_raw), **counts}
 
-    def _envelope(self, turn: Turn, status: str) -> Document:
-        moment = datetime.fromtimestamp(self.delivery.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    def _interaction_object(self, turn: Turn, status: str) -> Document:
+        moment = datetime.fromtimestamp(self.context.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {
             "id": turn.id,
             "object": "interaction",
@@ -72,10 +79,10 @@ class InteractionSpeech:
         }
 
 
-def _event(kind: str, **fields: object) -> bytes:
-    return sse.event(response_encoding.written({"event_type": kind, **fields}), kind)
+def _encode_event(kind: str, **fields: object) -> bytes:
+    return sse.encode_event(response_encoding.json_line({"event_type": kind, **fields}), kind)
 
 
-def _counts(usage: Usage) -> Document:
+def _encode_usage(usage: Usage) -> Document:
     counts = {word: getattr(usage, name) for name, word in interaction_decoder.COUNTS.items()}
     return {word: count for word, count in counts.items() if count is not None}

@@ -1,14 +1,14 @@
-"""What a request for an interaction with Gemini asks: its input is contents, steps or turns."""
+"""Decodes requests for an interaction, whose input is contents, steps or turns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from llm_proxy.conversation import Conversation, Message
+from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import lenient_json, request_decoding
-from llm_proxy.dialects.google.field_names import schema
-from llm_proxy.dialects.google.step_decoder import MEDIA, Step
+from llm_proxy.dialects.google.field_names import decode_schema
+from llm_proxy.dialects.google.step_decoder import MEDIA, StepDecoder
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Json, Part, ToolResult
 
@@ -21,85 +21,93 @@ _MADE: Final = (_OUTPUT, "thought")
 _JSON: Final = "application/json"
 
 
-def read(body: Fields) -> Conversation:
+def decode_request(body: Fields) -> Conversation:
     """The conversation that a body holds."""
-    items = _items(body.get("input"))
-    messages = request_decoding.in_order(_messages(items), runs=("assistant", "tool"))
-    config = lenient_json.fields(body.get("generation_config"))
-    tools = lenient_json.objects(body.get("tools"))
+    items = _input_items(body.get("input"))
+    messages = request_decoding.merge_adjacent_roles(
+        _decode_messages(items), mergeable_roles=("assistant", "tool")
+    )
+    config = lenient_json.object_fields(body.get("generation_config"))
+    tools = lenient_json.object_items(body.get("tools"))
     return Conversation(
         messages,
-        system=request_decoding.said(body.get("system_instruction"))
-        or request_decoding.system(messages),
+        system=request_decoding.text_or_empty(body.get("system_instruction"))
+        or request_decoding.leading_system_prompt(messages),
         tools=tuple(
-            it
-            for about in tools
-            for it in request_decoding.tool(about, schema(about.get("parameters")))
+            tool_definition
+            for tool in tools
+            for tool_definition in request_decoding.decode_tool(
+                tool, decode_schema(tool.get("parameters"))
+            )
         ),
-        temperature=request_decoding.number(config.get("temperature")),
-        top_p=request_decoding.number(config.get("top_p")),
-        reasons=request_decoding.is_on(config.get("thinking_level")),
-        schema=_structure(body),
-        previous=request_decoding.said(body.get("previous_interaction_id")),
-        is_kept=body.get("store") is not False,
+        temperature=request_decoding.decode_number(config.get("temperature")),
+        top_p=request_decoding.decode_number(config.get("top_p")),
+        reasoning_enabled=request_decoding.is_reasoning_enabled(config.get("thinking_level")),
+        response_schema=_response_schema(body),
+        previous_response_id=request_decoding.text_or_empty(body.get("previous_interaction_id")),
+        is_stored_by_provider=body.get("store") is not False,
     )
 
 
-def _items(value: Json) -> list[Fields]:
+def _input_items(value: Json) -> list[Fields]:
     """The turns or steps; contents alone are what the user says at once."""
     item: Json = {"type": "text", "text": value} if isinstance(value, str) else value
-    listed = lenient_json.objects(item if isinstance(item, list) else [item])
-    if listed and all(it.get("type") in _CONTENTS for it in listed):
-        return [{"type": _INPUT, "content": [dict(it) for it in listed]}]
+    listed = lenient_json.object_items(item if isinstance(item, list) else [item])
+    if listed and all(fields.get("type") in _CONTENTS for fields in listed):
+        return [{"type": _INPUT, "content": [dict(fields) for fields in listed]}]
     return listed
 
 
-def _messages(items: list[Fields]) -> Iterator[Message]:
+def _decode_messages(items: list[Fields]) -> Iterator[RequestMessage]:
     for item in items:
-        kind = lenient_json.text(item.get("type"))
+        kind = lenient_json.str_or_empty(item.get("type"))
         if "role" in item:
-            if role := request_decoding.role(item.get("role")):
-                yield request_decoding.message(role, _contents(item.get("content")))
+            if role := request_decoding.decode_role(item.get("role")):
+                yield request_decoding.request_message(role, _content_items(item.get("content")))
         elif kind == _INPUT:
-            yield request_decoding.message("user", _contents(item.get("content")))
+            yield request_decoding.request_message("user", _content_items(item.get("content")))
         elif kind in _CONTENTS:
-            yield request_decoding.message("user", _parts(item))
+            yield request_decoding.request_message("user", _decode_parts(item))
         elif kind == _RESULT:
-            yield request_decoding.message("tool", _parts(item))
+            yield request_decoding.request_message("tool", _decode_parts(item))
         elif kind in _MADE or kind.endswith(("_call", "_result")):
-            parts = _contents(item.get("content")) if kind == _OUTPUT else _parts(item)
-            yield request_decoding.message("assistant", parts)
+            parts = _content_items(item.get("content")) if kind == _OUTPUT else _decode_parts(item)
+            yield request_decoding.request_message("assistant", parts)
 
 
-def _contents(value: Json) -> Iterator[Part]:
+def _content_items(value: Json) -> Iterator[Part]:
     """Contents, each by itself: one, several, or a text alone."""
-    for it in value if isinstance(value, list) else [value]:
-        yield from _parts(
-            {"type": "text", "text": it} if isinstance(it, str) else lenient_json.fields(it)
+    for content in value if isinstance(value, list) else [value]:
+        yield from _decode_parts(
+            {"type": "text", "text": content}
+            if isinstance(content, str)
+            else lenient_json.object_fields(content)
         )
 
 
-def _parts(said: Fields) -> Iterator[Part]:
-    if said.get("type") == _RESULT:
+def _decode_parts(fields: Fields) -> Iterator[Part]:
+    if fields.get("type") == _RESULT:
         yield ToolResult(
-            request_decoding.said(said.get("call_id")),
-            request_decoding.in_words(said.get("result")),
-            request_decoding.said(said.get("name")),
-            failed=said.get("is_error") is True,
+            request_decoding.text_or_empty(fields.get("call_id")),
+            request_decoding.tool_output_text(fields.get("result")),
+            request_decoding.text_or_empty(fields.get("name")),
+            failed=fields.get("is_error") is True,
         )
         return
-    step = Step()
-    step.take(said)
-    yield from step.parts()
+    step = StepDecoder()
+    step.feed(fields)
+    yield from step.result()
 
 
-def _structure(body: Fields) -> Json:
+def _response_schema(body: Fields) -> Json:
     """The schema of the answer: of a format in words, or as it was before formats had types."""
-    asked = body.get("response_format")
-    for form in lenient_json.objects(asked if isinstance(asked, list) else [asked]):
+    value = body.get("response_format")
+    for form in lenient_json.object_items(value if isinstance(value, list) else [value]):
         if form.get("type") == "text":
             is_json = form.get("mime_type") == _JSON
-            return request_decoding.schema(schema(form.get("schema"))) or ({} if is_json else None)
+            return request_decoding.first_schema(decode_schema(form.get("schema"))) or (
+                {} if is_json else None
+            )
         if form.get("type") not in MEDIA:
-            return schema(dict(form))
+            return decode_schema(dict(form))
     return {} if body.get("response_mime_type") == _JSON else None

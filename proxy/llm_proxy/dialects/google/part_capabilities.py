@@ -1,4 +1,4 @@
-"""The parts of an answer of Gemini's as it can tell them: a lens for each kind."""
+"""Converts parts to what Gemini responses can represent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.capabilities import as_object, kept
+from llm_proxy.dialects.capabilities import nonempty_metadata, normalized_object_text
 from llm_proxy.dialects.google import source_encoder
 from llm_proxy.dialects.google.content_decoder import CODE, OF_PART, WENT_WELL
 from llm_proxy.turns import Json, Media, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
@@ -29,78 +29,94 @@ _RESULTS: Final = (TOOL_RESULT, "functionResponse")
 _OUTCOMES: Final = {False: "OUTCOME_OK", True: "OUTCOME_FAILED"}
 
 
-def text(it: Text) -> Text:
+def convert_text(text: Text) -> Text:
     """Words, what they rest on, and their seal."""
-    citations = tuple(filter(None, map(source_encoder.told, it.citations)))
-    return Text(it.text, citations, kept(_beside(it.metadata), (SEAL,)))
+    citations = tuple(filter(None, map(source_encoder.convert_citation, text.citations)))
+    return Text(text.text, citations, nonempty_metadata(_extra_fields(text.metadata), (SEAL,)))
 
 
-def reasoning(it: Reasoning) -> Reasoning | None:
+def convert_reasoning(reasoning: Reasoning) -> Reasoning | None:
     """Readable thoughts, and their seal."""
-    told = Reasoning(it.text, it.signature if _is_seal(it.signature) else None)
+    told = Reasoning(
+        reasoning.text, reasoning.signature if _is_signature(reasoning.signature) else None
+    )
     return told if told.text or told.signature else None
 
 
-def call(it: ToolCall) -> ToolCall | None:
+def convert_tool_call(tool_call: ToolCall) -> ToolCall | None:
     """A call of an object; one of Google's own is marked by its type."""
-    arguments = as_object(it.arguments)
+    arguments = normalized_object_text(tool_call.arguments)
     if not arguments:
         return None
-    kind = dict(it.metadata).get("type")
+    kind = dict(tool_call.metadata).get("type")
     marked: Metadata = (("type", kind),) if kind in _RUN else ()
-    told = ToolCall(it.id, it.name, arguments, (*marked, *_beside(it.metadata)))
-    return replace(told, name=CODE, arguments=_anonymous(arguments)) if kind == CODE_CALL else told
+    told = ToolCall(
+        tool_call.id, tool_call.name, arguments, (*marked, *_extra_fields(tool_call.metadata))
+    )
+    return (
+        replace(told, name=CODE, arguments=_without_code_id(arguments))
+        if kind == CODE_CALL
+        else told
+    )
 
 
-def provided(it: ToolCall) -> ToolCall | None:
+def convert_provider_tool_call(tool_call: ToolCall) -> ToolCall | None:
     """A call that the provider's own tool answered."""
-    about = dict(it.metadata)
-    kind = about.get("type")
-    own = CODE_CALL if it.name == CODE else TOOL_CALL
-    about["type"] = kind if kind in _RUN else own
-    return call(replace(it, metadata=tuple(about.items())))
+    fields = dict(tool_call.metadata)
+    kind = fields.get("type")
+    own = CODE_CALL if tool_call.name == CODE else TOOL_CALL
+    fields["type"] = kind if kind in _RUN else own
+    return convert_tool_call(replace(tool_call, metadata=tuple(fields.items())))
 
 
-def awaits(part: Part) -> bool:
+def is_client_tool_call(part: Part) -> bool:
     """Whether it is a call that waits for the client."""
     return isinstance(part, ToolCall) and dict(part.metadata).get("type") not in _RUN
 
 
-def waits(parts: Sequence[Part]) -> bool:
+def awaits_client(parts: Sequence[Part]) -> bool:
     """Whether one of the parts does."""
-    return any(map(awaits, parts))
+    return any(map(is_client_tool_call, parts))
 
 
-def result(it: ToolResult) -> ToolResult:
+def convert_tool_result(tool_result: ToolResult) -> ToolResult:
     """What came of code; of another tool, as an object if anything came of it."""
-    about = dict(it.metadata)
-    beside = _beside(it.metadata)
-    kind = about.get("type")
-    if kind == CODE_RESULT or (kind not in _RESULTS and it.name == CODE):
-        outcome = about.get("outcome")
-        if not outcome or (outcome not in WENT_WELL) is not it.failed:
-            outcome = _OUTCOMES[it.failed]
-        marked: Metadata = (("type", CODE_RESULT), *beside, ("outcome", outcome))
-        return ToolResult(it.call_id, it.content, CODE, it.failed, marked)
-    marked = (("type", kind if kind in _RESULTS else TOOL_RESULT), *beside)
-    wrapped: Json = {"error" if it.failed else "result": it.content}
-    said = bool(it.content or it.failed)
-    content = (as_object(it.content) or lenient_json.compact(wrapped)) if said else ""
-    return ToolResult(it.call_id, content, it.name, metadata=marked)
+    fields = dict(tool_result.metadata)
+    metadata = _extra_fields(tool_result.metadata)
+    kind = fields.get("type")
+    if kind == CODE_RESULT or (kind not in _RESULTS and tool_result.name == CODE):
+        outcome = fields.get("outcome")
+        if not outcome or (outcome not in WENT_WELL) is not tool_result.failed:
+            outcome = _OUTCOMES[tool_result.failed]
+        marked: Metadata = (("type", CODE_RESULT), *metadata, ("outcome", outcome))
+        return ToolResult(
+            tool_result.call_id, tool_result.content, CODE, tool_result.failed, marked
+        )
+    marked = (("type", kind if kind in _RESULTS else TOOL_RESULT), *metadata)
+    wrapped: Json = {"error" if tool_result.failed else "result": tool_result.content}
+    flag = bool(tool_result.content or tool_result.failed)
+    content = (
+        (normalized_object_text(tool_result.content) or lenient_json.compact_json(wrapped))
+        if flag
+        else ""
+    )
+    return ToolResult(tool_result.call_id, content, tool_result.name, metadata=marked)
 
 
-def media(it: Media) -> Media | None:
+def convert_media(media: Media) -> Media | None:
     """Inline where it is there, else by reference; None where there is but a transcript."""
-    if it.transcript and not (it.base64 or it.url):
+    if media.transcript and not (media.base64 or media.url):
         return None
-    about = {**dict(it.metadata), **dict(_beside(it.metadata))}
-    if about.get("thought") is not True:
-        about.pop("thought", None)
-    beside = kept(tuple(about.items()), ("displayName", *OF_PART, *OF_MEDIA))
-    return Media(it.media_type, "" if it.base64 else it.url, it.base64, metadata=beside)
+    fields = {**dict(media.metadata), **dict(_extra_fields(media.metadata))}
+    if fields.get("thought") is not True:
+        fields.pop("thought", None)
+    metadata = nonempty_metadata(tuple(fields.items()), ("displayName", *OF_PART, *OF_MEDIA))
+    return Media(
+        media.media_type, "" if media.base64 else media.url, media.base64, metadata=metadata
+    )
 
 
-def is_sealed(part: Part) -> bool:
+def has_signature(part: Part) -> bool:
     """Whether the part has a signature, after which another begins."""
     match part:
         case Reasoning():
@@ -109,16 +125,21 @@ def is_sealed(part: Part) -> bool:
             return bool(dict(part.metadata).get(SEAL))
 
 
-def _beside(metadata: Metadata) -> Metadata:
+def _extra_fields(metadata: Metadata) -> Metadata:
     """What stands beside a part; a seal only if it is one."""
-    return tuple(it for it in kept(metadata, OF_PART) if it[0] != SEAL or _is_seal(it[1]))
+    return tuple(
+        values
+        for values in nonempty_metadata(metadata, OF_PART)
+        if values[0] != SEAL or _is_signature(values[1])
+    )
 
 
-def _is_seal(value: Json) -> bool:
+def _is_signature(value: Json) -> bool:
     return isinstance(value, str) and bool(_SEALED.fullmatch(value))
 
 
-def _anonymous(arguments: str) -> str:
-    """The code that is run, without an id, which stands beside it."""
-    said = lenient_json.document(arguments.encode())
-    return lenient_json.compact({name: value for name, value in said.items() if name != "id"})
+def _without_code_id(arguments: str) -> str:
+    fields = lenient_json.parse_object(arguments.encode())
+    return lenient_json.compact_json(
+        {name: value for name, value in fields.items() if name != "id"}
+    )

@@ -1,12 +1,12 @@
-"""One step of an interaction with Gemini, whole or growing."""
+"""Decodes one interaction step, whole or growing."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.fragments import Fragments
-from llm_proxy.dialects.google.citations import Cited, cite
+from llm_proxy.dialects.fragments import FragmentJoiner
+from llm_proxy.dialects.google.citations import LocatedCitation, attach_citations
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import (
     Citation,
@@ -31,119 +31,119 @@ _DEPTH: Final = 2
 """Steps hold contents, and thoughts hold contents; nothing holds more."""
 
 
-class Step:
+class StepDecoder:
     """The parts of one step: the step itself, its contents, and its deltas are told alike."""
 
     def __init__(self) -> None:
-        self._fragments = Fragments()
-        self._cited: list[Cited] = []
+        self._fragments = FragmentJoiner()
+        self._cited: list[LocatedCitation] = []
         self._calls = False
         self._arguments: Json = None
         """Arguments as a whole, which deltas replace."""
-        self._spelled: list[str] = []
+        self._arguments_text: list[str] = []
         """Arguments as JSON text, in pieces."""
 
-    def take(self, said: Fields, depth: int = 0) -> None:
+    def feed(self, fields: Fields, depth: int = 0) -> None:
         """Read a step, one of its contents or a delta; unknown ones are left out."""
-        match lenient_json.text(said.get("type")):
+        match lenient_json.str_or_empty(fields.get("type")):
             case "text" | "text_annotation_delta" | "text_annotation":
-                self._say(said)
+                self._feed_text(fields)
             case "thought" | "thought_summary" | "thought_signature":
-                self._think(said)
+                self._feed_thought(fields)
             case "model_output" if depth < _DEPTH:
-                for content in lenient_json.objects(said.get("content")):
-                    self.take(content, depth + 1)
+                for content in lenient_json.object_items(fields.get("content")):
+                    self.feed(content, depth + 1)
             case "arguments_delta":
-                self._spelled.append(lenient_json.text(said.get("arguments")))
+                self._arguments_text.append(lenient_json.str_or_empty(fields.get("arguments")))
             case kind:
-                self._act(kind, said)
+                self._feed_action(kind, fields)
 
-    def parts(self) -> tuple[Part, ...]:
+    def result(self) -> tuple[Part, ...]:
         """What it says."""
         if self._calls:
-            whole = lenient_json.joined(self._spelled) or lenient_json.compact(
+            whole = lenient_json.join_pieces(self._arguments_text) or lenient_json.compact_json(
                 self._arguments or {}
             )
             self._fragments.add(ToolCall("", "", whole))
             self._calls = False
-        return cite(self._fragments.parts(), self._cited)
+        return attach_citations(self._fragments.joined_parts(), self._cited)
 
-    def _say(self, said: Fields) -> None:
-        """Text, and what it rests on, which comes after it."""
-        if text := lenient_json.text(said.get("text")):
+    def _feed_text(self, fields: Fields) -> None:
+        if text := lenient_json.str_or_empty(fields.get("text")):
             self._fragments.add(Text(text))
-        self._cited += map(_citation, lenient_json.objects(said.get("annotations")))
+        self._cited += map(_decode_citation, lenient_json.object_items(fields.get("annotations")))
 
-    def _think(self, said: Fields) -> None:
+    def _feed_thought(self, fields: Fields) -> None:
         """A seal, and a summary where one was asked for: whole, or a content at a time."""
-        contents = [said.get("content"), *lenient_json.array(said.get("summary"))]
-        readable = (lenient_json.text(lenient_json.fields(it).get("text")) for it in contents)
-        signature = lenient_json.text(said.get("signature"))
+        contents = [fields.get("content"), *lenient_json.array_items(fields.get("summary"))]
+        readable = (
+            lenient_json.str_or_empty(lenient_json.object_fields(content).get("text"))
+            for content in contents
+        )
+        signature = lenient_json.str_or_empty(fields.get("signature"))
         for text in filter(None, readable):
             self._fragments.add(Reasoning(text))
         if signature:
             self._fragments.add(Reasoning("", signature))
 
-    def _act(self, kind: str, said: Fields) -> None:
-        """What is neither text nor thought."""
+    def _feed_action(self, kind: str, fields: Fields) -> None:
         if kind in MEDIA:
-            media = _media(kind, said)
+            media = _decode_media(kind, fields)
             self._fragments.add(media, "audio" if kind == "audio" and not media.url else None)
         elif kind.endswith("_call"):
-            self._call(kind, said)
+            self._feed_tool_call(kind, fields)
         elif kind.endswith("_result"):
-            self._fragments.add(_result(kind, said))
+            self._fragments.add(_decode_tool_result(kind, fields))
 
-    def _call(self, kind: str, said: Fields) -> None:
+    def _feed_tool_call(self, kind: str, fields: Fields) -> None:
         """A call of the client's tool, or of one that Google runs."""
-        arguments = said.get("arguments")
+        arguments = fields.get("arguments")
         if isinstance(arguments, str):
-            self._spelled.append(arguments)
+            self._arguments_text.append(arguments)
         else:
             self._arguments = arguments or self._arguments
         self._calls = True
-        name = lenient_json.words(said.get("name")) or kind.removesuffix("_call")
+        name = lenient_json.printable_text(fields.get("name")) or kind.removesuffix("_call")
         own: Metadata = () if kind == "function_call" else (("type", kind),)
-        beside = lenient_json.metadata(said, OF_CALL)
-        call = ToolCall(lenient_json.words(said.get("id")), name, "", (*own, *beside))
+        metadata = lenient_json.named_metadata(fields, OF_CALL)
+        call = ToolCall(lenient_json.printable_text(fields.get("id")), name, "", (*own, *metadata))
         self._fragments.add(call)
 
 
-def _result(kind: str, said: Fields) -> ToolResult:
+def _decode_tool_result(kind: str, fields: Fields) -> ToolResult:
     return ToolResult(
-        call_id=lenient_json.words(said.get("call_id")),
-        content=lenient_json.words(said.get("result")),
-        name=lenient_json.words(said.get("name")) or kind.removesuffix("_result"),
-        failed=said.get("is_error") is True,
-        metadata=(("type", kind), *lenient_json.metadata(said, OF_CALL)),
+        call_id=lenient_json.printable_text(fields.get("call_id")),
+        content=lenient_json.printable_text(fields.get("result")),
+        name=lenient_json.printable_text(fields.get("name")) or kind.removesuffix("_result"),
+        failed=fields.get("is_error") is True,
+        metadata=(("type", kind), *lenient_json.named_metadata(fields, OF_CALL)),
     )
 
 
-def _media(kind: str, said: Fields) -> Media:
-    """Inline, or by reference."""
+def _decode_media(kind: str, fields: Fields) -> Media:
     return Media(
-        media_type=lenient_json.words(said.get("mime_type")) or f"{kind}/*",
-        url=lenient_json.words(said.get("uri")),
-        base64=lenient_json.text(said.get("data")),
-        metadata=lenient_json.metadata(said, OF_MEDIA),
+        media_type=lenient_json.printable_text(fields.get("mime_type")) or f"{kind}/*",
+        url=lenient_json.printable_text(fields.get("uri")),
+        base64=lenient_json.str_or_empty(fields.get("data")),
+        metadata=lenient_json.named_metadata(fields, OF_MEDIA),
     )
 
 
-def _citation(annotation: Fields) -> Cited:
+def _decode_citation(annotation: Fields) -> LocatedCitation:
     """A page, a file or a place; its passage is in bytes of the step's text."""
     title = annotation.get("title") or annotation.get("file_name") or annotation.get("name")
-    kind = lenient_json.metadata(annotation, ("type",))
-    rest = lenient_json.metadata(
+    kind = lenient_json.named_metadata(annotation, ("type",))
+    rest = lenient_json.named_metadata(
         annotation, (name for name in annotation if name not in _OF_CITATION)
     )
     citation = Citation(
-        url=lenient_json.words(annotation.get("url") or annotation.get("document_uri")),
-        title=lenient_json.words(title),
-        quoted=lenient_json.words(annotation.get("source")),
+        url=lenient_json.printable_text(annotation.get("url") or annotation.get("document_uri")),
+        title=lenient_json.printable_text(title),
+        quoted=lenient_json.printable_text(annotation.get("source")),
         metadata=rest if annotation.get("type") == "url_citation" else (*kind, *rest),
     )
     start, end = (
-        lenient_json.count(annotation.get("start_index")),
-        lenient_json.count(annotation.get("end_index")),
+        lenient_json.first_count(annotation.get("start_index")),
+        lenient_json.first_count(annotation.get("end_index")),
     )
-    return Cited(citation, start, end)
+    return LocatedCitation(citation, start, end)

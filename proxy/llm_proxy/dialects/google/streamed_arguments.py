@@ -1,4 +1,4 @@
-"""Arguments of a function call that Gemini streams: values, each under a path into the object.
+"""Joins function call arguments that Gemini streams as values by path.
 
 $.city "Ro"   $.city "me"   $.days[0] 3   →   {"city":"Rome","days":[3]}
 """
@@ -19,48 +19,48 @@ _DEPTH: Final = 100
 
 
 @dataclass(slots=True)
-class _Node:
+class _ArgumentNode:
     """A value as it grows: a container where it has children, else text in pieces, or a scalar."""
 
-    children: dict[str | int, _Node] = field(default_factory=dict)
+    children: dict[str | int, _ArgumentNode] = field(default_factory=dict)
     pieces: list[str] = field(default_factory=list)
     value: Json = None
 
-    def json(self) -> Json:
+    def to_json(self) -> Json:
         """The value as it stands."""
         if not self.children:
-            return lenient_json.joined(self.pieces) if self.pieces else self.value
+            return lenient_json.join_pieces(self.pieces) if self.pieces else self.value
         indices = [key for key in self.children if isinstance(key, int)]
         if len(indices) == len(self.children):
-            return [self.children[index].json() for index in sorted(indices)]
-        return {str(key): child.json() for key, child in self.children.items()}
+            return [self.children[index].to_json() for index in sorted(indices)]
+        return {str(key): child.to_json() for key, child in self.children.items()}
 
 
-class Arguments:
+class StreamedArguments:
     """The arguments of one call, as their parts come."""
 
     def __init__(self) -> None:
-        self._root = _Node()
+        self._root = _ArgumentNode()
 
-    def take(self, partial: Fields) -> None:
+    def feed(self, partial: Fields) -> None:
         """Read one of `partialArgs`; one whose path cannot be read is left out."""
-        steps = _steps(lenient_json.text(partial.get("jsonPath")))
+        steps = _path_steps(lenient_json.str_or_empty(partial.get("jsonPath")))
         if not steps:
             return
         node = self._root
         for step in steps:
-            node = node.children.setdefault(step, _Node())
+            node = node.children.setdefault(step, _ArgumentNode())
         if isinstance(piece := partial.get("stringValue"), str):
             node.pieces.append(piece)
         else:
             node.value = partial.get("numberValue", partial.get("boolValue"))
 
-    def spelled(self) -> str:
+    def json_text(self) -> str:
         """The object as JSON text; of a call that was cut, as far as it came."""
-        return lenient_json.compact(self._root.json() or {})
+        return lenient_json.compact_json(self._root.to_json() or {})
 
 
-def _steps(path: str) -> list[str | int]:
+def _path_steps(path: str) -> list[str | int]:
     """The steps of a path below its `$`; none where it is no such path."""
     steps: list[str | int] = []
     at = 1

@@ -1,4 +1,4 @@
-"""Chats and completions of Ollama's as they go out.
+"""Encodes Ollama's chat and completion responses.
 
     ( thinking | content | images | tool_calls )* done
 
@@ -15,9 +15,9 @@ from typing import Final
 import orjson
 
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.capabilities import kept
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.capabilities import nonempty_metadata
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.ollama import errors
 from llm_proxy.dialects.ollama.line_decoder import COUNTS, DURATIONS, PLACES
 from llm_proxy.dialects.ollama.paths import CHAT
@@ -29,60 +29,76 @@ LINES: Final = "application/x-ndjson"
 
 
 @dataclass(frozen=True, slots=True)
-class ChatSpeech:
+class OllamaEncoder:
     """Tells a turn that fits."""
 
     path: str
     stream: bool
-    delivery: Delivery
+    context: EncodeContext
 
-    def response(self, turn: Turn) -> Response:
+    def encode_response(self, turn: Turn) -> DialectResponse:
         """The answer, a stream or a document."""
         if self.stream:
-            return response_encoding.streamed("ndjson", LINES, map(line, self._lines(turn)))
-        return response_encoding.document(
-            {**self._envelope(turn), **self._whole(turn), **_end(turn)}
+            return response_encoding.stream_response(
+                "ndjson", LINES, map(encode_line, self._encode_lines(turn))
+            )
+        return response_encoding.json_response(
+            {
+                **self._response_envelope(turn),
+                **self._encode_document(turn),
+                **_final_line_fields(turn),
+            }
         )
 
-    def _envelope(self, turn: Turn, ordinal: int = 0) -> Document:
+    def _response_envelope(self, turn: Turn, ordinal: int = 0) -> Document:
         """What every line says; the nanoseconds count the lines."""
         return {
             "model": turn.model,
-            **dict(kept(turn.metadata, PLACES)),
-            "created_at": moment(self.delivery.created, ordinal),
+            **dict(nonempty_metadata(turn.metadata, PLACES)),
+            "created_at": rfc3339_timestamp(self.context.created, ordinal),
         }
 
-    def _lines(self, turn: Turn) -> Iterator[Document]:
+    def _encode_lines(self, turn: Turn) -> Iterator[Document]:
         ordinal = 0
-        for ordinal, said in enumerate(self._pieces(turn), 1):
-            yield {**self._envelope(turn, ordinal), **self._told(said), "done": False}
+        for ordinal, document in enumerate(self._encode_pieces(turn), 1):
+            yield {
+                **self._response_envelope(turn, ordinal),
+                **self._message_fields(document),
+                "done": False,
+            }
         if turn.failure is not None:
-            yield errors.line(turn.failure)
+            yield errors.encode_error_line(turn.failure)
             return
-        yield {**self._envelope(turn, ordinal + 1), **self._told({}), **_end(turn)}
+        yield {
+            **self._response_envelope(turn, ordinal + 1),
+            **self._message_fields({}),
+            **_final_line_fields(turn),
+        }
 
-    def _pieces(self, turn: Turn) -> Iterator[Document]:
+    def _encode_pieces(self, turn: Turn) -> Iterator[Document]:
         calls = 0
         for part in turn.parts:
             match part:
                 case Text(text=text) | Reasoning(text=text):
-                    yield from ({_NAMES[type(part)]: piece} for piece in self.delivery.cut(text))
+                    yield from (
+                        {_NAMES[type(part)]: piece} for piece in self.context.split_text(text)
+                    )
                 case ToolCall():
-                    yield _with({}, part, calls)
+                    yield _append_part({}, part, calls)
                     calls += 1
                 case _:
-                    yield _with({}, part, calls)
+                    yield _append_part({}, part, calls)
 
-    def _whole(self, turn: Turn) -> Document:
-        said: Document = {}
+    def _encode_document(self, turn: Turn) -> Document:
+        document: Document = {}
         for part in turn.parts:
-            said = _with(said, part, len(said.get("tool_calls", ())))
-        return self._told(said)
+            document = _append_part(document, part, len(document.get("tool_calls", ())))
+        return self._message_fields(document)
 
-    def _told(self, said: Document) -> Document:
+    def _message_fields(self, document: Document) -> Document:
         """What a message says, where this path says it."""
-        content = said.get("content", "")
-        beside: Document = {name: value for name, value in said.items() if name != "content"}
+        content = document.get("content", "")
+        beside: Document = {name: value for name, value in document.items() if name != "content"}
         if self.path == CHAT:
             return {"message": {"role": "assistant", "content": content, **beside}}
         if images := beside.pop("images", ()):
@@ -90,17 +106,17 @@ class ChatSpeech:
         return {"response": content, **beside}
 
 
-def line(document: Document) -> bytes:
+def encode_line(document: Document) -> bytes:
     """A line of a stream."""
-    return response_encoding.written(document) + b"\n"
+    return response_encoding.json_line(document) + b"\n"
 
 
-def moment(seconds: int, nanoseconds: int = 0) -> str:
+def rfc3339_timestamp(seconds: int, nanoseconds: int = 0) -> str:
     """A time since 1970, in s and ns, as RFC 3339 writes it."""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanoseconds:09}Z"
 
 
-def ended(reason: str) -> Document:
+def done_fields(reason: str) -> Document:
     """That an answer is over, and why."""
     return {"done": True, "done_reason": reason}
 
@@ -109,28 +125,31 @@ _NAMES: Final = {Text: "content", Reasoning: "thinking"}
 """Where a message keeps words."""
 
 
-def _with(said: Document, part: Part, calls: int) -> Document:
+def _append_part(document: Document, part: Part, calls: int) -> Document:
     """What a message says, and this part; `calls` are told already."""
     match part:
         case Text(text=text) | Reasoning(text=text):
-            return {**said, _NAMES[type(part)]: text}
+            return {**document, _NAMES[type(part)]: text}
         case Media(base64=drawn):
-            return {**said, "images": [*said.get("images", ()), drawn]}
+            return {**document, "images": [*document.get("images", ()), drawn]}
         case ToolCall():
-            return {**said, "tool_calls": [*said.get("tool_calls", ()), _call(part, calls)]}
+            return {
+                **document,
+                "tool_calls": [*document.get("tool_calls", ()), _encode_tool_call(part, calls)],
+            }
         case _:
-            return said  # none fits
+            return document  # none fits
 
 
-def _call(call: ToolCall, index: int) -> Document:
+def _encode_tool_call(call: ToolCall, index: int) -> Document:
     """A call; its arguments are JSON already."""
     arguments = orjson.Fragment(call.arguments.encode())
     return {"id": call.id, "function": {"index": index, "name": call.name, "arguments": arguments}}
 
 
-def _end(turn: Turn) -> Document:
+def _final_line_fields(turn: Turn) -> Document:
     """What the last line says: why, how long it took, and what it cost."""
     usage = turn.usage or Usage()
     counts = {name: getattr(usage, field) for field, name in COUNTS.items()}
-    took = dict(kept(turn.metadata, DURATIONS))
-    return {**ended(turn.finish_raw), **took, **counts}
+    took = dict(nonempty_metadata(turn.metadata, DURATIONS))
+    return {**done_fields(turn.finish_raw), **took, **counts}

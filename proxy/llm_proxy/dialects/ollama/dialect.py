@@ -1,4 +1,4 @@
-"""Ollama's own API: chats and completions, the progress of model transfers, and the models.
+"""The dialect `ollama`: chats, completions, model transfers and model lists.
 
 A stream is NDJSON, and it is the default: a request streams unless it says `"stream": false`.
 Ollama's cloud labels its streams `application/json`, so the request decides how a response is
@@ -16,9 +16,9 @@ import orjson
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.ollama import (
     auxiliary_responses,
     errors,
@@ -26,10 +26,10 @@ from llm_proxy.dialects.ollama import (
     paths,
     request_decoder,
 )
-from llm_proxy.dialects.ollama.chat_capabilities import vocabulary
-from llm_proxy.dialects.ollama.chat_encoder import ChatSpeech
-from llm_proxy.exchange import Head, Headers, Request, header
-from llm_proxy.turns import Counting, Failure, Turn
+from llm_proxy.dialects.ollama.chat_capabilities import capabilities
+from llm_proxy.dialects.ollama.chat_encoder import OllamaEncoder
+from llm_proxy.exchange import Headers, Request, ResponseHead, header_value
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _STREAMED: Final = (paths.CHAT, paths.GENERATE, paths.PULL, paths.PUSH, paths.CREATE)
 _WHOLE: Final = (paths.SHOW, paths.COPY, paths.EMBED, paths.EMBEDDINGS)
@@ -47,127 +47,152 @@ class Ollama:
     """The dialect `ollama`."""
 
     name = "ollama"
-    volatile: tuple[str, ...] = ()
+    volatile_paths: tuple[str, ...] = ()
     key_headers: tuple[str, ...] = ()
-    ids = (
+    id_paths = (
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    counting = Counting()
-    overloaded = 503
+    token_counting = TokenCounting()
+    overloaded_status = 503
 
-    def claims(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         """The paths of chats, embeddings and models; a HEAD has no body to understand."""
         return request.path in _PATHS.get(request.method, ())
 
     def model(self, request: Request) -> str:
         """The body's `model`; `name`, as old clients call it; the `source` of a copy."""
-        asked = lenient_json.document(request.body)
-        names = (lenient_json.words(asked.get(name)) for name in ("model", "name", "source"))
+        fields = lenient_json.parse_object(request.body)
+        names = (
+            lenient_json.printable_text(fields.get(name)) for name in ("model", "name", "source")
+        )
         return next(filter(None, names), "")
 
     def streams(self, request: Request) -> bool:
         """On paths that stream, yes, unless the body says `"stream": false`."""
         if request.path not in _STREAMED:
             return False
-        return lenient_json.document(request.body).get("stream") is not False
+        return lenient_json.parse_object(request.body).get("stream") is not False
 
-    def conversation(self, request: Request) -> Conversation | None:
+    def decode_request(self, request: Request) -> Conversation | None:
         """A chat or a prompt; none where a model is only to be loaded."""
-        body = lenient_json.document(request.body)
-        if not auxiliary_responses.asks_for_words(request.path, body):
+        body = lenient_json.parse_object(request.body)
+        if not auxiliary_responses.requests_turn(request.path, body):
             return None
-        read = request_decoder.chat if request.path == paths.CHAT else request_decoder.generate
+        read = (
+            request_decoder.decode_chat_request
+            if request.path == paths.CHAT
+            else request_decoder.decode_generate_request
+        )
         return read(body)
 
-    def codec(self, request: Request, head: Head) -> str:
+    def codec(self, request: Request, head: ResponseHead) -> str:
         """Lines where the request streams and nothing went wrong, whatever the content type."""
         return "ndjson" if head.status == 200 and self.streams(request) else "whole"
 
-    def judge(self, response: Response) -> Judgement:
+    def completeness(self, response: DialectResponse) -> Completeness:
         """Whole by its last line; one document, and an HTTP error, as any JSON API."""
         if response.codec != "ndjson" or not json_api.succeeded(response.head):
-            if json_api.succeeded(response.head) and _is_declared_empty(response.head):
-                return Judgement(whole=True, reason="empty, as declared")
-            return json_api.judge(response)
+            if json_api.succeeded(response.head) and _is_empty_by_headers(response.head):
+                return Completeness(is_complete=True, reason="empty, as declared")
+            return json_api.completeness(response)
         for line in reversed(response.messages):
-            said = lenient_json.document(line)
-            if error := said.get("error"):
-                return json_api.in_band(json_api.failure(error))
-            if said.get("done") is True:
-                return Judgement(whole=True, reason="done: true")
-            if said.get("status") == "success":
-                return Judgement(whole=True, reason="status: success")
-        return Judgement(whole=False, reason=_missing(response))
+            fields = lenient_json.parse_object(line)
+            if error := fields.get("error"):
+                return json_api.completeness_by_error(json_api.decode_failure(error))
+            if fields.get("done") is True:
+                return Completeness(is_complete=True, reason="done: true")
+            if fields.get("status") == "success":
+                return Completeness(is_complete=True, reason="status: success")
+        return Completeness(is_complete=False, reason=_missing_ending(response))
 
-    def turns(self, response: Response) -> tuple[Turn, ...]:
+    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or none where nothing was said: embeddings, models, what is not Ollama's."""
         if not json_api.succeeded(response.head):
-            return (Turn((), failure=json_api.http_failure(response)),)
-        spelled = response.messages if response.codec == "ndjson" else [json_api.body(response)]
-        said = [
-            line for line in map(lenient_json.document, spelled) if not _TELLING.isdisjoint(line)
+            return (Turn((), failure=json_api.decode_http_error(response)),)
+        spelled = (
+            response.messages if response.codec == "ndjson" else [json_api.joined_body(response)]
+        )
+        items = [
+            line
+            for line in map(lenient_json.parse_object, spelled)
+            if not _TELLING.isdisjoint(line)
         ]
-        return (line_decoder.turn(said),) if said else ()
+        return (line_decoder.decode_turn(items),) if items else ()
 
-    def says(self, codec: str, message: bytes) -> int:
+    def output_chars(self, codec: str, message: bytes) -> int:
         """What a line says."""
-        return line_decoder.says(lenient_json.document(message)) if codec == "ndjson" else 0
+        return (
+            line_decoder.line_output_chars(lenient_json.parse_object(message))
+            if codec == "ndjson"
+            else 0
+        )
 
-    def keep_alive(self, codec: str) -> bytes:
+    def keep_alive_message(self, codec: str) -> bytes:
         """None: a blank line crashes Ollama's own client."""
         return b""
 
-    def error(self, status: int, kind: str, message: str) -> bytes:
+    def error_body(self, status: int, kind: str, message: str) -> bytes:
         """Ollama's errors are a message and nothing else."""
-        return orjson.dumps(errors.shape(message))
+        return orjson.dumps(errors.error_document(message))
 
-    def typical(self, model: str, *, stream: bool) -> Request:
+    def sample_request(self, model: str, *, stream: bool) -> Request:
         """A chat; it says so where it is not to stream."""
-        said = {"role": "user", "content": "Hello"}
-        return response_encoding.post(
-            paths.CHAT, {"model": model, "messages": [said], "stream": stream}
+        fields = {"role": "user", "content": "Hello"}
+        return response_encoding.json_post_request(
+            paths.CHAT, {"model": model, "messages": [fields], "stream": stream}
         )
 
-    def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
+    def convert(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> ConvertedTurns:
         """In the words of a chat, or of a completion."""
-        words = vocabulary(request.path, stream=self.streams(request))
-        return conversion.fit(turns, words, self.model(request), delivery)
+        words = capabilities(request.path, stream=self.streams(request))
+        return conversion.convert(turns, words, self.model(request), context)
 
-    def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
+    def encode(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
         """Lines up to the one that is done, or one document."""
-        (told,) = self.fit(request, turns, delivery).turns
+        (turn,) = self.convert(request, turns, context).turns
         stream = self.streams(request)
-        if told.failure and not stream:
-            failure = next((it.failure for it in turns if it.failure), told.failure)
-            return errors.refuse(errors.status(failure), told.failure)
-        return ChatSpeech(request.path, stream, delivery).response(told)
+        if turn.failure and not stream:
+            failure = next((turn.failure for turn in turns if turn.failure), turn.failure)
+            return errors.error_response(errors.status_of_failure(failure), turn.failure)
+        return OllamaEncoder(request.path, stream, context).encode_response(turn)
 
-    def refuse(
-        self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
-    ) -> Response:
+    def error_response(
+        self,
+        status: int,
+        failure: Failure,
+        context: EncodeContext,
+        retry_after: float | None = None,
+    ) -> DialectResponse:
         """In words, and nothing else."""
-        return errors.refuse(status, failure, retry_after)
+        return errors.error_response(status, failure, retry_after)
 
-    def countdown(self, delivery: Delivery) -> Headers:
+    def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """None tells limits."""
         return ()
 
-    def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
+    def auxiliary_response(
+        self, request: Request, context: EncodeContext
+    ) -> DialectResponse | None:
         """Models, their transfers, embeddings, and the loading of a model."""
-        return auxiliary_responses.answer(
-            self.model(request), request, delivery, stream=self.streams(request)
+        return auxiliary_responses.auxiliary_response_of(
+            self.model(request), request, context, stream=self.streams(request)
         )
 
 
-def _is_declared_empty(head: Head) -> bool:
+def _is_empty_by_headers(head: ResponseHead) -> bool:
     """Whether it is an answer to copying or deleting; an answer in words has a content type."""
-    return head.length == 0 and not header(head.headers, "content-type")
+    return head.length == 0 and not header_value(head.headers, "content-type")
 
 
-def _missing(response: Response) -> str:
-    """What a stream that does not say its end lacks."""
-    if not json_api.body(response).strip():
+def _missing_ending(response: DialectResponse) -> str:
+    if not json_api.joined_body(response).strip():
         return "empty body"
-    status = lenient_json.words(lenient_json.document(response.messages[-1]).get("status"))
+    status = lenient_json.printable_text(
+        lenient_json.parse_object(response.messages[-1]).get("status")
+    )
     return f"no success after status: {status}" if status else "no line with done: true"

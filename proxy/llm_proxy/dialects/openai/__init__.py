@@ -1,1 +1,1 @@
-"""OpenAI and those who speak as it does: chats, completions, responses."""
+"""OpenAI and compatible providers: chats, completions, responses."""

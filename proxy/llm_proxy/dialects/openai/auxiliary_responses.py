@@ -1,4 +1,4 @@
-"""What OpenAI's clients ask beside turns, and what is answered: models, embeddings, moderations."""
+"""OpenAI's model list, embedding and moderation responses."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from llm_proxy.dialects import fakes, lenient_json, response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import errors
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Request
@@ -26,7 +26,7 @@ _CATEGORIES: Final = (
 )  # fmt: skip
 
 
-def models(request: Request, delivery: Delivery) -> Response | None:
+def models_response(request: Request, context: EncodeContext) -> DialectResponse | None:
     """All models, or the one that the path names: any is there where none are listed.
 
     To delete one is nobody's side question.
@@ -35,62 +35,71 @@ def models(request: Request, delivery: Delivery) -> Response | None:
         return None
     _, listed, name = request.path.rpartition("/models/")
     if not listed:
-        every = [_model(it, delivery) for it in delivery.models]
-        return response_encoding.document(
-            {"object": "list", "data": every}, errors.headers(delivery)
+        every = [_model_object(model, context) for model in context.models]
+        return response_encoding.json_response(
+            {"object": "list", "data": every}, errors.response_headers(context)
         )
-    if not delivery.models or unquote(name) in delivery.models:
-        return response_encoding.document(_model(unquote(name), delivery), errors.headers(delivery))
+    if not context.models or unquote(name) in context.models:
+        return response_encoding.json_response(
+            _model_object(unquote(name), context), errors.response_headers(context)
+        )
     missing = f"The model `{unquote(name)}` does not exist or you do not have access to it."
-    return errors.refuse(404, Failure(missing), delivery)
+    return errors.error_response(404, Failure(missing), context)
 
 
-def _model(name: str, delivery: Delivery) -> Document:
-    return {"id": name, "object": "model", "created": delivery.created, "owned_by": "test-llm"}
+def _model_object(name: str, context: EncodeContext) -> Document:
+    return {"id": name, "object": "model", "created": context.created, "owned_by": "test-llm"}
 
 
-def embeddings(request: Request, delivery: Delivery) -> Response:
+def embeddings_response(request: Request, context: EncodeContext) -> DialectResponse:
     """A vector for each text, or list of tokens: in base64 where that is asked for."""
-    body = lenient_json.document(request.body)
-    texts = _inputs(body.get("input"))
+    body = lenient_json.parse_object(request.body)
+    texts = _embedding_inputs(body.get("input"))
     if not texts:
-        return errors.refuse(400, Failure("'input' has no text to embed."), delivery)
-    model = lenient_json.words(body.get("model"))
-    size = lenient_json.count(body.get("dimensions")) or _LARGE.get(model, _DIMENSIONS)
-    vectors = [fakes.vector(text, size) for text in texts]
+        return errors.error_response(400, Failure("'input' has no text to embed."), context)
+    model = lenient_json.printable_text(body.get("model"))
+    size = lenient_json.first_count(body.get("dimensions")) or _LARGE.get(model, _DIMENSIONS)
+    vectors = [fakes.fake_embedding(text, size) for text in texts]
     in_base64 = body.get("encoding_format") == "base64"
     data = [
-        {"object": "embedding", "index": at, "embedding": _base64(it) if in_base64 else it}
-        for at, it in enumerate(vectors)
+        {
+            "object": "embedding",
+            "index": at,
+            "embedding": _base64_floats(items) if in_base64 else items,
+        }
+        for at, items in enumerate(vectors)
     ]
-    total = sum(map(fakes.tokens, texts))
+    total = sum(map(fakes.estimated_tokens, texts))
     usage = {"prompt_tokens": total, "total_tokens": total}
     answer = {"object": "list", "data": data, "model": model, "usage": usage}
-    return response_encoding.document(answer, errors.headers(delivery))
+    return response_encoding.json_response(answer, errors.response_headers(context))
 
 
-def _inputs(value: Json) -> list[str]:
+def _embedding_inputs(value: Json) -> list[str]:
     """The texts; a list of numbers is one text, in tokens."""
     match value:
         case str():
             return [value]
         case [int(), *_]:
-            return [lenient_json.compact(value)]
+            return [lenient_json.compact_json(value)]
         case list():
-            return [it if isinstance(it, str) else lenient_json.compact(it) for it in value]
+            return [
+                content if isinstance(content, str) else lenient_json.compact_json(content)
+                for content in value
+            ]
         case _:
             return []
 
 
-def _base64(vector: list[float]) -> str:
+def _base64_floats(vector: list[float]) -> str:
     """Little-endian 32-bit floats, as the SDKs unpack them."""
     return b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
-def moderations(request: Request, delivery: Delivery) -> Response:
+def moderations_response(request: Request, context: EncodeContext) -> DialectResponse:
     """Nothing is flagged."""
-    body = lenient_json.document(request.body)
-    count = max(len(_inputs(body.get("input"))), 1)
+    body = lenient_json.parse_object(request.body)
+    count = max(len(_embedding_inputs(body.get("input"))), 1)
     result = {
         "flagged": False,
         "categories": dict.fromkeys(_CATEGORIES, False),
@@ -98,8 +107,8 @@ def moderations(request: Request, delivery: Delivery) -> Response:
         "category_applied_input_types": {name: ["text"] for name in _CATEGORIES},
     }
     answer = {
-        "id": delivery.identifier("modr-"),
-        "model": lenient_json.words(body.get("model")) or "omni-moderation-latest",
+        "id": context.identifier("modr-"),
+        "model": lenient_json.printable_text(body.get("model")) or "omni-moderation-latest",
         "results": [result] * count,
     }
-    return response_encoding.document(answer, errors.headers(delivery))
+    return response_encoding.json_response(answer, errors.response_headers(context))

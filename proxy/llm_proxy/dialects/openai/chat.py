@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions, and the many servers that speak it.
+"""The dialect `openai-chat`: Chat Completions of OpenAI and compatible servers.
 
 A stream is SSE without event names: chunks of deltas, `finish_reason` once a choice, a chunk
 of usage without choices where it was asked for, and `data: [DONE]`.  Real servers leave out
@@ -14,9 +14,9 @@ from typing import Final
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import (
     api,
@@ -27,16 +27,16 @@ from llm_proxy.dialects.openai import (
 )
 from llm_proxy.dialects.openai.chat_capabilities import (
     OF_MESSAGE,
-    ChatAsked,
-    chat_asked,
-    vocabulary,
+    ChatResponseOptions,
+    capabilities,
+    chat_response_options,
 )
-from llm_proxy.dialects.openai.chat_encoder import ChatSpeech
-from llm_proxy.dialects.openai.chat_message_decoder import Message
-from llm_proxy.dialects.openai.family import member
-from llm_proxy.exchange import Head, Headers, Request
+from llm_proxy.dialects.openai.chat_encoder import ChatEncoder
+from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
+from llm_proxy.dialects.openai.family import family_member
+from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
-from llm_proxy.turns import Counting, Failure, Metadata, Part, Turn
+from llm_proxy.turns import Failure, Metadata, Part, TokenCounting, Turn
 
 _PATH: Final = "/chat/completions"
 
@@ -45,114 +45,135 @@ class OpenAIChat:
     """The dialect `openai-chat`."""
 
     name = "openai-chat"
-    volatile: tuple[str, ...] = ()
+    volatile_paths: tuple[str, ...] = ()
     key_headers = ("openai-beta",)
-    ids = (
+    id_paths = (
         "$.messages[*].id",
         "$.messages[*].tool_calls[*].id",
         "$.messages[*].tool_call_id",
     )
-    counting = Counting()
-    overloaded = 503
+    token_counting = TokenCounting()
+    overloaded_status = 503
 
-    def claims(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         """A POST to `.../chat/completions` or its like, whatever a provider puts in front."""
         return request.method == "POST" and api.CHATS.fullmatch(request.path) is not None
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the Azure deployment that the path names."""
-        return api.model(request)
+        return api.model_of(request)
 
     def streams(self, request: Request) -> bool:
         """Only where the body says `"stream": true`."""
-        return api.streams(request)
+        return api.requests_stream(request)
 
-    def conversation(self, request: Request) -> Conversation | None:
+    def decode_request(self, request: Request) -> Conversation | None:
         """The messages of the body."""
-        body = lenient_json.document(request.body)
-        return chat_request_decoder.read(body) if body else None
+        body = lenient_json.parse_object(request.body)
+        return chat_request_decoder.decode_request(body) if body else None
 
-    def codec(self, request: Request, head: Head) -> str:
+    def codec(self, request: Request, head: ResponseHead) -> str:
         """By status and content type; where there is none, by what was asked for."""
-        return json_api.events_or_whole(head, streams=self.streams(request))
+        return json_api.codec_of_events_or_whole(head, streams=self.streams(request))
 
-    def judge(self, response: Response) -> Judgement:
+    def completeness(self, response: DialectResponse) -> Completeness:
         """Whole by `[DONE]`, by every choice finished, or by an error in the stream."""
-        return choices_decoder.judge(response)
+        return choices_decoder.completeness(response)
 
-    def turns(self, response: Response) -> tuple[Turn, ...]:
+    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn a choice; an error without choices is a turn of its own."""
-        return choices_decoder.turns(response, _Content)
+        return choices_decoder.decode_turns(response, _ChatContent)
 
-    def says(self, codec: str, message: bytes) -> int:
+    def output_chars(self, codec: str, message: bytes) -> int:
         """What the deltas of its choices say."""
         if codec != "sse":
             return 0
-        choices = lenient_json.objects(api.said(message).get("choices"))
-        return sum(chat_message_decoder.says(_message(choice, streamed=True)) for choice in choices)
+        choices = lenient_json.object_items(api.decode_event(message).get("choices"))
+        return sum(
+            chat_message_decoder.delta_output_chars(_message_of_choice(choice, streamed=True))
+            for choice in choices
+        )
 
-    def keep_alive(self, codec: str) -> bytes:
+    def keep_alive_message(self, codec: str) -> bytes:
         """A comment, as gateways send it."""
         return sse.KEEP_ALIVE if codec == "sse" else b""
 
-    def error(self, status: int, kind: str, message: str) -> bytes:
+    def error_body(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""
-        return api.error(kind, message)
+        return api.error_body(kind, message)
 
-    def typical(self, model: str, *, stream: bool) -> Request:
+    def sample_request(self, model: str, *, stream: bool) -> Request:
         """With usage asked for."""
         options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-        return response_encoding.post("/v1" + _PATH, {"model": model, **options, "messages": []})
+        return response_encoding.json_post_request(
+            "/v1" + _PATH, {"model": model, **options, "messages": []}
+        )
 
-    def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
+    def convert(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> ConvertedTurns:
         """In the words of the member of the family that speaks."""
-        words = vocabulary(self._asked(request), member(delivery.provider), turns)
-        return conversion.fit(turns, words, self.model(request), delivery)
+        words = capabilities(
+            self._response_options(request), family_member(context.provider), turns
+        )
+        return conversion.convert(turns, words, self.model(request), context)
 
-    def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
+    def encode(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
         """Chunks up to `[DONE]`, or one document."""
-        told = self.fit(request, turns, delivery).turns
-        if told[0].failure and not self.streams(request):
-            return self.refuse(errors.status(told[0].failure), told[0].failure, delivery)
-        spoken = ChatSpeech(self._asked(request), member(delivery.provider), delivery)
-        return spoken.response(told)
+        values = self.convert(request, turns, context).turns
+        if values[0].failure and not self.streams(request):
+            return self.error_response(
+                errors.status_of_failure(values[0].failure), values[0].failure, context
+            )
+        spoken = ChatEncoder(
+            self._response_options(request), family_member(context.provider), context
+        )
+        return spoken.encode_response(values)
 
-    def refuse(
-        self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
-    ) -> Response:
+    def error_response(
+        self,
+        status: int,
+        failure: Failure,
+        context: EncodeContext,
+        retry_after: float | None = None,
+    ) -> DialectResponse:
         """In the shape of the member of the family that speaks."""
-        return errors.refuse(status, failure, delivery, retry_after)
+        return errors.error_response(status, failure, context, retry_after)
 
-    def countdown(self, delivery: Delivery) -> Headers:
+    def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """Of requests and tokens."""
-        return errors.countdown(delivery)
+        return errors.rate_limit_headers(context)
 
-    def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
+    def auxiliary_response(
+        self, request: Request, context: EncodeContext
+    ) -> DialectResponse | None:
         """None: every request is for a turn."""
         return None
 
-    def _asked(self, request: Request) -> ChatAsked:
-        return chat_asked(lenient_json.document(request.body))
+    def _response_options(self, request: Request) -> ChatResponseOptions:
+        return chat_response_options(lenient_json.parse_object(request.body))
 
 
-class _Content:
+class _ChatContent:
     """The message of one choice, as its deltas come."""
 
     def __init__(self) -> None:
-        self._message = Message()
+        self._message_of_choice = ChatMessageDecoder()
 
-    def take(self, choice: Fields, *, streamed: bool) -> Metadata:
+    def feed(self, choice: Fields, *, streamed: bool) -> Metadata:
         """Read one delta, or one whole message."""
-        message = _message(choice, streamed=streamed)
-        self._message.take(message, streamed=streamed)
-        return lenient_json.metadata(message, OF_MESSAGE)
+        message = _message_of_choice(choice, streamed=streamed)
+        self._message_of_choice.feed(message, streamed=streamed)
+        return lenient_json.named_metadata(message, OF_MESSAGE)
 
-    def parts(self) -> tuple[Part, ...]:
+    def result(self) -> tuple[Part, ...]:
         """What it says."""
-        return self._message.parts()
+        return self._message_of_choice.result()
 
 
-def _message(choice: Fields, *, streamed: bool) -> Fields:
+def _message_of_choice(choice: Fields, *, streamed: bool) -> Fields:
     """The delta, or the whole message; Perplexity always sends both, side by side."""
     first, second = ("delta", "message") if streamed else ("message", "delta")
-    return lenient_json.fields(choice.get(first if first in choice else second))
+    return lenient_json.object_fields(choice.get(first if first in choice else second))

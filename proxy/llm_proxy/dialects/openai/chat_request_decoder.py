@@ -1,11 +1,11 @@
-"""What a chat of OpenAI's, and of those who followed it, asks."""
+"""Decodes chat requests of OpenAI and compatible clients."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from llm_proxy.conversation import Conversation, Message
+from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import lenient_json, request_decoding
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import chat_message_decoder
@@ -15,45 +15,51 @@ _SWITCHES: Final = ("reasoning_effort", "reasoning", "thinking", "enable_thinkin
 """What switches reasoning on: OpenAI's, and those of OpenRouter, DeepSeek and Qwen."""
 
 
-def read(body: Fields) -> Conversation:
+def decode_request(body: Fields) -> Conversation:
     """The conversation that a body holds."""
-    messages = request_decoding.in_order(_messages(body))
-    asked = lenient_json.fields(body.get("response_format"))
-    wrapped = lenient_json.fields(asked.get("json_schema"))
+    messages = request_decoding.merge_adjacent_roles(_decode_messages(body))
+    fields = lenient_json.object_fields(body.get("response_format"))
+    wrapped = lenient_json.object_fields(fields.get("json_schema"))
     return Conversation(
         messages,
-        system=request_decoding.system(messages),
+        system=request_decoding.leading_system_prompt(messages),
         tools=(
-            *request_decoding.functions(body.get("tools")),
-            *request_decoding.functions(body.get("functions")),
+            *request_decoding.decode_function_tools(body.get("tools")),
+            *request_decoding.decode_function_tools(body.get("functions")),
         ),
-        temperature=request_decoding.number(body.get("temperature")),
-        top_p=request_decoding.number(body.get("top_p")),
-        reasons=any(request_decoding.is_on(body.get(it)) for it in _SWITCHES),
-        schema=request_decoding.structure(asked, wrapped.get("schema"), asked.get("schema")),
+        temperature=request_decoding.decode_number(body.get("temperature")),
+        top_p=request_decoding.decode_number(body.get("top_p")),
+        reasoning_enabled=any(
+            request_decoding.is_reasoning_enabled(body.get(switch)) for switch in _SWITCHES
+        ),
+        response_schema=request_decoding.response_schema(
+            fields, wrapped.get("schema"), fields.get("schema")
+        ),
     )
 
 
-def _messages(body: Fields) -> Iterator[Message]:
-    for said in lenient_json.objects(body.get("messages")):
-        match request_decoding.role(said.get("role")):
+def _decode_messages(body: Fields) -> Iterator[RequestMessage]:
+    for object_item in lenient_json.object_items(body.get("messages")):
+        match request_decoding.decode_role(object_item.get("role")):
             case None:
                 pass
             case "tool":
-                yield request_decoding.message("tool", [_result(said)])
+                yield request_decoding.request_message("tool", [_decode_tool_result(object_item)])
             case role:
-                yield request_decoding.message(role, _parts(said))
+                yield request_decoding.request_message(role, _decode_parts(object_item))
 
 
-def _parts(said: Fields) -> Iterator[Part]:
-    yield from (part for _, part in chat_message_decoder.fragments(said))
-    yield from map(chat_message_decoder.tool_call, lenient_json.objects(said.get("tool_calls")))
+def _decode_parts(fields: Fields) -> Iterator[Part]:
+    yield from (part for _, part in chat_message_decoder.decode_fragments(fields))
+    yield from map(
+        chat_message_decoder.decode_tool_call, lenient_json.object_items(fields.get("tool_calls"))
+    )
 
 
-def _result(said: Fields) -> ToolResult:
+def _decode_tool_result(fields: Fields) -> ToolResult:
     """What a tool gave; a legacy function is known by its name alone."""
     return ToolResult(
-        request_decoding.said(said.get("tool_call_id")),
-        request_decoding.in_words(said.get("content")),
-        request_decoding.said(said.get("name")),
+        request_decoding.text_or_empty(fields.get("tool_call_id")),
+        request_decoding.tool_output_text(fields.get("content")),
+        request_decoding.text_or_empty(fields.get("name")),
     )

@@ -1,4 +1,4 @@
-"""Streams of choices as they go out: what `openai-chat` and `openai-completions` have in common.
+"""Encodes streams of choices: chats and legacy completions.
 
     chunk* finish [usage] [DONE]
 
@@ -13,92 +13,94 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 
 from llm_proxy.dialects import lenient_json, response_encoding
-from llm_proxy.dialects.capabilities import kept
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.capabilities import nonempty_metadata
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import api, choices_decoder, errors
-from llm_proxy.dialects.openai.family import Member
+from llm_proxy.dialects.openai.family import FamilyMember
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResponseOptions:
     """What a request asks of the manner of its answer."""
 
     stream: bool
-    usage: bool
+    includes_usage: bool
     """Whether a stream is to tell usage."""
 
 
-def asked(body: Fields) -> Asked:
+def response_options(body: Fields) -> ResponseOptions:
     """What the body of a request asks for."""
-    options = lenient_json.fields(body.get("stream_options"))
-    return Asked(body.get("stream") is True, options.get("include_usage") is True)
+    options = lenient_json.object_fields(body.get("stream_options"))
+    return ResponseOptions(body.get("stream") is True, options.get("include_usage") is True)
 
 
-def has_usage(manner: Asked, speaker: Member) -> bool:
+def includes_usage_chunk(manner: ResponseOptions, speaker: FamilyMember) -> bool:
     """Whether such an answer of this member of the family tells usage."""
-    return not manner.stream or manner.usage or speaker.usage_at_finish
+    return not manner.stream or manner.includes_usage or speaker.usage_with_finish
 
 
-def failed(turn: Turn) -> Turn:
+def as_failed_stream(turn: Turn) -> Turn:
     """What a stream tells before its end: neither usage nor what stands beside the finish."""
-    return replace(turn, usage=None, metadata=kept(turn.metadata, choices_decoder.OF_CHUNK))
+    return replace(
+        turn, usage=None, metadata=nonempty_metadata(turn.metadata, choices_decoder.OF_CHUNK)
+    )
 
 
-def envelope(turn: Turn, kind: str, delivery: Delivery) -> Document:
+def chunk_envelope(turn: Turn, kind: str, context: EncodeContext) -> Document:
     """What stands around the choices of every chunk, or of the whole answer."""
     return {
         "id": turn.id,
         "object": kind,
-        "created": delivery.created,
+        "created": context.created,
         "model": turn.model,
-        **dict(kept(turn.metadata, choices_decoder.OF_CHUNK)),
+        **dict(nonempty_metadata(turn.metadata, choices_decoder.OF_CHUNK)),
     }
 
 
 @dataclass(frozen=True, slots=True)
-class ChoicesSpeech:
+class ChoicesEncoder:
     """Tells choices in chunks."""
 
-    manner: Asked
-    speaker: Member
-    around: Document
+    options: ResponseOptions
+    member: FamilyMember
+    envelope_fields: Document
     """What stands around the choices of a chunk."""
-    successive: bool = False
+    turns_are_successive: bool = False
     """Whether choices come one after the other, and finish once."""
 
-    def events(
+    def encode_events(
         self,
         first: Turn,
         pieces: Sequence[Iterator[Document]],
-        ended: Sequence[Document],
+        finish_fields: Sequence[Document],
     ) -> Iterator[bytes]:
         """The stream of an answer whose first turn is this.
 
         `pieces` are what each choice says up to its finish; `ended`, how each finishes.
         """
-        each = pieces if self.successive else zip_longest(*pieces)
-        ended = ended[:1] if self.successive else ended
-        for choice in filter(None, chain.from_iterable(each)):
-            yield self._event([choice])
+        items = pieces if self.turns_are_successive else zip_longest(*pieces)
+        finish_fields = finish_fields[:1] if self.turns_are_successive else finish_fields
+        for choice in filter(None, chain.from_iterable(items)):
+            yield self._encode_event([choice])
         if first.failure is not None:
-            error = {"error": errors.fields(first.failure, self.speaker)}
-            yield sse.event(response_encoding.written(error), self.speaker.error_event)
+            error = {"error": errors.error_fields(first.failure, self.member)}
+            yield sse.encode_event(response_encoding.json_line(error), self.member.error_event_name)
             return
-        counts = choices_decoder.usage_fields(first.usage)
-        for choice in ended:
-            at_finish = self.speaker.usage_at_finish and choice is ended[-1]
-            yield self._event([choice], usage=counts if at_finish else None)
-        if self.manner.usage and not self.speaker.usage_at_finish:
-            yield self._event([], usage=counts)
-        if self.speaker.done:
+        counts = choices_decoder.encode_usage(first.usage)
+        for choice in finish_fields:
+            at_finish = self.member.usage_with_finish and choice is finish_fields[-1]
+            yield self._encode_event([choice], usage=counts if at_finish else None)
+        if self.options.includes_usage and not self.member.usage_with_finish:
+            yield self._encode_event([], usage=counts)
+        if self.member.sends_done:
             yield api.DONE
 
-    def _event(self, each: list[Document], usage: Document | None = None) -> bytes:
-        chunk = {**self.around, "choices": each}
-        if usage is not None or self.manner.usage:
+    def _encode_event(self, items: list[Document], usage: Document | None = None) -> bytes:
+        chunk = {**self.envelope_fields, "choices": items}
+        if usage is not None or self.options.includes_usage:
             chunk["usage"] = usage
-        return sse.event(response_encoding.written(chunk))
+        return sse.encode_event(response_encoding.json_line(chunk))

@@ -1,4 +1,4 @@
-"""The errors and limits of OpenAI's APIs, in words and in headers."""
+"""Errors and rate limit headers of OpenAI's APIs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from math import ceil
 from typing import Final
 
 from llm_proxy.dialects import response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.encode_context import Delivery, Quota
-from llm_proxy.dialects.openai.family import Member, member
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext
+from llm_proxy.dialects.openai.family import FamilyMember, family_member
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure
@@ -61,73 +61,75 @@ _NUMBER: Final = re.compile("[1-9][0-9]{0,9}")
 _STATUS: Final = re.compile("[45][0-9][0-9]")
 
 
-def refuse(
-    status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
-) -> Response:
+def error_response(
+    status: int, failure: Failure, context: EncodeContext, retry_after: float | None = None
+) -> DialectResponse:
     """An HTTP error, in the shape of the member of the family that speaks."""
-    speaker = member(delivery.provider)
-    about = fields(filled(status, failure, speaker), speaker)
-    value = {"object": "error", **about} if speaker.flat_errors else {"error": about}
-    return response_encoding.document(value, (*headers(delivery), *retry(retry_after)), status)
+    member = family_member(context.provider)
+    document = error_fields(with_status_defaults(status, failure, member), member)
+    value = {"object": "error", **document} if member.has_flat_errors else {"error": document}
+    return response_encoding.json_response(
+        value, (*response_headers(context), *retry_headers(retry_after)), status
+    )
 
 
-def filled(status: int, failure: Failure, speaker: Member) -> Failure:
+def with_status_defaults(status: int, failure: Failure, member: FamilyMember) -> Failure:
     """The error with the type, the code and the words of the status, where it has none."""
     kind, code, message = _WORDS.get(status, _WORDS[400 if status < 500 else 500])
     own = status in _WORDS
     return Failure(
         failure.message or message,
         failure.type or kind,
-        failure.code or (str(status) if speaker.numeric_codes else code if own else ""),
+        failure.code or (str(status) if member.has_numeric_codes else code if own else ""),
     )
 
 
-def status(failure: Failure) -> int:
+def status_of_failure(failure: Failure) -> int:
     """The status of an error that stands in place of an answer: by its code, else by its type."""
     if _STATUS.fullmatch(failure.code):
         return int(failure.code)
     return _STATUSES.get(failure.code) or _STATUSES.get(failure.type, 500)
 
 
-def instead(failure: Failure, speaker: Member) -> Failure:
+def as_whole_error(failure: Failure, member: FamilyMember) -> Failure:
     """An error that stands in place of an answer, as its status fills it."""
-    return filled(status(failure), failure, speaker)
+    return with_status_defaults(status_of_failure(failure), failure, member)
 
 
-def fields(failure: Failure, speaker: Member) -> Document:
+def error_fields(failure: Failure, member: FamilyMember) -> Document:
     """The fields of an error."""
-    is_number = speaker.numeric_codes and _NUMBER.fullmatch(failure.code)
+    is_number = member.has_numeric_codes and _NUMBER.fullmatch(failure.code)
     code = int(failure.code) if is_number else failure.code or None
     return {"message": failure.message, "type": failure.type or None, "param": None, "code": code}
 
 
-def retry(after: float | None) -> Headers:
+def retry_headers(after: float | None) -> Headers:
     """When to ask again, in s and in ms."""
     if after is None:
         return ()
     return (("retry-after", str(ceil(after))), ("retry-after-ms", f"{after * 1000:.0f}"))
 
 
-def headers(delivery: Delivery) -> Headers:
+def response_headers(context: EncodeContext) -> Headers:
     """The request's id, and the limits that it counts towards."""
-    return (("x-request-id", delivery.identifier("req_", length=32)), *countdown(delivery))
+    return (("x-request-id", context.identifier("req_", length=32)), *rate_limit_headers(context))
 
 
-def countdown(delivery: Delivery) -> Headers:
+def rate_limit_headers(context: EncodeContext) -> Headers:
     """The limits that a request counts towards."""
-    quota = delivery.quota or Quota()
+    quota = context.quota or AccountLimits()
     return tuple(
-        (f"x-ratelimit-{what}-{name}", value)
-        for name, window in quota.windows
-        for what, value in (
+        (f"x-ratelimit-{label}-{name}", value)
+        for name, window in quota.windows_by_name
+        for label, value in (
             ("limit", str(window.limit)),
             ("remaining", str(window.remaining)),
-            ("reset", _duration(window.reset)),
+            ("reset", _go_duration(window.reset)),
         )
     )
 
 
-def _duration(seconds: float) -> str:
+def _go_duration(seconds: float) -> str:
     """A duration as Go writes it: `12ms`, `8.64s`, `6m0s`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f}ms"

@@ -1,4 +1,4 @@
-"""Those who speak as OpenAI's chats do, and what each of them spells in its own way.
+"""The providers with OpenAI-compatible chats, and how each deviates.
 
 Read from what they send: see `docs/dialects.md`.  A provider that is not here speaks as OpenAI.
 """
@@ -13,60 +13,65 @@ from llm_proxy.turns import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class FamilyMember:
     """One member of the family."""
 
-    reasoning: Literal["reasoning_content", "reasoning", "details", "blocks"] = "reasoning_content"
+    reasoning_field: Literal["reasoning_content", "reasoning", "details", "blocks"] = (
+        "reasoning_content"
+    )
     """The field that reasoning stands in, by itself; `details` repeats what stands in `reasoning`
     with its type and seal; `blocks` are typed parts of `content`."""
-    whole_calls: bool = False
+    sends_whole_tool_calls: bool = False
     """Whether a tool call comes in one piece."""
-    usage_at_finish: bool = False
+    usage_with_finish: bool = False
     """Whether usage comes, unasked, with the reason to finish; else in a chunk of its own, asked
     for by `stream_options.include_usage`."""
-    done: bool = True
+    sends_done: bool = True
     """Whether `[DONE]` ends a stream."""
-    error_event: str = ""
+    error_event_name: str = ""
     """The name of the event that holds an error; nothing else is named."""
-    flat_errors: bool = False
+    has_flat_errors: bool = False
     """Whether an HTTP error is an object of its own, and not under `error`."""
-    numeric_codes: bool = False
+    has_numeric_codes: bool = False
     """Whether the code of an HTTP error is its status."""
-    preamble: Mapping[str, Json] | None = None
+    preamble_chunk: Mapping[str, Json] | None = None
     """What a chunk before the first one says."""
 
 
-OPENAI: Final = Member()
+OPENAI: Final = FamilyMember()
 
 SPOKEN: Final = ("openai-chat", "openai-completions", "openai-responses")
 """The dialects that have members who speak in their own ways."""
 
-FAMILY: Final[Mapping[str, Member]] = {
-    "azure": Member(
-        preamble={
+FAMILY: Final[Mapping[str, FamilyMember]] = {
+    "azure": FamilyMember(
+        preamble_chunk={
             "choices": [], "created": 0, "id": "", "model": "", "object": "",
             "prompt_filter_results": [{"prompt_index": 0, "content_filter_results": {}}],
         },
     ),
-    "deepseek": Member(usage_at_finish=True),
-    "fireworks": Member(usage_at_finish=True),
-    "groq": Member(
-        reasoning="reasoning", whole_calls=True, usage_at_finish=True, error_event="error"
+    "deepseek": FamilyMember(usage_with_finish=True),
+    "fireworks": FamilyMember(usage_with_finish=True),
+    "groq": FamilyMember(
+        reasoning_field="reasoning", sends_whole_tool_calls=True,
+        usage_with_finish=True, error_event_name="error"
     ),
-    "mistral": Member(
-        reasoning="blocks", whole_calls=True, usage_at_finish=True, flat_errors=True
+    "mistral": FamilyMember(
+        reasoning_field="blocks", sends_whole_tool_calls=True,
+        usage_with_finish=True, has_flat_errors=True
     ),
-    "ollama": Member(reasoning="reasoning", whole_calls=True),
-    "openrouter": Member(reasoning="details", numeric_codes=True),
-    "perplexity": Member(usage_at_finish=True, done=False),
-    "test-llm": Member(reasoning="reasoning"),  # no provider: so a test asks for `reasoning`
-    "together": Member(reasoning="reasoning", usage_at_finish=True),
-    "vllm": Member(reasoning="reasoning", numeric_codes=True),
-    "xai": Member(usage_at_finish=True),
-    "zai": Member(usage_at_finish=True),
+    "ollama": FamilyMember(reasoning_field="reasoning", sends_whole_tool_calls=True),
+    "openrouter": FamilyMember(reasoning_field="details", has_numeric_codes=True),
+    "perplexity": FamilyMember(usage_with_finish=True, sends_done=False),
+    # No provider: so a test asks for `reasoning`.
+    "test-llm": FamilyMember(reasoning_field="reasoning"),
+    "together": FamilyMember(reasoning_field="reasoning", usage_with_finish=True),
+    "vllm": FamilyMember(reasoning_field="reasoning", has_numeric_codes=True),
+    "xai": FamilyMember(usage_with_finish=True),
+    "zai": FamilyMember(usage_with_finish=True),
 }  # fmt: skip
 
 
-def member(provider: str) -> Member:
+def family_member(provider: str) -> FamilyMember:
     """How this provider speaks."""
     return FAMILY.get(provider, OPENAI)

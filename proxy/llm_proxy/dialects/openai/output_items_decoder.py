@@ -1,4 +1,4 @@
-"""The output items of a streamed response, put together from its events.
+"""Assembles the output items of a streamed response from its events.
 
 An item comes up to three times: in deltas, whole when it is done, and once more in the response
 that ends the stream.  The later telling is the better one, so deltas count only where the stream
@@ -18,35 +18,39 @@ from llm_proxy.turns import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeltaTarget:
     """Where in an item a delta belongs."""
 
     item: str
     """The type of the item."""
     field: str
-    within: str = ""
+    parent_field: str = ""
     """The list or object of the item that holds the field; empty where the item does."""
     index: str = ""
     """The event's field that counts the entries of that list."""
-    entry: str = ""
+    entry_type: str = ""
     """The type of such an entry; empty where the entries are the texts themselves."""
 
 
 PLACES: Final = {
-    "response.output_text": Place("message", "text", "content", "content_index", "output_text"),
-    "response.refusal": Place("message", "refusal", "content", "content_index", "refusal"),
-    "response.reasoning_text": Place(
+    "response.output_text": DeltaTarget(
+        "message", "text", "content", "content_index", "output_text"
+    ),
+    "response.refusal": DeltaTarget("message", "refusal", "content", "content_index", "refusal"),
+    "response.reasoning_text": DeltaTarget(
         "reasoning", "text", "content", "content_index", "reasoning_text"
     ),
-    "response.reasoning_summary_text": Place(
+    "response.reasoning_summary_text": DeltaTarget(
         "reasoning", "text", "summary", "summary_index", "summary_text"
     ),
-    "response.function_call_arguments": Place("function_call", "arguments"),
-    "response.custom_tool_call_input": Place("custom_tool_call", "input"),
-    "response.mcp_call_arguments": Place("mcp_call", "arguments"),
-    "response.code_interpreter_call_code": Place("code_interpreter_call", "code"),
-    "response.shell_call_command": Place("shell_call", "commands", "action", "command_index"),
-    "response.apply_patch_call_operation_diff": Place("apply_patch_call", "diff", "operation"),
+    "response.function_call_arguments": DeltaTarget("function_call", "arguments"),
+    "response.custom_tool_call_input": DeltaTarget("custom_tool_call", "input"),
+    "response.mcp_call_arguments": DeltaTarget("mcp_call", "arguments"),
+    "response.code_interpreter_call_code": DeltaTarget("code_interpreter_call", "code"),
+    "response.shell_call_command": DeltaTarget("shell_call", "commands", "action", "command_index"),
+    "response.apply_patch_call_operation_diff": DeltaTarget(
+        "apply_patch_call", "diff", "operation"
+    ),
 }
 """What grows by deltas: `.delta` brings a piece, `.done` the whole."""
 
@@ -54,122 +58,129 @@ WHOLE: Final = {"response.shell_call_command": "command"}
 """Where the field that brings the whole is not named as in the item."""
 
 
-class Items:
+class OutputItemsDecoder:
     """The items of one stream, as its events come; time is linear in what it is given."""
 
     def __init__(self) -> None:
-        self._items: list[_Item] = []
-        self._open: dict[Hashable, _Item] = {}
+        self._items: list[_OutputItemDecoder] = []
+        self._open: dict[Hashable, _OutputItemDecoder] = {}
         """The item begun last at each index of the output."""
 
-    def take(self, kind: str, event: Fields) -> None:
+    def feed(self, kind: str, event: Fields) -> None:
         """Read one event of that type; those about the progress of a tool say nothing new."""
         stem, _, step = kind.rpartition(".")
         if stem == "response.output_item":
-            self._whole(event, lenient_json.fields(event.get("item")), step)
+            self._store_whole_item(event, lenient_json.object_fields(event.get("item")), step)
         elif place := PLACES.get(stem):
             whole = event.get(WHOLE.get(stem, place.field)) if step == "done" else None
-            item = self._at(event, place.item)
-            item.say(place, event, whole or event.get("delta"), anew=whole is not None)
+            item = self._item_of_event(event, place.item)
+            item.append_text(place, event, whole or event.get("delta"), replaces=whole is not None)
         elif kind == "response.output_text.annotation.added":
-            self._at(event, "message").cite(event)
+            self._item_of_event(event, "message").append_annotation(event)
         elif kind == "response.image_generation_call.partial_image":
-            self._at(event, "image_generation_call").draw(event)
+            self._item_of_event(event, "image_generation_call").set_partial_image(event)
         elif kind == "response.shell_call_output_content.done":
-            self._at(event, "shell_call_output").fields["output"] = event.get("output")
+            self._item_of_event(event, "shell_call_output").fields["output"] = event.get("output")
 
-    def documents(self) -> list[Fields]:
+    def item_documents(self) -> list[Fields]:
         """The items as they stand."""
-        return [item.document() for item in self._items]
+        return [item.item_document() for item in self._items]
 
-    def _whole(self, event: Fields, fields: Fields, step: str) -> None:
+    def _store_whole_item(self, event: Fields, fields: Fields, step: str) -> None:
         """An item that begins or ends; servers that count badly begin several at one index."""
-        item = self._at(event, lenient_json.text(fields.get("type")))
-        if step in item.steps or "done" in item.steps:
-            item = self._begin(event, "")
-        item.steps.add(step)
+        item = self._item_of_event(event, lenient_json.str_or_empty(fields.get("type")))
+        if step in item.progress_steps or "done" in item.progress_steps:
+            item = self._begin_item(event, "")
+        item.progress_steps.add(step)
         item.fields.update(fields)
 
-    def _at(self, event: Fields, kind: str) -> _Item:
+    def _item_of_event(self, event: Fields, kind: str) -> _OutputItemDecoder:
         """The item that an event is about; a new one, where the stream was joined midway."""
-        key = _key(event)
-        return self._open[key] if key in self._open else self._begin(event, kind)
+        key = _item_key(event)
+        return self._open[key] if key in self._open else self._begin_item(event, kind)
 
-    def _begin(self, event: Fields, kind: str) -> _Item:
-        item = self._open[_key(event)] = _Item(kind)
+    def _begin_item(self, event: Fields, kind: str) -> _OutputItemDecoder:
+        item = self._open[_item_key(event)] = _OutputItemDecoder(kind)
         self._items.append(item)
         return item
 
 
-def _key(event: Fields) -> Hashable:
-    index = lenient_json.count(event.get("output_index"))
-    return lenient_json.words(event.get("item_id")) if index is None else index
+def _item_key(event: Fields) -> Hashable:
+    index = lenient_json.first_count(event.get("output_index"))
+    return lenient_json.printable_text(event.get("item_id")) if index is None else index
 
 
-class _Item:
+class _OutputItemDecoder:
     """One item, as its events come."""
 
     def __init__(self, kind: str) -> None:
         self.fields: dict[str, Json] = {}
         self._kind = kind
         """Its type, as far as its events tell; the item itself knows better."""
-        self.steps: set[str] = set()
+        self.progress_steps: set[str] = set()
         """Which tellings of the whole item there were."""
-        self._said: dict[tuple[Place, int], list[str]] = {}
-        self._cited: dict[int, list[Json]] = {}
+        self._text_pieces: dict[tuple[DeltaTarget, int], list[str]] = {}
+        self._annotations: dict[int, list[Json]] = {}
 
-    def say(self, place: Place, event: Fields, piece: Json, *, anew: bool = False) -> None:
+    def append_text(
+        self, place: DeltaTarget, event: Fields, piece: Json, *, replaces: bool = False
+    ) -> None:
         """Take a piece of a text; `anew` where it is all of the text."""
-        if said := lenient_json.text(piece):
-            pieces = self._said.setdefault(
-                (place, lenient_json.count(event.get(place.index)) or 0), []
+        if text := lenient_json.str_or_empty(piece):
+            pieces = self._text_pieces.setdefault(
+                (place, lenient_json.first_count(event.get(place.index)) or 0), []
             )
-            if anew:
+            if replaces:
                 pieces.clear()
-            pieces.append(said)
+            pieces.append(text)
 
-    def cite(self, event: Fields) -> None:
+    def append_annotation(self, event: Fields) -> None:
         """Take an annotation of a text."""
-        index = lenient_json.count(event.get("content_index")) or 0
-        self._cited.setdefault(index, []).append(event.get("annotation"))
+        index = lenient_json.first_count(event.get("content_index")) or 0
+        self._annotations.setdefault(index, []).append(event.get("annotation"))
 
-    def draw(self, event: Fields) -> None:
+    def set_partial_image(self, event: Fields) -> None:
         """Take an image in the making; each is better than the one before."""
         self.fields["result"] = event.get("partial_image_b64")
-        self.fields.update(lenient_json.metadata(event, OF_IMAGE))
+        self.fields.update(lenient_json.named_metadata(event, OF_IMAGE))
 
-    def document(self) -> Fields:
+    def item_document(self) -> Fields:
         """The item, whole or as far as it came."""
-        grown = self._lists() | self._texts()
-        whole = self.fields if "done" in self.steps else {}
-        told = {**self.fields, **{name: it for name, it in grown.items() if not whole.get(name)}}
-        told.setdefault("type", self._kind)
-        return told
+        grown = self._with_list_texts() | self._with_field_texts()
+        whole = self.fields if "done" in self.progress_steps else {}
+        fields = {
+            **self.fields,
+            **{name: value for name, value in grown.items() if not whole.get(name)},
+        }
+        fields.setdefault("type", self._kind)
+        return fields
 
-    def _texts(self) -> dict[str, Json]:
-        """The texts that are fields of the item, or of an object in it."""
-        texts: dict[Place, list[Json]] = {}
-        for (place, _), pieces in sorted(self._said.items(), key=lambda it: it[0][1]):
-            if not place.entry:
-                texts.setdefault(place, []).append(lenient_json.joined(pieces))
+    def _with_field_texts(self) -> dict[str, Json]:
+        texts: dict[DeltaTarget, list[Json]] = {}
+        for (place, _), pieces in sorted(
+            self._text_pieces.items(), key=lambda values: values[0][1]
+        ):
+            if not place.entry_type:
+                texts.setdefault(place, []).append(lenient_json.join_pieces(pieces))
         grown: dict[str, Json] = {}
-        for place, each in texts.items():
-            said = each if place.index else each[0]
-            beside = lenient_json.fields(self.fields.get(place.within))
-            holder: Json = {**beside, place.field: said}
-            grown[place.within or place.field] = holder if place.within else said
+        for place, items in texts.items():
+            value = items if place.index else items[0]
+            fields = lenient_json.object_fields(self.fields.get(place.parent_field))
+            holder: Json = {**fields, place.field: value}
+            grown[place.parent_field or place.field] = holder if place.parent_field else value
         return grown
 
-    def _lists(self) -> dict[str, Json]:
-        """The texts that are entries of a list, and what they cite."""
+    def _with_list_texts(self) -> dict[str, Json]:
         entries: dict[tuple[str, int], dict[str, Json]] = {}
-        for (place, index), pieces in self._said.items():
-            if place.entry:
-                entry = entries.setdefault((place.within, index), {})
-                entry.update({"type": place.entry, place.field: lenient_json.joined(pieces)})
-        for index, cited in self._cited.items():
+        for (place, index), pieces in self._text_pieces.items():
+            if place.entry_type:
+                entry = entries.setdefault((place.parent_field, index), {})
+                entry.update(
+                    {"type": place.entry_type, place.field: lenient_json.join_pieces(pieces)}
+                )
+        for index, cited in self._annotations.items():
             entries.setdefault(("content", index), {})["annotations"] = cited
         lists: dict[str, list[Json]] = {}
-        for (within, _), entry in sorted(entries.items(), key=lambda it: it[0]):
+        for (within, _), entry in sorted(entries.items(), key=lambda values: values[0]):
             lists.setdefault(within, []).append(entry)
         return {**lists}

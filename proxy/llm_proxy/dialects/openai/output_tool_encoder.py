@@ -1,4 +1,4 @@
-"""The items of tools among the output of OpenAI's Responses, made from calls and their results."""
+"""Encodes tool calls and results as output items of the Responses API."""
 
 from __future__ import annotations
 
@@ -77,102 +77,110 @@ _FILLED: Final[dict[str, Document]] = {
 """What stands in an item that says nothing of it."""
 
 
-def called(call: ToolCall, result: ToolResult | None) -> Document:
+def encode_call_item(call: ToolCall, result: ToolResult | None) -> Document:
     """The item of a call, with what came of it where that stands in the same item."""
-    kind = output_capabilities.kind_of(call) or (FUNCTION if result is None else PROVIDED)
-    beside: Document = {name: it for name, it in call.metadata if name != "type"}
-    failed = None if result is None else result.failed or bool(_error(result))
-    item = _begun(kind, beside, failed=failed)
+    kind = output_capabilities.original_item_type(call) or (
+        FUNCTION if result is None else PROVIDED
+    )
+    document: Document = {name: value for name, value in call.metadata if name != "type"}
+    failed = None if result is None else result.failed or bool(_error_field(result))
+    item = _initial_item(kind, document, failed=failed)
     if kind in _NAMED_BY_ID:
         item["id"] = call.id
     else:
         item["call_id"] = call.id
     if kind in _HAS_NAME or call.name not in ("", kind.removesuffix("_call")):
         item["name"] = call.name or kind.removesuffix("_call")
-    answered = {} if result is None else _answered(kind, result)
-    return {**item, **_FILLED.get(kind, {}), **_asked(kind, call.arguments), **answered, **beside}
+    answered = {} if result is None else _result_fields(kind, result)
+    return {
+        **item,
+        **_FILLED.get(kind, {}),
+        **_argument_fields(kind, call.arguments),
+        **answered,
+        **document,
+    }
 
 
-def resulted(result: ToolResult) -> Document:
+def encode_result_item(result: ToolResult) -> Document:
     """The item of a result that stands beside its call."""
-    kind = output_capabilities.kind_of(result) or f"{FUNCTION}_output"
-    beside: Document = {name: it for name, it in result.metadata if name not in ("type", "error")}
-    error = {"error": _error(result)} if _error(result) else {}
-    is_told = bool(error) and beside.get("status") != "failed"
-    item = _begun(kind, beside, failed=result.failed and not is_told)
+    kind = output_capabilities.original_item_type(result) or f"{FUNCTION}_output"
+    document: Document = {
+        name: value for name, value in result.metadata if name not in ("type", "error")
+    }
+    error = {"error": _error_field(result)} if _error_field(result) else {}
+    is_told = bool(error) and document.get("status") != "failed"
+    item = _initial_item(kind, document, failed=result.failed and not is_told)
     item["call_id"] = result.call_id or None
     named_so = kind.removesuffix("_output").removesuffix("_call")
     if result.name not in ("", named_so):
-        item["name"] = lenient_json.joined([result.name])
-    return {**item, **_gave(kind, result.content), **error, **beside}
+        item["name"] = lenient_json.join_pieces([result.name])
+    return {**item, **_encode_output(kind, result.content), **error, **document}
 
 
-def _begun(kind: str, beside: Document, *, failed: bool | None) -> Document:
+def _initial_item(kind: str, document: Document, *, failed: bool | None) -> Document:
     """An item's id, type and status, which are taken from what stands beside it.
 
     `failed` is None where nothing but the status says.
     """
-    said = beside.pop("status", None)
-    status = "failed" if failed else (None if said == "failed" and failed is False else said)
-    item: Document = {"id": beside.pop("id", None), "type": kind}
+    value = document.pop("status", None)
+    status = "failed" if failed else (None if value == "failed" and failed is False else value)
+    item: Document = {"id": document.pop("id", None), "type": kind}
     if status or kind not in _NO_STATUS:
         item["status"] = status or "completed"
     return item
 
 
-def _asked(kind: str, arguments: str) -> Document:
-    """The fields that say what a tool was asked."""
+def _argument_fields(kind: str, arguments: str) -> Document:
     if kind in _SPELLED:
         return {_SPELLED[kind]: arguments}
     if arguments in ("", "{}"):
         return {}
-    asked = _object(arguments)
+    fields = _parse_object_text(arguments)
     if kind in _OBJECTS and (
-        told := lenient_json.metadata({_OBJECTS[kind]: asked}, (_OBJECTS[kind],))
+        metadata := lenient_json.named_metadata({_OBJECTS[kind]: fields}, (_OBJECTS[kind],))
     ):
-        return dict(told)
-    if kind in _FIELDS and asked.keys() <= set(ASKED):
-        told = lenient_json.metadata(asked, asked)
-        if len(told) == len(asked):
-            return dict(told)
+        return dict(metadata)
+    if kind in _FIELDS and fields.keys() <= set(ASKED):
+        metadata = lenient_json.named_metadata(fields, fields)
+        if len(metadata) == len(fields):
+            return dict(metadata)
     return {"arguments": arguments}
 
 
-def _answered(kind: str, result: ToolResult) -> Document:
-    """The fields of a call that say what came of it."""
-    if error := _error(result):
-        return {**_gave(kind, result.content), "error": error}
+def _result_fields(kind: str, result: ToolResult) -> Document:
+    if error := _error_field(result):
+        return {**_encode_output(kind, result.content), "error": error}
     if result.failed and result.content:
-        about = _object(result.content)
-        is_object = about and lenient_json.compact(dict(about)) == result.content
-        return {"error": dict(about) if is_object else result.content}
-    return _gave(kind, result.content)
+        fields = _parse_object_text(result.content)
+        is_object = fields and lenient_json.compact_json(dict(fields)) == result.content
+        return {"error": dict(fields) if is_object else result.content}
+    return _encode_output(kind, result.content)
 
 
-def _gave(kind: str, content: str) -> Document:
+def _encode_output(kind: str, content: str) -> Document:
     """What came back: a list where the item has one, else the text."""
     if kind in _TEXTS:
         return {_TEXTS[kind]: content}
     if kind not in _LISTS and not kind.endswith(OUTPUTS):
         return {"output": content}
-    spelled = _parsed(content)
-    objects: list[Json] = [dict(it) for it in lenient_json.objects(spelled)]
-    is_list = objects and objects == spelled and lenient_json.compact(objects) == content
+    spelled = _parse_json_text(content)
+    objects: list[Json] = [dict(object_item) for object_item in lenient_json.object_items(spelled)]
+    is_list = objects and objects == spelled and lenient_json.compact_json(objects) == content
     return {_LISTS.get(kind, "output"): objects} if is_list else {"output": content}
 
 
-def _error(result: ToolResult) -> Json:
+def _error_field(result: ToolResult) -> Json:
     return dict(result.metadata).get("error")
 
 
-def _object(text: str) -> dict[str, Json]:
+def _parse_object_text(text: str) -> dict[str, Json]:
     """The object that a text spells; empty where it spells none."""
-    value: Fields = lenient_json.fields(_parsed(text))
+    value: Fields = lenient_json.object_fields(_parse_json_text(text))
     return dict(value)
 
 
-def _parsed(text: str) -> Json:
+def _parse_json_text(text: str) -> Json:
     try:
-        return lenient_json.parse(text.encode())
+        return lenient_json.parse_json(text.encode())
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""OpenAI Responses: typed events about items, and a response that says all of it again.
+"""The dialect `openai-responses`: typed events about items, and the complete response at the end.
 
 A stream ends with an event that holds the whole response (`response.completed`, `.incomplete`,
 `.failed`), or with an `error`, which OpenAI spells flat and Azure and gateways nested.  There is
@@ -14,9 +14,9 @@ from urllib.parse import parse_qs
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import conversion, json_api, lenient_json, response_encoding
-from llm_proxy.dialects.base import Judgement, Response
-from llm_proxy.dialects.conversion import Fitted
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import Completeness, DialectResponse
+from llm_proxy.dialects.conversion import ConvertedTurns
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.openai import (
     api,
     errors,
@@ -24,11 +24,15 @@ from llm_proxy.dialects.openai import (
     responses_decoder,
     responses_request_decoder,
 )
-from llm_proxy.dialects.openai.responses_capabilities import Asked, asked, vocabulary
-from llm_proxy.dialects.openai.responses_encoder import ResponsesSpeech
-from llm_proxy.exchange import Head, Headers, Request
+from llm_proxy.dialects.openai.responses_capabilities import (
+    ResponsesOptions,
+    capabilities,
+    responses_options,
+)
+from llm_proxy.dialects.openai.responses_encoder import ResponsesEncoder
+from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
-from llm_proxy.turns import Counting, Failure, Turn
+from llm_proxy.turns import Failure, TokenCounting, Turn
 
 _PATHS: Final = {
     "POST": re.compile(r"/responses(?:/compact|/input_tokens|/[^/]+/cancel)?\Z"),
@@ -49,98 +53,112 @@ class OpenAIResponses:
     """The dialect `openai-responses`."""
 
     name = "openai-responses"
-    volatile = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
+    volatile_paths = ("$.client_metadata", "$.prompt_cache_key", "$.input[*].id")
     key_headers = ("openai-beta",)
-    ids = (
+    id_paths = (
         "$.input[*].call_id",
         "$.input[*].approval_request_id",
     )
-    counting = Counting()
-    overloaded = 503
+    token_counting = TokenCounting()
+    overloaded_status = 503
 
-    def claims(self, request: Request) -> bool:
+    def matches(self, request: Request) -> bool:
         """Whatever is about a response: to create, compact, count, cancel, fetch or delete one."""
         path = _PATHS.get(request.method)
         return path is not None and path.search(request.path) is not None
 
     def model(self, request: Request) -> str:
         """The body's `model`, else the Azure deployment that the path names."""
-        return api.model(request)
+        return api.model_of(request)
 
     def streams(self, request: Request) -> bool:
         """Only where the body says so, or the query of a response that is fetched."""
         if request.method == "GET":
             return parse_qs(request.query).get("stream") == ["true"]
-        return api.streams(request)
+        return api.requests_stream(request)
 
-    def conversation(self, request: Request) -> Conversation | None:
+    def decode_request(self, request: Request) -> Conversation | None:
         """The items of the input; none where nothing is made: counts, and what is stored."""
-        body = lenient_json.document(request.body)
+        body = lenient_json.parse_object(request.body)
         makes = request.method == "POST" and _MAKES.search(request.path)
-        return responses_request_decoder.read(body) if body and makes else None
+        return responses_request_decoder.decode_request(body) if body and makes else None
 
-    def codec(self, request: Request, head: Head) -> str:
+    def codec(self, request: Request, head: ResponseHead) -> str:
         """By status and content type; where there is none, by what was asked for."""
-        return json_api.events_or_whole(head, streams=self.streams(request))
+        return json_api.codec_of_events_or_whole(head, streams=self.streams(request))
 
-    def judge(self, response: Response) -> Judgement:
+    def completeness(self, response: DialectResponse) -> Completeness:
         """Whole by the event that holds the whole response, or by an error in the stream."""
-        return responses_decoder.judge(response)
+        return responses_decoder.completeness(response)
 
-    def turns(self, response: Response) -> tuple[Turn, ...]:
+    def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or none where nothing of a response can be read."""
-        return responses_decoder.turns(response)
+        return responses_decoder.decode_turns(response)
 
-    def says(self, codec: str, message: bytes) -> int:
+    def output_chars(self, codec: str, message: bytes) -> int:
         """What a delta says; one of sound, or an image in the making, counts as a character."""
         if codec != "sse":
             return 0
-        said = api.said(message)
-        kind = lenient_json.text(said.get("type"))
-        delta = "" if kind.endswith(_CODED) else lenient_json.text(said.get("delta"))
+        fields = api.decode_event(message)
+        kind = lenient_json.str_or_empty(fields.get("type"))
+        delta = "" if kind.endswith(_CODED) else lenient_json.str_or_empty(fields.get("delta"))
         return max(len(delta), 1) if kind.endswith(_SAYS) else 0
 
-    def keep_alive(self, codec: str) -> bytes:
+    def keep_alive_message(self, codec: str) -> bytes:
         """A comment, as gateways send it."""
         return sse.KEEP_ALIVE if codec == "sse" else b""
 
-    def error(self, status: int, kind: str, message: str) -> bytes:
+    def error_body(self, status: int, kind: str, message: str) -> bytes:
         """The shape whose message and code every client prints."""
-        return api.error(kind, message)
+        return api.error_body(kind, message)
 
-    def typical(self, model: str, *, stream: bool) -> Request:
+    def sample_request(self, model: str, *, stream: bool) -> Request:
         """Without instructions or tools."""
         options = {"stream": True} if stream else {}
-        return response_encoding.post("/v1/responses", {"model": model, **options, "input": ""})
+        return response_encoding.json_post_request(
+            "/v1/responses", {"model": model, **options, "input": ""}
+        )
 
-    def fit(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Fitted:
+    def convert(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> ConvertedTurns:
         """As the items of a response, each with an id of its own."""
-        words = vocabulary(self._asked(request), delivery, turns)
-        return conversion.fit(turns, words, self.model(request), delivery)
+        words = capabilities(self._response_options(request), context, turns)
+        return conversion.convert(turns, words, self.model(request), context)
 
-    def speak(self, request: Request, turns: Sequence[Turn], delivery: Delivery) -> Response:
+    def encode(
+        self, request: Request, turns: Sequence[Turn], context: EncodeContext
+    ) -> DialectResponse:
         """Events up to the one that holds the whole response, or that one alone."""
-        [told] = self.fit(request, turns, delivery).turns
-        manner = self._asked(request)
-        if told.failure and not manner.stream:
-            return self.refuse(errors.status(told.failure), told.failure, delivery)
-        return ResponsesSpeech(manner, delivery).response(told)
+        [turn] = self.convert(request, turns, context).turns
+        manner = self._response_options(request)
+        if turn.failure and not manner.stream:
+            return self.error_response(
+                errors.status_of_failure(turn.failure), turn.failure, context
+            )
+        return ResponsesEncoder(manner, context).encode_response(turn)
 
-    def refuse(
-        self, status: int, failure: Failure, delivery: Delivery, retry_after: float | None = None
-    ) -> Response:
+    def error_response(
+        self,
+        status: int,
+        failure: Failure,
+        context: EncodeContext,
+        retry_after: float | None = None,
+    ) -> DialectResponse:
         """In the shape of the member of the family that speaks."""
-        return errors.refuse(status, failure, delivery, retry_after)
+        return errors.error_response(status, failure, context, retry_after)
 
-    def countdown(self, delivery: Delivery) -> Headers:
+    def rate_limit_headers(self, context: EncodeContext) -> Headers:
         """Of requests and tokens."""
-        return errors.countdown(delivery)
+        return errors.rate_limit_headers(context)
 
-    def side_answer(self, request: Request, delivery: Delivery) -> Response | None:
+    def auxiliary_response(
+        self, request: Request, context: EncodeContext
+    ) -> DialectResponse | None:
         """How long a request is; that what was stored is not found."""
-        return responses_auxiliary.answer(request, delivery)
+        return responses_auxiliary.auxiliary_response_of(request, context)
 
-    def _asked(self, request: Request) -> Asked:
+    def _response_options(self, request: Request) -> ResponsesOptions:
         number = _NUMBER.fullmatch(parse_qs(request.query).get("starting_after", [""])[0])
         after = int(number[0]) if number else -1
-        return asked(request, stream=self.streams(request), after=after)
+        return responses_options(request, stream=self.streams(request), after=after)

@@ -1,4 +1,4 @@
-"""What clients ask of OpenAI's Responses beside turns: how long a request is, and what was stored.
+"""The Responses API's token count and stored-response endpoints.
 
 Nothing is stored here: a response that is fetched, cancelled or deleted is not found, as it would
 be by a client that asks for one of another account.
@@ -12,8 +12,8 @@ from typing import Final
 from urllib.parse import unquote
 
 from llm_proxy.dialects import fakes, lenient_json, response_encoding
-from llm_proxy.dialects.base import Response
-from llm_proxy.dialects.encode_context import Delivery
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import errors
 from llm_proxy.exchange import Request
@@ -32,36 +32,41 @@ _UNCOUNTED: Final = frozenset(("type", "role", "id", "call_id", "status", "image
 """Fields whose strings the model does not read as words."""
 
 
-def answer(request: Request, delivery: Delivery) -> Response | None:
+def auxiliary_response_of(request: Request, context: EncodeContext) -> DialectResponse | None:
     """The answer; None where a turn is asked for."""
     if request.path.endswith(COUNT):
-        count = {"object": "response.input_tokens", "input_tokens": tokens(request)}
-        return response_encoding.document(count, errors.headers(delivery))
+        count = {"object": "response.input_tokens", "input_tokens": input_tokens(request)}
+        return response_encoding.json_response(count, errors.response_headers(context))
     stored = KEPT.search(request.path)
     if stored is None or stored[0].endswith("/compact"):
         return None
-    about = f"Response with id '{unquote(stored['id'])}' not found."
-    failure = Failure(about, "invalid_request_error", "not_found")
-    return errors.refuse(_NOT_FOUND, failure, delivery)
+    text = f"Response with id '{unquote(stored['id'])}' not found."
+    failure = Failure(text, "invalid_request_error", "not_found")
+    return errors.error_response(_NOT_FOUND, failure, context)
 
 
-def tokens(request: Request) -> int:
+def input_tokens(request: Request) -> int:
     """About how many tokens a request has: of its words, and of its tools."""
-    body: Fields = lenient_json.document(request.body)
-    return fakes.tokens("".join(it for name in _WORDS for it in _strings(body.get(name), _DEEPEST)))
+    body: Fields = lenient_json.parse_object(request.body)
+    return fakes.estimated_tokens(
+        "".join(
+            collect_string
+            for name in _WORDS
+            for collect_string in _collect_strings(body.get(name), _DEEPEST)
+        )
+    )
 
 
-def _strings(value: Json, depth: int) -> Iterator[str]:
-    """The words in a value, down to this depth."""
+def _collect_strings(value: Json, depth: int) -> Iterator[str]:
     match value:
         case str():
             yield value
         case list() if depth:
             for item in value:
-                yield from _strings(item, depth - 1)
+                yield from _collect_strings(item, depth - 1)
         case dict() if depth:
             for name, item in value.items():
                 if name not in _UNCOUNTED:
-                    yield from _strings(item, depth - 1)
+                    yield from _collect_strings(item, depth - 1)
         case _:
             return

@@ -1,4 +1,4 @@
-"""Rules as people spell them: `reset,after=3,nth=2,model=gpt-4*`.
+"""Parses fault rules: `reset,after=3,nth=2,model=gpt-4*`.
 
 terms     a text cut into terms, or a mapping as terms
 places    after, at, bytes, ms, fraction
@@ -7,6 +7,6 @@ audiences dialect, provider, model, path, session, stream
 rules     all of it together
 """
 
-from llm_proxy.faults.grammar.rules import rule_of, rules_of
+from llm_proxy.faults.grammar.rules import parse_rule, parse_rules
 
-__all__ = ["rule_of", "rules_of"]
+__all__ = ["parse_rule", "parse_rules"]

@@ -1,4 +1,4 @@
-r"""The terms of a rule: its name, and what is given as `name=value`.
+r"""Splits a rule into its name and `name=value` terms.
 
 Commas part terms, except between double quotes and within parentheses.  Double quotes around a
 value are no part of it; within them `\"` stands for one.
@@ -28,51 +28,51 @@ _FAULT: Final = "fault"
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class RuleTerms:
     """A rule in terms."""
 
     name: str
     """Of the fault."""
-    given: Mapping[str, str]
+    arguments: Mapping[str, str]
     text: str
     """All of it, as text."""
 
-    def wrong(self, why: str) -> UsageError:
+    def usage_error(self, why: str) -> UsageError:
         """What is wrong with it."""
         return UsageError(f"fault '{printable(self.text, _SHOWN)}': {printable(why, _WHY)}")
 
 
-def of_text(text: str) -> Terms:
+def parse_text(text: str) -> RuleTerms:
     """The terms of a text.  Raises `UsageError`."""
     short = printable(text, _SHOWN)
     if len(text) > _LONGEST:
         raise UsageError(f"fault '{short}': it is longer than {_LONGEST} characters")
     if any(map(_is_surrogate, text)):
         raise UsageError(f"fault '{short}': it holds bytes that are no UTF-8")
-    name, *terms = (it.strip() for it in _split(text))
+    name, *terms = (split_at_comma.strip() for split_at_comma in _split_at_commas(text))
     if not name:
         raise UsageError(f"fault '{short}': write the name of a fault first, such as reset,after=3")
-    given: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for term in terms:
         key, equals, value = term.partition("=")
-        key = _plain(key.strip())
+        key = _normalize_name(key.strip())
         if not equals or _NAME.fullmatch(key) is None:
             raise UsageError(
                 f"fault '{short}': '{printable(term, _SHOWN)}' is no term: write name=value, and "
                 "put a value that holds a comma in double quotes"
             )
-        if key in given:
+        if key in fields:
             raise UsageError(f"fault '{short}': {key} is given twice")
-        given[key] = _unquoted(value.strip())
-    return Terms(_plain(name), given, text.strip())
+        fields[key] = _unquote(value.strip())
+    return RuleTerms(_normalize_name(name), fields, text.strip())
 
 
-def of_mapping(mapping: Mapping[Any, Any]) -> Terms:
+def parse_mapping(mapping: Mapping[Any, Any]) -> RuleTerms:
     """The terms of a mapping such as `{fault: reset, after: 3}`.  Raises `UsageError`."""
     texts: dict[str, str] = {}
     for key, value in mapping.items():
         shown = printable(str(key), _SHOWN)
-        if _NAME.fullmatch(_plain(str(key))) is None:
+        if _NAME.fullmatch(_normalize_name(str(key))) is None:
             raise UsageError(f"a fault has nothing that is called '{shown}'")
         match value:
             case bool():
@@ -84,27 +84,25 @@ def of_mapping(mapping: Mapping[Any, Any]) -> Terms:
             case _:
                 raise UsageError(f"{shown} of a fault must be text or a number")
     name = texts.pop(_FAULT, "")
-    if _NAME.fullmatch(_plain(name)) is None:
+    if _NAME.fullmatch(_normalize_name(name)) is None:
         raise UsageError("a fault is given by its name: {fault: reset, after: 3}")
-    return of_text(spelled(name, texts))
+    return parse_text(terms_text(name, texts))
 
 
-def spelled(name: str, given: Mapping[str, str]) -> str:
+def terms_text(name: str, fields: Mapping[str, str]) -> str:
     """The text of these terms."""
-    return ",".join([name, *(f"{key}={_quoted(value)}" for key, value in given.items())])
+    return ",".join([name, *(f"{key}={_quote(value)}" for key, value in fields.items())])
 
 
-def _plain(name: str) -> str:
-    """A name as it is looked for."""
+def _normalize_name(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
 def _is_surrogate(character: str) -> bool:
-    """Whether it is half a character, which nobody can write."""
     return "\ud800" <= character <= "\udfff"
 
 
-def _split(text: str) -> list[str]:
+def _split_at_commas(text: str) -> list[str]:
     """The text at its commas.  Raises `UsageError` where a quote or a parenthesis is open."""
     terms: list[str] = []
     at = 0
@@ -120,13 +118,13 @@ def _split(text: str) -> list[str]:
         at = end + 1
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     if len(value) > 1 and value[0] == value[-1] == '"':
         return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
     return value
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     if _PLAIN.fullmatch(value) or re.fullmatch(r"[a-z]+\([^()\"]*\)", value):
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')

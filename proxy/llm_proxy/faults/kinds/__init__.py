@@ -1,11 +1,11 @@
-"""All faults, side by side: one file each, one line each in `KINDS`."""
+"""All fault kinds: one file each, one line each in `KINDS`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from llm_proxy.faults.kind import Kind
+from llm_proxy.faults.kind import FaultKind
 from llm_proxy.faults.kinds import (
     bad_encoding,
     bad_tool_call,
@@ -43,9 +43,9 @@ from llm_proxy.faults.kinds import (
     wrong_length,
 )
 
-KINDS: Final[Mapping[str, Kind]] = {
-    it.KIND.name: it.KIND
-    for it in (
+KINDS: Final[Mapping[str, FaultKind]] = {
+    module_type.KIND.name: module_type.KIND
+    for module_type in (
         bad_encoding,
         bad_tool_call,
         bad_utf8,

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from llm_proxy.actions import Action, Begin, Burst
-from llm_proxy.exchange import Headers, header
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import WITH_BODY, Bend, Kind, Work
+from llm_proxy.exchange import Headers, header_value
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import WITH_BODY, FaultKind, Transform, Work
 from llm_proxy.faults.location import Place
 
 _NAME: Final = "Content-Encoding"
@@ -25,28 +25,29 @@ _NAME: Final = "Content-Encoding"
 class BadEncoding:
     """A content coding that is none of the body's."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """In the head."""
-        return Bend(lambda _: _Claiming())
+        return Transform(lambda _: _CodingClaim())
 
 
-class _Claiming:
+class _CodingClaim:
     def feed(self, action: Action) -> Burst:
         if not isinstance(action, Begin):
             return (action,)
-        return (Begin(replace(action.head, headers=_claimed(action.head.headers))),)
+        return (Begin(replace(action.head, headers=_with_content_encoding(action.head.headers))),)
 
     def close(self) -> Burst:
         return ()
 
 
-def _claimed(headers: Headers) -> Headers:
-    real = (header(headers, _NAME) or "").lower()
-    kept = tuple(it for it in headers if it[0].lower() != _NAME.lower())
+def _with_content_encoding(headers: Headers) -> Headers:
+    real = (header_value(headers, _NAME) or "").lower()
+    kept = tuple(header for header in headers if header[0].lower() != _NAME.lower())
     return (*kept, (_NAME, "deflate" if "gzip" in real else "gzip"))
 
 
-KIND = Kind(
-    "bad-encoding", Effect.MALFORMED, "the head says gzip, and the body is not packed", BadEncoding,
-    delimited=WITH_BODY, example="bad-encoding",
+KIND = FaultKind(
+    "bad-encoding", FaultEffect.MALFORMED, "the head says gzip, and the body is not "
+                                           "packed", BadEncoding,
+    needs_messages=WITH_BODY, example="bad-encoding",
 )  # fmt: skip

@@ -17,18 +17,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from llm_proxy.conversation import Tool
+from llm_proxy.conversation import ToolDefinition
 from llm_proxy.faults import reencoding
-from llm_proxy.faults.bad_tool_calls import HOWS, called, made_up
-from llm_proxy.faults.fault_record import Effect
+from llm_proxy.faults.bad_tool_calls import HOWS, fake_call, first_client_call
+from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     EVERYTHING,
-    Argument,
-    CannotInject,
-    Kind,
-    Moment,
-    Strike,
-    Struck,
+    FaultArgument,
+    FaultKind,
+    FaultNotApplicable,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
     Work,
 )
 from llm_proxy.faults.location import Place
@@ -43,30 +43,36 @@ class BadToolCall:
 
     how: str = "json"
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """In place of the whole answer."""
-        return Strike(self._strike, takes=EVERYTHING, resizes=True, check=self._check)
+        return OneShot(
+            self._inject, taken_count=EVERYTHING, changes_length=True, check=self._check_applicable
+        )
 
-    def _check(self, moment: Moment) -> None:
-        told = reencoding.fitted(moment, _RIGHT)
-        if not _offered(moment):
-            raise CannotInject("the request offers no tool")
+    def _check_applicable(self, position: StreamPosition) -> None:
+        turn = reencoding.convert_for_response(position, _RIGHT)
+        if not _offered_tools(position):
+            raise FaultNotApplicable("the request offers no tool")
         if self.how == "json":
-            _check_words(moment, told)
+            _check_text_arguments(position, turn)
 
-    def _strike(self, moment: Moment) -> Struck:
-        turns = list(reencoding.whole(moment))
-        tools = _offered(moment)
-        at = next((at for at, it in enumerate(turns) if called(it.parts) is not None), 0)
-        turns[at] = self._spoiled(turns[at], tools)
-        return Struck(reencoding.anew(moment, turns), over=True, timed=True)
+    def _inject(self, position: StreamPosition) -> InjectedActions:
+        turns = list(reencoding.decode_whole(position))
+        tools = _offered_tools(position)
+        at = next(
+            (at for at, turn in enumerate(turns) if first_client_call(turn.parts) is not None), 0
+        )
+        turns[at] = self._with_bad_call(turns[at], tools)
+        return InjectedActions(
+            reencoding.encode_replacement(position, turns), ends_response=True, is_timed=True
+        )
 
-    def _spoiled(self, turn: Turn, tools: Sequence[Tool]) -> Turn:
+    def _with_bad_call(self, turn: Turn, tools: Sequence[ToolDefinition]) -> Turn:
         parts = turn.parts
-        found = called(parts)
+        found = first_client_call(parts)
         if found is None:
-            thought = [it for it in parts if isinstance(it, Reasoning)]
-            parts = (*thought, HOWS[self.how](made_up(tools), tools))
+            thought = [part for part in parts if isinstance(part, Reasoning)]
+            parts = (*thought, HOWS[self.how](fake_call(tools), tools))
             told = replace(turn, parts=parts, metadata=())
             return replace(told, finish=Finish.TOOL_CALLS, finish_raw="")
         number, call = found
@@ -75,30 +81,32 @@ class BadToolCall:
         )
 
 
-def _check_words(moment: Moment, right: Turn) -> None:
-    """Raises `CannotInject` where arguments must be an object."""
+def _check_text_arguments(position: StreamPosition, right: Turn) -> None:
+    """Raises `FaultNotApplicable` where arguments must be an object."""
     broken = replace(right, parts=(ToolCall("", "f", "{"),))
     try:
-        reencoding.fitted(moment, broken)
-    except CannotInject:
-        name = moment.met.asked.dialect.name
-        raise CannotInject(f"{name} tells arguments as an object, which is JSON") from None
+        reencoding.convert_for_response(position, broken)
+    except FaultNotApplicable:
+        name = position.context.request.dialect.name
+        raise FaultNotApplicable(f"{name} tells arguments as an object, which is JSON") from None
 
 
-def _offered(moment: Moment) -> Sequence[Tool]:
-    asked = moment.met.asked
-    conversation = asked.dialect.conversation(asked.request)
+def _offered_tools(position: StreamPosition) -> Sequence[ToolDefinition]:
+    decoded_request = position.context.request
+    conversation = decoded_request.dialect.decode_request(decoded_request.request)
     return conversation.tools if conversation is not None else ()
 
 
-def _how(text: str) -> str:
+def _parse_how(text: str) -> str:
     if text.strip().lower() not in HOWS:
         raise ValueError(f"one of {', '.join(HOWS)}")
     return text.strip().lower()
 
 
-KIND = Kind(
-    "bad-tool-call", Effect.ALTERED, "a call of a tool that cannot be carried out", BadToolCall,
-    {"how": Argument(_how, "json: no JSON; name: an unknown tool; missing: an argument", "json")},
+KIND = FaultKind(
+    "bad-tool-call", FaultEffect.ALTERED, "a call of a tool that cannot be carried "
+                                          "out", BadToolCall,
+    {"how": FaultArgument(_parse_how, "json: no JSON; name: an unknown tool; missing: an "
+                                      "argument", "json")},
     example="bad-tool-call,how=name",
 )  # fmt: skip

@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from llm_proxy.actions import Send
-from llm_proxy.dialects.base import Response
-from llm_proxy.faults.fault_record import Effect
+from llm_proxy.dialects.base import DialectResponse
+from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     AT_MESSAGES,
-    CannotInject,
-    Kind,
-    Moment,
-    Strike,
-    Struck,
+    FaultKind,
+    FaultNotApplicable,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
     Work,
 )
 from llm_proxy.faults.location import Place
-from llm_proxy.framing.invalid_utf8 import garble
+from llm_proxy.framing.invalid_utf8 import insert_invalid_utf8
 from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall
 
 
@@ -33,27 +33,28 @@ from llm_proxy.turns import Part, Reasoning, Refusal, Text, ToolCall
 class BadUtf8:
     """A byte that is no UTF-8."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """In the message behind its place, or in the body."""
-        return Strike(_strike, takes=1, resizes=True)
+        return OneShot(_inject, taken_count=1, changes_length=True)
 
 
-def _strike(moment: Moment) -> Struck:
-    garbled = garble(moment.codec, moment.taken[0], frozenset(_said(moment)))
+def _inject(position: StreamPosition) -> InjectedActions:
+    garbled = insert_invalid_utf8(
+        position.codec, position.taken_messages[0], frozenset(_message_texts(position))
+    )
     if garbled is None:
-        raise CannotInject("the message has no text")
-    return Struck((Send(garbled),))
+        raise FaultNotApplicable("the message has no text")
+    return InjectedActions((Send(garbled),))
 
 
-def _said(moment: Moment) -> Iterator[str]:
-    """What the model says in the message."""
-    assert moment.head is not None  # noqa: S101 # what was taken has come behind it
-    response = Response(moment.head, moment.codec, moment.taken)
-    for turn in moment.met.asked.dialect.turns(response):
-        yield from filter(None, map(_words, turn.parts))
+def _message_texts(position: StreamPosition) -> Iterator[str]:
+    assert position.head is not None  # noqa: S101 # what was taken has come behind it
+    response = DialectResponse(position.head, position.codec, position.taken_messages)
+    for turn in position.context.request.dialect.decode(response):
+        yield from filter(None, map(_part_texts, turn.parts))
 
 
-def _words(part: Part) -> str:
+def _part_texts(part: Part) -> str:
     match part:
         case Text() | Reasoning() | Refusal():
             return part.text
@@ -63,7 +64,7 @@ def _words(part: Part) -> str:
             return ""
 
 
-KIND = Kind(
-    "bad-utf8", Effect.MALFORMED, "a text holds a byte that is no UTF-8", BadUtf8,
-    places=AT_MESSAGES, example="bad-utf8,after=2",
+KIND = FaultKind(
+    "bad-utf8", FaultEffect.MALFORMED, "a text holds a byte that is no UTF-8", BadUtf8,
+    allowed_locations=AT_MESSAGES, example="bad-utf8,after=2",
 )  # fmt: skip

@@ -17,8 +17,8 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Burst, Send, Wait
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import ANYWHERE, Argument, Bend, Kind, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import ANYWHERE, FaultArgument, FaultKind, Transform, Work
 from llm_proxy.faults.location import Place
 
 _PIECE: Final = 20
@@ -33,55 +33,56 @@ class Bandwidth:
 
     rate: int
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """From its place on."""
-        return Bend(lambda moment: _Line(self.rate, moment.at))
+        return Transform(lambda position: _ThrottledLine(self.rate, position.at))
 
 
-class _Line:
+class _ThrottledLine:
     """A line that is busy, or waits for something to carry."""
 
     def __init__(self, rate: int, at: float) -> None:
         self._rate = rate
         self._piece = max(1, rate * _PIECE // 1000)
-        self._begun = at
+        self._busy_since = at
         """When it last began to be busy, in ms."""
-        self._carried = 0
+        self._carried_size = 0
         """Bytes since then."""
         self._pieces = 0
 
     def feed(self, action: Action) -> Burst:
         match action:
             case Wait(due):
-                if due > self._free():
-                    self._begun, self._carried = due, 0
-                return (Wait(self._free()),)
+                if due > self._free_at_ms():
+                    self._busy_since, self._carried_size = due, 0
+                return (Wait(self._free_at_ms()),)
             case Send(data):
-                return tuple(self._carry(data))
+                return tuple(self._schedule_piece(data))
             case _:
                 return (action,)
 
     def close(self) -> Burst:
         return ()
 
-    def _free(self) -> float:
+    def _free_at_ms(self) -> float:
         """When it has carried all, in ms: counted from one moment, so nothing drifts."""
-        return self._begun + self._carried * 1000 / self._rate
+        return self._busy_since + self._carried_size * 1000 / self._rate
 
-    def _carry(self, data: bytes) -> list[Action]:
+    def _schedule_piece(self, data: bytes) -> list[Action]:
         gone: list[Action] = []
         for begin in range(0, len(data), self._piece):
             self._pieces += 1
             piece = data[begin : begin + self._piece] if self._pieces < _MOST else data[begin:]
-            self._carried += len(piece)
-            gone += [Wait(self._free()), Send(piece)]
+            self._carried_size += len(piece)
+            gone += [Wait(self._free_at_ms()), Send(piece)]
             if self._pieces >= _MOST:
                 break
         return gone
 
 
-KIND = Kind(
-    "bandwidth", Effect.SLOWED, "the body comes through a narrow line", Bandwidth,
-    {"rate": Argument(unit_parsers.rate, "bytes a second: 500, 16kB, 1MiB", needed=True)},
-    places=ANYWHERE, example="bandwidth,rate=16kB",
+KIND = FaultKind(
+    "bandwidth", FaultEffect.SLOWED, "the body comes through a narrow line", Bandwidth,
+    {"rate": FaultArgument(unit_parsers.parse_rate, "bytes a second: 500, 16kB, "
+                                                    "1MiB", is_required=True)},
+    allowed_locations=ANYWHERE, example="bandwidth,rate=16kB",
 )  # fmt: skip

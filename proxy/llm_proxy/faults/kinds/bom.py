@@ -13,10 +13,18 @@ from codecs import BOM_UTF8
 from dataclasses import dataclass, replace
 
 from llm_proxy.actions import Action, Begin, Burst, Send
-from llm_proxy.exchange import Head
+from llm_proxy.exchange import ResponseHead
 from llm_proxy.faults import message_contents
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import BODIES, WITH_BODY, Bend, CannotInject, Kind, Moment, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    BODIES,
+    WITH_BODY,
+    FaultKind,
+    FaultNotApplicable,
+    StreamPosition,
+    Transform,
+    Work,
+)
 from llm_proxy.faults.location import Place
 from llm_proxy.framing import eventstream
 
@@ -25,36 +33,36 @@ from llm_proxy.framing import eventstream
 class Bom:
     """The mark."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """With the first bytes."""
-        return Bend(_begin)
+        return Transform(_begin_transform)
 
 
-def _begin(moment: Moment) -> _Marking:
-    if coding := message_contents.packed(moment.begun_head()):
-        raise CannotInject(f"the body is packed with {coding}")
-    return _Marking()
+def _begin_transform(position: StreamPosition) -> _BomInsertion:
+    if coding := message_contents.content_coding(position.require_head()):
+        raise FaultNotApplicable(f"the body is packed with {coding}")
+    return _BomInsertion()
 
 
-class _Marking:
+class _BomInsertion:
     def __init__(self) -> None:
-        self._is_marked = False
+        self._is_inserted = False
 
     def feed(self, action: Action) -> Burst:
         match action:
-            case Begin(Head(framing="length", length=int(length)) as head):
+            case Begin(ResponseHead(framing="length", length=int(length)) as head):
                 return (Begin(replace(head, length=length + len(BOM_UTF8))),)
-            case Send(data) if not self._is_marked:
-                self._is_marked = True
+            case Send(data) if not self._is_inserted:
+                self._is_inserted = True
                 return (Send(BOM_UTF8 + data),)
             case _:
                 return (action,)
 
     def close(self) -> Burst:
-        return () if self._is_marked else (Send(BOM_UTF8),)
+        return () if self._is_inserted else (Send(BOM_UTF8),)
 
 
-KIND = Kind(
-    "bom", Effect.MALFORMED, "a byte order mark in front of the body", Bom,
-    bodies=BODIES - {eventstream.NAME}, delimited=WITH_BODY, example="bom",
+KIND = FaultKind(
+    "bom", FaultEffect.MALFORMED, "a byte order mark in front of the body", Bom,
+    allowed_bodies=BODIES - {eventstream.NAME}, needs_messages=WITH_BODY, example="bom",
 )  # fmt: skip

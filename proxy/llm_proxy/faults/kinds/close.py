@@ -13,8 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Abort
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import ANYWHERE, Instead, Kind, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    ANYWHERE,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    ReplaceResponse,
+    Work,
+)
 from llm_proxy.faults.location import Place
 
 _CLOSED = (Abort("fin"),)
@@ -24,14 +31,15 @@ _CLOSED = (Abort("fin"),)
 class Close:
     """A close."""
 
-    def work(self, place: Place | None, /) -> Work:
+    def mechanism(self, place: Place | None, /) -> Work:
         """Amid the answer, or instead of it."""
         if place is not None:
-            return Strike(lambda _: Struck(_CLOSED, over=True))
-        return Instead(lambda _: _CLOSED, Effect.DISCONNECTED)
+            return OneShot(lambda _: InjectedActions(_CLOSED, ends_response=True))
+        return ReplaceResponse(lambda _: _CLOSED, FaultEffect.DISCONNECTED)
 
 
-KIND = Kind(
-    "close", Effect.CUT, "the connection is closed before its time", Close, places=ANYWHERE,
+KIND = FaultKind(
+    "close", FaultEffect.CUT, "the connection is closed before its "
+                              "time", Close, allowed_locations=ANYWHERE,
     example="close,after=1",
 )  # fmt: skip

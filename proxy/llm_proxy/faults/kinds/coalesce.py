@@ -14,8 +14,15 @@ from dataclasses import dataclass
 
 from llm_proxy import framing, unit_parsers
 from llm_proxy.actions import Action, Begin, Burst, Send, Wait
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import ANYWHERE, Argument, Bend, Kind, Moment, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    ANYWHERE,
+    FaultArgument,
+    FaultKind,
+    StreamPosition,
+    Transform,
+    Work,
+)
 from llm_proxy.faults.location import Place
 
 
@@ -30,30 +37,30 @@ class Coalesce:
         if self.events == 0:
             raise ValueError("events must be 1 or more")
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """From its place on."""
-        return Bend(self._begin)
+        return Transform(self._begin_transform)
 
-    def _begin(self, moment: Moment) -> _Holding:
-        moment.begun_head()  # which says what its messages are
-        return _Holding(self.events, moment)
+    def _begin_transform(self, position: StreamPosition) -> _Coalescing:
+        position.require_head()  # which says what its messages are
+        return _Coalescing(self.events, position)
 
 
-class _Holding:
+class _Coalescing:
     """Holds the body back until there is enough of it."""
 
-    def __init__(self, events: int | None, moment: Moment) -> None:
+    def __init__(self, events: int | None, position: StreamPosition) -> None:
         self._events = events
-        self._due = moment.at
+        self._due = position.at
         self._held = bytearray()
-        self._codec = framing.codec(moment.codec)
+        self._codec = framing.new_codec(position.codec)
         self._ends = 0
         """Messages that end in what is held."""
         self._end = 0
         """Where the last of them ends."""
-        self._gone = len(moment.begun)
+        self._sent_size = len(position.partial_message)
         """Bytes of the message that is under way which have gone out before."""
-        self._codec.feed(moment.begun)
+        self._codec.feed(position.partial_message)
 
     def feed(self, action: Action) -> Burst:
         match action:
@@ -64,34 +71,35 @@ class _Holding:
                 return (Wait(self._due), action)
             case Send(data):
                 self._held += data
-                return self._enough(self._codec.feed(data) if self._events else [])
+                return self._complete_writes(self._codec.feed(data) if self._events else [])
             case _:
                 return (*self.close(), action)
 
     def close(self) -> Burst:
         """All that is left."""
-        return self._write(len(self._held))
+        return self._flush_write(len(self._held))
 
-    def _enough(self, messages: list[bytes]) -> Burst:
+    def _complete_writes(self, messages: list[bytes]) -> Burst:
         """The writes that these messages complete, each when its last byte came."""
         gone: list[Action] = []
         for message in messages:
-            self._end += len(message) - self._gone
-            self._gone = 0
+            self._end += len(message) - self._sent_size
+            self._sent_size = 0
             self._ends += 1
             if self._ends == self._events:
-                gone += self._write(self._end)
+                gone += self._flush_write(self._end)
         return tuple(gone)
 
-    def _write(self, end: int) -> Burst:
+    def _flush_write(self, end: int) -> Burst:
         data = bytes(self._held[:end])
         del self._held[:end]
         self._ends = self._end = 0
         return (Wait(self._due), Send(data)) if data else (Wait(self._due),)
 
 
-KIND = Kind(
-    "coalesce", Effect.SLOWED, "what came bit by bit comes at once", Coalesce,
-    {"events": Argument(unit_parsers.count, "messages of a write; all of them if left out")},
-    places=ANYWHERE, example="coalesce,after=1",
+KIND = FaultKind(
+    "coalesce", FaultEffect.SLOWED, "what came bit by bit comes at once", Coalesce,
+    {"events": FaultArgument(unit_parsers.parse_count, "messages of a write; all of them if "
+                                                       "left out")},
+    allowed_locations=ANYWHERE, example="coalesce,after=1",
 )  # fmt: skip

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import AT_MESSAGES, Kind, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import AT_MESSAGES, FaultKind, Work
 from llm_proxy.faults.location import Place
-from llm_proxy.faults.turn_truncation import ended
+from llm_proxy.faults.turn_truncation import truncate_turns
 from llm_proxy.turns import Finish
 
 
@@ -24,12 +24,12 @@ from llm_proxy.turns import Finish
 class ContentFilter:
     """An answer that the filter ends."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The end, at its place."""
-        return ended(Finish.CONTENT_FILTER)
+        return truncate_turns(Finish.CONTENT_FILTER)
 
 
-KIND = Kind(
-    "content-filter", Effect.ALTERED, "the provider's filter ends the answer", ContentFilter,
-    places=AT_MESSAGES, example="content-filter,after=4",
+KIND = FaultKind(
+    "content-filter", FaultEffect.ALTERED, "the provider's filter ends the answer", ContentFilter,
+    allowed_locations=AT_MESSAGES, example="content-filter,after=4",
 )  # fmt: skip

@@ -11,8 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy import unit_parsers
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import AT_MESSAGES, STREAMS, Argument, Kind, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    AT_MESSAGES,
+    STREAMS,
+    FaultArgument,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    Work,
+)
 from llm_proxy.faults.location import Place
 
 
@@ -27,13 +35,13 @@ class Drop:
         if self.count < 1:
             raise ValueError("count must be 1 or more")
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The gap, at its place."""
-        return Strike(lambda _: Struck(), takes=self.count, resizes=True)
+        return OneShot(lambda _: InjectedActions(), taken_count=self.count, changes_length=True)
 
 
-KIND = Kind(
-    "drop", Effect.ALTERED, "messages are left out", Drop,
-    {"count": Argument(unit_parsers.count, "how many", "1")},
-    places=AT_MESSAGES, bodies=STREAMS, example="drop,after=2",
+KIND = FaultKind(
+    "drop", FaultEffect.ALTERED, "messages are left out", Drop,
+    {"count": FaultArgument(unit_parsers.parse_count, "how many", "1")},
+    allowed_locations=AT_MESSAGES, allowed_bodies=STREAMS, example="drop,after=2",
 )  # fmt: skip

@@ -14,20 +14,20 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Send
-from llm_proxy.faults.fault_record import Effect
+from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     AT_MESSAGES,
     STREAMS,
-    Argument,
-    CannotInject,
-    Kind,
-    Moment,
-    Strike,
-    Struck,
+    FaultArgument,
+    FaultKind,
+    FaultNotApplicable,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
     Work,
 )
 from llm_proxy.faults.location import Place
-from llm_proxy.framing.reordering import rearranged
+from llm_proxy.framing.reordering import rearrange_messages
 
 _MOST: Final = 10_000
 """Copies of a message."""
@@ -46,22 +46,24 @@ class Duplicate:
         if not 1 <= self.count <= _MOST:
             raise ValueError(f"count must be from 1 to {_MOST}")
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The copies, behind their place."""
-        return Strike(self._strike, takes=1, resizes=True)
+        return OneShot(self._inject, taken_count=1, changes_length=True)
 
-    def _strike(self, moment: Moment) -> Struck:
-        if self.count * len(moment.taken[0]) > _LARGEST:
-            raise CannotInject(f"so many copies would have more than {_LARGEST} bytes")
+    def _inject(self, position: StreamPosition) -> InjectedActions:
+        if self.count * len(position.taken_messages[0]) > _LARGEST:
+            raise FaultNotApplicable(f"so many copies would have more than {_LARGEST} bytes")
         try:
-            told = rearranged(moment.codec, moment.taken, [0] * (1 + self.count))
+            items = rearrange_messages(
+                position.codec, position.taken_messages, [0] * (1 + self.count)
+            )
         except ValueError as why:
-            raise CannotInject(str(why)) from None
-        return Struck(tuple(map(Send, told)))
+            raise FaultNotApplicable(str(why)) from None
+        return InjectedActions(tuple(map(Send, items)))
 
 
-KIND = Kind(
-    "duplicate", Effect.ALTERED, "a message comes more than once", Duplicate,
-    {"count": Argument(unit_parsers.count, "how many copies", "1")},
-    places=AT_MESSAGES, bodies=STREAMS, example="duplicate,after=2",
+KIND = FaultKind(
+    "duplicate", FaultEffect.ALTERED, "a message comes more than once", Duplicate,
+    {"count": FaultArgument(unit_parsers.parse_count, "how many copies", "1")},
+    allowed_locations=AT_MESSAGES, allowed_bodies=STREAMS, example="duplicate,after=2",
 )  # fmt: skip

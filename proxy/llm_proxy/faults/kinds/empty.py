@@ -11,8 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import CannotInject, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    FaultKind,
+    FaultNotApplicable,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import AfterBytes, Place
 
 
@@ -20,15 +27,19 @@ from llm_proxy.faults.location import AfterBytes, Place
 class Empty:
     """The end, behind the head."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """Behind the head."""
-        return Strike(_strike, resizes=True, cuts=True, usual=AfterBytes(0))
+        return OneShot(
+            _inject, changes_length=True, cuts_stream=True, default_location=AfterBytes(0)
+        )
 
 
-def _strike(moment: Moment) -> Struck:
-    if not 200 <= moment.begun_head().status < 300:
-        raise CannotInject("the answer is no success")
-    return Struck(over=True)
+def _inject(position: StreamPosition) -> InjectedActions:
+    if not 200 <= position.require_head().status < 300:
+        raise FaultNotApplicable("the answer is no success")
+    return InjectedActions(ends_response=True)
 
 
-KIND = Kind("empty", Effect.TRUNCATED, "the right head, and no body", Empty, example="empty")
+KIND = FaultKind(
+    "empty", FaultEffect.TRUNCATED, "the right head, and no body", Empty, example="empty"
+)

@@ -14,8 +14,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from llm_proxy.faults import reencoding
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import AT_MESSAGES, STREAMS, Argument, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    AT_MESSAGES,
+    STREAMS,
+    FaultArgument,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import Place
 from llm_proxy.turns import Failure, Turn
 
@@ -29,24 +38,26 @@ class ErrorEvent:
     message: str = _MESSAGE
     type: str = ""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The error, at its place."""
-        return Strike(self._strike, resizes=True)
+        return OneShot(self._inject, changes_length=True)
 
-    def _strike(self, moment: Moment) -> Struck:
+    def _inject(self, position: StreamPosition) -> InjectedActions:
         failed = Turn((), failure=Failure(self.message, type=self.type))
-        reencoding.fitted(moment, failed)
-        return Struck(reencoding.ending(moment, self._failed), over=True)
+        reencoding.convert_for_response(position, failed)
+        return InjectedActions(
+            reencoding.encode_ending(position, self._failed_turn), ends_response=True
+        )
 
-    def _failed(self, so_far: Turn) -> Turn:
+    def _failed_turn(self, so_far: Turn) -> Turn:
         return replace(so_far, failure=Failure(self.message, type=self.type))
 
 
-KIND = Kind(
-    "error-event", Effect.FAILED, "the provider's own error amid its answer", ErrorEvent,
+KIND = FaultKind(
+    "error-event", FaultEffect.FAILED, "the provider's own error amid its answer", ErrorEvent,
     {
-        "message": Argument(str, "what the error says", _MESSAGE),
-        "type": Argument(str, "the error's type; the provider's own if left out"),
+        "message": FaultArgument(str, "what the error says", _MESSAGE),
+        "type": FaultArgument(str, "the error's type; the provider's own if left out"),
     },
-    places=AT_MESSAGES | {"ms"}, bodies=STREAMS, example="error-event,after=3",
+    allowed_locations=AT_MESSAGES | {"ms"}, allowed_bodies=STREAMS, example="error-event,after=3",
 )  # fmt: skip

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import AT_MESSAGES, Kind, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import AT_MESSAGES, FaultKind, Work
 from llm_proxy.faults.location import Place
-from llm_proxy.faults.turn_truncation import ended
+from llm_proxy.faults.turn_truncation import truncate_turns
 from llm_proxy.turns import Finish
 
 
@@ -24,12 +24,12 @@ from llm_proxy.turns import Finish
 class FinishLength:
     """An answer that is cut at its longest length."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The end, at its place."""
-        return ended(Finish.LENGTH)
+        return truncate_turns(Finish.LENGTH)
 
 
-KIND = Kind(
-    "finish-length", Effect.ALTERED, "the answer ends at its longest length", FinishLength,
-    places=AT_MESSAGES, example="finish-length,after=4",
+KIND = FaultKind(
+    "finish-length", FaultEffect.ALTERED, "the answer ends at its longest length", FinishLength,
+    allowed_locations=AT_MESSAGES, example="finish-length,after=4",
 )  # fmt: skip

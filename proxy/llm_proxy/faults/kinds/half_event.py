@@ -13,8 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Send
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import AT_MESSAGES, STREAMS, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    AT_MESSAGES,
+    STREAMS,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import Place
 
 
@@ -22,17 +30,17 @@ from llm_proxy.faults.location import Place
 class HalfEvent:
     """An end within a message."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The end, amid the message behind its place."""
-        return Strike(_strike, takes=1, resizes=True)
+        return OneShot(_inject, taken_count=1, changes_length=True)
 
 
-def _strike(moment: Moment) -> Struck:
-    message = moment.taken[0]
-    return Struck((Send(message[: max(len(message) // 2, 1)]),), over=True)
+def _inject(position: StreamPosition) -> InjectedActions:
+    message = position.taken_messages[0]
+    return InjectedActions((Send(message[: max(len(message) // 2, 1)]),), ends_response=True)
 
 
-KIND = Kind(
-    "half-event", Effect.TRUNCATED, "a clean end in the middle of a message", HalfEvent,
-    places=AT_MESSAGES, bodies=STREAMS, example="half-event,after=2",
+KIND = FaultKind(
+    "half-event", FaultEffect.TRUNCATED, "a clean end in the middle of a message", HalfEvent,
+    allowed_locations=AT_MESSAGES, allowed_bodies=STREAMS, example="half-event,after=2",
 )  # fmt: skip

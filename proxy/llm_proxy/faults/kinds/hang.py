@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Burst, Wait
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import FaultArgument, FaultContext, FaultKind, ReplaceResponse, Work
 from llm_proxy.faults.location import Place
 
 
@@ -25,16 +25,17 @@ class Hang:
 
     for_: float | None = None
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The silence."""
-        return Instead(self._answer)
+        return ReplaceResponse(self._replacement_response)
 
-    def _answer(self, met: Met) -> Burst:
-        return (Wait(met.silence if self.for_ is None else self.for_), Abort("fin"))
+    def _replacement_response(self, context: FaultContext) -> Burst:
+        return (Wait(context.silence if self.for_ is None else self.for_), Abort("fin"))
 
 
-KIND = Kind(
-    "hang", Effect.UNANSWERED, "no answer comes, and the connection stays open", Hang,
-    {"for": Argument(unit_parsers.milliseconds, "how long; the longest silence if left out")},
+KIND = FaultKind(
+    "hang", FaultEffect.UNANSWERED, "no answer comes, and the connection stays open", Hang,
+    {"for": FaultArgument(unit_parsers.parse_milliseconds, "how long; the longest silence if "
+                                                           "left out")},
     example="hang,for=500ms",
 )  # fmt: skip

@@ -13,8 +13,15 @@ from dataclasses import dataclass
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Wait
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    FaultArgument,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import AfterBytes, Place
 
 
@@ -24,17 +31,18 @@ class HangBody:
 
     for_: float | None = None
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The silence, behind the head."""
-        return Strike(self._strike, usual=AfterBytes(0))
+        return OneShot(self._inject, default_location=AfterBytes(0))
 
-    def _strike(self, moment: Moment) -> Struck:
-        silence = moment.met.silence if self.for_ is None else self.for_
-        return Struck((Wait(moment.at + silence), Abort("fin")), over=True)
+    def _inject(self, position: StreamPosition) -> InjectedActions:
+        silence = position.context.silence if self.for_ is None else self.for_
+        return InjectedActions((Wait(position.at + silence), Abort("fin")), ends_response=True)
 
 
-KIND = Kind(
-    "hang-body", Effect.UNANSWERED, "the head comes, and nothing behind it", HangBody,
-    {"for": Argument(unit_parsers.milliseconds, "how long; the longest silence if left out")},
+KIND = FaultKind(
+    "hang-body", FaultEffect.UNANSWERED, "the head comes, and nothing behind it", HangBody,
+    {"for": FaultArgument(unit_parsers.parse_milliseconds, "how long; the longest silence if "
+                                                           "left out")},
     example="hang-body,for=500ms",
 )  # fmt: skip

@@ -15,12 +15,12 @@ from http import HTTPStatus
 from typing import Final
 
 from llm_proxy.actions import Begin, Burst, Send
-from llm_proxy.exchange import Head
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import FaultArgument, FaultContext, FaultKind, ReplaceResponse, Work
 from llm_proxy.faults.location import Place
 
-_PHRASES: Final = {it.value: it.phrase for it in HTTPStatus}
+_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _CODES: Final = frozenset(range(200, 600)) - {204, 205, 304}
 """Of answers that may have a body."""
 _PAGE: Final = (
@@ -35,26 +35,28 @@ class Html:
 
     code: int = 502
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The page."""
-        return Instead(self._answer)
+        return ReplaceResponse(self._replacement_response)
 
-    def _answer(self, _met: Met) -> Burst:
+    def _replacement_response(self, _context: FaultContext) -> Burst:
         reason = _PHRASES.get(self.code, "")
         body = _PAGE.format(f"{self.code} {reason}".strip()).encode()
-        head = Head(self.code, reason, (("Content-Type", "text/html"),), "length", len(body))
+        head = ResponseHead(
+            self.code, reason, (("Content-Type", "text/html"),), "length", len(body)
+        )
         return (Begin(head), Send(body))
 
 
-def code(text: str) -> int:
+def parse_code(text: str) -> int:
     """The status of a page."""
     if not text.isascii() or not text.isdecimal() or int(text) not in _CODES:
         raise ValueError("the status of a page, from 200 to 599 and not 204, 205 or 304")
     return int(text)
 
 
-KIND = Kind(
-    "html", Effect.REFUSED, "a gateway's page in place of the answer", Html,
-    {"code": Argument(code, "the status, 200 too", "502")},
+KIND = FaultKind(
+    "html", FaultEffect.REFUSED, "a gateway's page in place of the answer", Html,
+    {"code": FaultArgument(parse_code, "the status, 200 too", "502")},
     example="html",
 )  # fmt: skip

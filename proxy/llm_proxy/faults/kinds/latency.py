@@ -11,9 +11,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.faults.durations import roll, span
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import ANYWHERE, Argument, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.durations import parse_span, seeded_duration_ms
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    ANYWHERE,
+    FaultArgument,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import Place
 from llm_proxy.pacing.distributions import Distribution
 
@@ -24,16 +32,17 @@ class Latency:
 
     by: Distribution
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """Before the head, or at its place."""
-        return Strike(self._strike, before_head=True)
+        return OneShot(self._inject, may_precede_head=True)
 
-    def _strike(self, moment: Moment) -> Struck:
-        return Struck(delay=roll(self.by, moment.met, "by"))
+    def _inject(self, position: StreamPosition) -> InjectedActions:
+        return InjectedActions(delay=seeded_duration_ms(self.by, position.context, "by"))
 
 
-KIND = Kind(
-    "latency", Effect.SLOWED, "the answer comes late", Latency,
-    {"by": Argument(span, "how late: 300ms, or drawn for each request: 100..300ms", needed=True)},
-    places=ANYWHERE, example="latency,by=50ms",
+KIND = FaultKind(
+    "latency", FaultEffect.SLOWED, "the answer comes late", Latency,
+    {"by": FaultArgument(parse_span, "how late: 300ms, or drawn for each request: "
+                                     "100..300ms", is_required=True)},
+    allowed_locations=ANYWHERE, example="latency,by=50ms",
 )  # fmt: skip

@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.actions import Abort, SendRaw
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import ANYWHERE, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    ANYWHERE,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import Place
 
 _CHUNK: Final = b"zz\r\n"
@@ -25,17 +32,18 @@ _CHUNK: Final = b"zz\r\n"
 class MalformedChunk:
     """A chunk that is none."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """At its place."""
-        return Strike(_strike)
+        return OneShot(_inject)
 
 
-def _strike(moment: Moment) -> Struck:
-    moment.begun_head()  # which says that there are chunks
-    return Struck((SendRaw(_CHUNK), Abort("fin")), over=True)
+def _inject(position: StreamPosition) -> InjectedActions:
+    position.require_head()  # which says that there are chunks
+    return InjectedActions((SendRaw(_CHUNK), Abort("fin")), ends_response=True)
 
 
-KIND = Kind(
-    "malformed-chunk", Effect.MALFORMED, "a chunk whose size is no number", MalformedChunk,
-    places=ANYWHERE, delimited=frozenset(("chunked",)), example="malformed-chunk,after=1",
+KIND = FaultKind(
+    "malformed-chunk", FaultEffect.MALFORMED, "a chunk whose size is no number", MalformedChunk,
+    allowed_locations=ANYWHERE, needs_messages=frozenset(("chunked",)),
+    example="malformed-chunk,after=1",
 )  # fmt: skip

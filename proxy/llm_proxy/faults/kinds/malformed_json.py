@@ -12,26 +12,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Send
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import AT_MESSAGES, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    AT_MESSAGES,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import Place
-from llm_proxy.framing.truncated_json import spoil
+from llm_proxy.framing.truncated_json import truncate_json
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedJson:
     """Half of a message's JSON."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The message behind its place, or the body."""
-        return Strike(_strike, takes=1, resizes=True)
+        return OneShot(_inject, taken_count=1, changes_length=True)
 
 
-def _strike(moment: Moment) -> Struck:
-    return Struck((Send(spoil(moment.codec, moment.taken[0])),))
+def _inject(position: StreamPosition) -> InjectedActions:
+    return InjectedActions((Send(truncate_json(position.codec, position.taken_messages[0])),))
 
 
-KIND = Kind(
-    "malformed-json", Effect.MALFORMED, "the JSON of a message stops in the middle", MalformedJson,
-    places=AT_MESSAGES, example="malformed-json,after=2",
+KIND = FaultKind(
+    "malformed-json", FaultEffect.MALFORMED, "the JSON of a message stops in the "
+                                             "middle", MalformedJson,
+    allowed_locations=AT_MESSAGES, example="malformed-json,after=2",
 )  # fmt: skip

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Burst
-from llm_proxy.faults.error_responses import Refusal, refused
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
+from llm_proxy.faults.error_responses import ErrorSpec, refusal_response
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import FaultArgument, FaultContext, FaultKind, ReplaceResponse, Work
 from llm_proxy.faults.location import Place
 
 
@@ -27,23 +27,25 @@ class Overloaded:
     """ms."""
     should_retry: bool | None = None
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The error."""
-        return Instead(self._answer)
+        return ReplaceResponse(self._replacement_response)
 
-    def _answer(self, met: Met) -> Burst:
-        status = met.asked.dialect.overloaded
+    def _replacement_response(self, context: FaultContext) -> Burst:
+        status = context.request.dialect.overloaded_status
         again = (self.retry_after, self.should_retry)
-        return refused(met, Refusal(status, "", "", *again))
+        return refusal_response(context, ErrorSpec(status, "", "", *again))
 
 
-KIND = Kind(
-    "overloaded", Effect.REFUSED, "the provider's 529 or 503", Overloaded,
+KIND = FaultKind(
+    "overloaded", FaultEffect.REFUSED, "the provider's 529 or 503", Overloaded,
     {
-        "retry-after": Argument(
-            unit_parsers.milliseconds, "how long the client is told to wait; nothing if left out"
+        "retry-after": FaultArgument(
+            unit_parsers.parse_milliseconds, "how long the client is told to wait; nothing if "
+                                             "left out"
         ),
-        "should-retry": Argument(unit_parsers.truth, "the header x-should-retry; none if left out"),
+        "should-retry": FaultArgument(unit_parsers.parse_bool, "the header x-should-retry; none "
+                                                               "if left out"),
     },
     example="overloaded",
 )  # fmt: skip

@@ -21,19 +21,28 @@ from functools import partial
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Begin, Burst
-from llm_proxy.dialects.decoded_request import Asked
-from llm_proxy.dialects.encode_context import Quota, Window
-from llm_proxy.exchange import Head, Headers
+from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
+from llm_proxy.exchange import Headers, ResponseHead
 from llm_proxy.faults import tokens
-from llm_proxy.faults.error_responses import Refusal, refused
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Bend, Instead, Kind, Met, Metered, Work, Working
+from llm_proxy.faults.error_responses import ErrorSpec, refusal_response
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    FaultArgument,
+    FaultContext,
+    FaultKind,
+    MeteredFault,
+    ReplaceResponse,
+    Transform,
+    Work,
+    Working,
+)
 from llm_proxy.faults.kinds import rate_limit
 from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QuotaLimits:
     """What is allowed in a window; None is as much as anybody likes."""
 
     requests: int | None = None
@@ -48,13 +57,13 @@ class Limits:
         if 0 in (self.requests, self.tokens) or self.window <= 0:
             raise ValueError("a quota of 0, or for no time, lets nothing in: begin with 1")
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """An account for each session."""
-        return Metered(lambda: _Accounts(self))
+        return MeteredFault(lambda: _QuotaMeter(self))
 
 
 @dataclass(slots=True)
-class _Account:
+class _SessionQuota:
     """What one session has used of its window."""
 
     begun: float
@@ -63,80 +72,86 @@ class _Account:
     """Of each request and each answer; answers may be added in another thread."""
 
 
-class _Accounts:
+class _QuotaMeter:
     """The accounts of all sessions."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: QuotaLimits) -> None:
         self._limits = limits
-        self._accounts: dict[str, _Account] = {}
+        self._session_quotas: dict[str, _SessionQuota] = {}
 
-    def admit(self, met: Met, session: str, now: float) -> Working | None:
+    def admit(self, context: FaultContext, session: str, now: float) -> Working | None:
         limits = self._limits
-        account = self._accounts.get(session)
+        account = self._session_quotas.get(session)
         if account is None or now >= account.begun + limits.window:
-            account = self._accounts[session] = _Account(now)
-        cost = 0 if limits.tokens is None else tokens.asked_for(met)
-        if self._is_too_much(account, cost):
+            account = self._session_quotas[session] = _SessionQuota(now)
+        cost = 0 if limits.tokens is None else tokens.prompt_tokens(context)
+        if self._exceeds(account, cost):
             left = account.begun + limits.window - now
-            refusal = Refusal(rate_limit.STATUS, quota=self._left(account, now), until=left)
-            return Instead(lambda met: refused(met, refusal))
+            refusal = ErrorSpec(
+                rate_limit.STATUS, quota=self._remaining_limits(account, now), retry_until=left
+            )
+            return ReplaceResponse(lambda context: refusal_response(context, refusal))
         account.requests += 1
         account.tokens.append(cost)
-        delivery = replace(met.asked.delivery, quota=self._left(account, now))
-        told = met.asked.dialect.countdown(delivery)
-        afterwards = None if limits.tokens is None else partial(_spend, account, met.asked)
-        return Bend(lambda _: _Telling(told), quiet=True, afterwards=afterwards)
+        delivery = replace(context.request.context, quota=self._remaining_limits(account, now))
+        headers = context.request.dialect.rate_limit_headers(delivery)
+        afterwards = None if limits.tokens is None else partial(_charge, account, context.request)
+        return Transform(lambda _: _LimitHeaders(headers), is_quiet=True, on_finished=afterwards)
 
-    def forget(self, session: str) -> None:
-        self._accounts.pop(session, None)
+    def forget_session(self, session: str) -> None:
+        self._session_quotas.pop(session, None)
 
-    def _is_too_much(self, account: _Account, cost: int) -> bool:
-        """Whether a request of that many tokens is beyond the quota."""
+    def _exceeds(self, account: _SessionQuota, cost: int) -> bool:
         limits = self._limits
         if limits.requests is not None and account.requests >= limits.requests:
             return True
         return limits.tokens is not None and sum(account.tokens) + max(cost, 1) > limits.tokens
 
-    def _left(self, account: _Account, now: float) -> Quota:
+    def _remaining_limits(self, account: _SessionQuota, now: float) -> AccountLimits:
         limits = self._limits
         reset = (account.begun + limits.window - now) / 1000
 
-        def window(limit: int | None, used: int) -> Window | None:
-            return None if limit is None else Window(limit, max(limit - used, 0), reset)
+        def window(limit: int | None, used: int) -> RateLimitWindow | None:
+            return None if limit is None else RateLimitWindow(limit, max(limit - used, 0), reset)
 
-        return Quota(
+        return AccountLimits(
             window(limits.requests, account.requests), window(limits.tokens, sum(account.tokens))
         )
 
 
-def _spend(account: _Account, asked: Asked, head: Head, body: bytes) -> None:
-    account.tokens.append(tokens.answered(asked, head, body))
+def _charge(
+    account: _SessionQuota, decoded_request: DecodedRequest, head: ResponseHead, body: bytes
+) -> None:
+    account.tokens.append(tokens.response_tokens(decoded_request, head, body))
 
 
-class _Telling:
+class _LimitHeaders:
     """Puts the countdown into a head, in place of what stands there."""
 
-    def __init__(self, told: Headers) -> None:
-        self._told = told
+    def __init__(self, headers: Headers) -> None:
+        self._headers = headers
 
     def feed(self, action: Action) -> Burst:
         if not isinstance(action, Begin):
             return (action,)
         head = action.head
-        named = {name.lower() for name, _ in self._told}
-        kept = tuple(it for it in head.headers if it[0].lower() not in named)
-        return (Begin(replace(head, headers=(*kept, *self._told))),)
+        named = {name.lower() for name, _ in self._headers}
+        kept = tuple(header for header in head.headers if header[0].lower() not in named)
+        return (Begin(replace(head, headers=(*kept, *self._headers))),)
 
     def close(self) -> Burst:
         return ()
 
 
-KIND = Kind(
-    "quota", Effect.REFUSED, "requests or tokens a window, with the provider's countdown", Limits,
+KIND = FaultKind(
+    "quota", FaultEffect.REFUSED, "requests or tokens a window, with the provider's "
+                                  "countdown", QuotaLimits,
     {
-        "requests": Argument(unit_parsers.count, "how many requests are allowed in a window"),
-        "tokens": Argument(unit_parsers.count, "how many tokens are allowed in a window"),
-        "window": Argument(unit_parsers.milliseconds, "how long a window is", "60s"),
+        "requests": FaultArgument(unit_parsers.parse_count, "how many requests are allowed in a "
+                                                            "window"),
+        "tokens": FaultArgument(unit_parsers.parse_count, "how many tokens are allowed in a "
+                                                          "window"),
+        "window": FaultArgument(unit_parsers.parse_milliseconds, "how long a window is", "60s"),
     },
     scope="rule", example="quota,requests=1,window=1s",
 )  # fmt: skip

@@ -15,10 +15,10 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Burst
-from llm_proxy.dialects.encode_context import Quota, Window
-from llm_proxy.faults.error_responses import Refusal, refused
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
+from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
+from llm_proxy.faults.error_responses import ErrorSpec, refusal_response
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import FaultArgument, FaultContext, FaultKind, ReplaceResponse, Work
 from llm_proxy.faults.location import Place
 
 STATUS: Final = 429
@@ -37,25 +37,27 @@ class RateLimit:
     """ms."""
     should_retry: bool | None = None
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The error."""
-        return Instead(self._answer)
+        return ReplaceResponse(self._replacement_response)
 
-    def _answer(self, met: Met) -> Burst:
+    def _replacement_response(self, context: FaultContext) -> Burst:
         wait = _USUAL if self.retry_after is None else self.retry_after
-        requests, tokens = (Window(it, 0, wait / 1000) for it in (_REQUESTS, _TOKENS))
-        refusal = Refusal(
+        requests, tokens = (RateLimitWindow(item, 0, wait / 1000) for item in (_REQUESTS, _TOKENS))
+        refusal = ErrorSpec(
             STATUS, retry_after=self.retry_after, should_retry=self.should_retry,
-            quota=Quota(requests, tokens), until=wait,
+            quota=AccountLimits(requests, tokens), retry_until=wait,
         )  # fmt: skip
-        return refused(met, refusal)
+        return refusal_response(context, refusal)
 
 
-KIND = Kind(
-    "rate-limit", Effect.REFUSED, "the provider's 429, with its countdown", RateLimit,
+KIND = FaultKind(
+    "rate-limit", FaultEffect.REFUSED, "the provider's 429, with its countdown", RateLimit,
     {
-        "retry-after": Argument(unit_parsers.milliseconds, "how long the client is told to wait"),
-        "should-retry": Argument(unit_parsers.truth, "the header x-should-retry; none if left out"),
+        "retry-after": FaultArgument(unit_parsers.parse_milliseconds, "how long the client is "
+                                                                      "told to wait"),
+        "should-retry": FaultArgument(unit_parsers.parse_bool, "the header x-should-retry; none "
+                                                               "if left out"),
     },
     example="rate-limit,retry-after=50ms",
 )  # fmt: skip

@@ -15,8 +15,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from llm_proxy.faults import reencoding
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import EVERYTHING, Argument, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    EVERYTHING,
+    FaultArgument,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import Place
 from llm_proxy.turns import Finish, Text, Turn
 from llm_proxy.turns import Refusal as Refused
@@ -25,39 +33,42 @@ _MESSAGE = "I'm sorry, but I can't help with that."
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusalFault:
     """A refusal in these words."""
 
     message: str = _MESSAGE
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """In place of the whole answer."""
-        return Strike(self._strike, takes=EVERYTHING, resizes=True, check=self._check)
+        return OneShot(
+            self._inject, taken_count=EVERYTHING, changes_length=True, check=self._check_applicable
+        )
 
-    def _check(self, moment: Moment) -> None:
-        reencoding.fitted(moment, self._refused(moment))
+    def _check_applicable(self, position: StreamPosition) -> None:
+        reencoding.convert_for_response(position, self._refusal_turns(position))
 
-    def _strike(self, moment: Moment) -> Struck:
-        refused = self._refused(moment)
+    def _inject(self, position: StreamPosition) -> InjectedActions:
+        refused = self._refusal_turns(position)
         turns = [
-            replace(refused, usage=it.usage, id=it.id, model=it.model)
-            for it in reencoding.whole(moment)
+            replace(refused, usage=turn.usage, id=turn.id, model=turn.model)
+            for turn in reencoding.decode_whole(position)
         ]
-        return Struck(reencoding.anew(moment, turns), over=True, timed=True)
+        return InjectedActions(
+            reencoding.encode_replacement(position, turns), ends_response=True, is_timed=True
+        )
 
-    def _refused(self, moment: Moment) -> Turn:
-        """The refusal as this provider would tell it."""
+    def _refusal_turns(self, position: StreamPosition) -> Turn:
         turn = Turn((Refused(self.message),), finish=Finish.REFUSAL)
-        told = reencoding.fitted(moment, turn)
-        if any(isinstance(it, Refused) for it in told.parts) or told.finish is Finish.REFUSAL:
+        told = reencoding.convert_for_response(position, turn)
+        if any(isinstance(part, Refused) for part in told.parts) or told.finish is Finish.REFUSAL:
             return turn
         if told.finish is Finish.CONTENT_FILTER:
             return replace(turn, parts=())
         return Turn((Text(self.message),), finish=Finish.STOP)
 
 
-KIND = Kind(
-    "refusal", Effect.ALTERED, "the model refuses", Refusal,
-    {"message": Argument(str, "what the refusal says, where it has words", _MESSAGE)},
+KIND = FaultKind(
+    "refusal", FaultEffect.ALTERED, "the model refuses", RefusalFault,
+    {"message": FaultArgument(str, "what the refusal says, where it has words", _MESSAGE)},
     example="refusal",
 )  # fmt: skip

@@ -18,38 +18,48 @@ from dataclasses import dataclass
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Metered, Work, Working
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    FaultArgument,
+    FaultContext,
+    FaultKind,
+    MeteredFault,
+    ReplaceResponse,
+    Work,
+    Working,
+)
 from llm_proxy.faults.location import Place
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RefuseConnections:
     """A closed listener."""
 
     window: tuple[float, float]
     """Between these moments, in ms since the rule was given."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """What it does to requests that come nevertheless."""
-        return Metered(lambda: _Resets(self.window))
+        return MeteredFault(lambda: _ResetMeter(self.window))
 
 
-class _Resets:
+class _ResetMeter:
     """Resets what comes within the window."""
 
     def __init__(self, window: tuple[float, float]) -> None:
         self._begin, self._end = window
 
-    def admit(self, _met: Met, _session: str, now: float) -> Working | None:
-        return Instead(lambda _: (Abort("rst"),)) if self._begin <= now < self._end else None
+    def admit(self, _context: FaultContext, _session: str, now: float) -> Working | None:
+        return (
+            ReplaceResponse(lambda _: (Abort("rst"),)) if self._begin <= now < self._end else None
+        )
 
-    def forget(self, session: str) -> None:
+    def forget_session(self, session: str) -> None:
         """It keeps nothing."""
 
 
-KIND = Kind(
-    "refuse", Effect.DISCONNECTED, "nobody listens, for a while", Refuse,
-    {"window": Argument(unit_parsers.window, "when: 3s, or 2s..5s", needed=True)},
+KIND = FaultKind(
+    "refuse", FaultEffect.DISCONNECTED, "nobody listens, for a while", RefuseConnections,
+    {"window": FaultArgument(unit_parsers.parse_window, "when: 3s, or 2s..5s", is_required=True)},
     scope="listener", example="refuse,window=500ms",
 )  # fmt: skip

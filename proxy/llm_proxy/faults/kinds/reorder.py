@@ -12,41 +12,41 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Send
-from llm_proxy.faults.fault_record import Effect
+from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     AT_MESSAGES,
     STREAMS,
-    CannotInject,
-    Kind,
-    Moment,
-    Strike,
-    Struck,
+    FaultKind,
+    FaultNotApplicable,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
     Work,
 )
 from llm_proxy.faults.location import Place
-from llm_proxy.framing.reordering import rearranged
+from llm_proxy.framing.reordering import rearrange_messages
 
 
 @dataclass(frozen=True, slots=True)
 class Reorder:
     """The next two messages, the other way round."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The change, behind its place."""
-        return Strike(_strike, takes=2, resizes=True)
+        return OneShot(_inject, taken_count=2, changes_length=True)
 
 
-def _strike(moment: Moment) -> Struck:
-    if len(moment.taken) < 2:  # two are what changes places
-        raise CannotInject("there was but one message behind it")
+def _inject(position: StreamPosition) -> InjectedActions:
+    if len(position.taken_messages) < 2:  # two are what changes places
+        raise FaultNotApplicable("there was but one message behind it")
     try:
-        told = rearranged(moment.codec, moment.taken, (1, 0))
+        items = rearrange_messages(position.codec, position.taken_messages, (1, 0))
     except ValueError as why:
-        raise CannotInject(str(why)) from None
-    return Struck(tuple(map(Send, told)))
+        raise FaultNotApplicable(str(why)) from None
+    return InjectedActions(tuple(map(Send, items)))
 
 
-KIND = Kind(
-    "reorder", Effect.ALTERED, "two messages change places", Reorder,
-    places=AT_MESSAGES, bodies=STREAMS, example="reorder,after=2",
+KIND = FaultKind(
+    "reorder", FaultEffect.ALTERED, "two messages change places", Reorder,
+    allowed_locations=AT_MESSAGES, allowed_bodies=STREAMS, example="reorder,after=2",
 )  # fmt: skip

@@ -12,8 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Abort
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import ANYWHERE, Instead, Kind, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    ANYWHERE,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    ReplaceResponse,
+    Work,
+)
 from llm_proxy.faults.location import Place
 
 _RESET = (Abort("rst"),)
@@ -23,13 +30,18 @@ _RESET = (Abort("rst"),)
 class Reset:
     """A reset."""
 
-    def work(self, place: Place | None, /) -> Work:
+    def mechanism(self, place: Place | None, /) -> Work:
         """Amid the answer, or instead of it."""
         if place is not None:
-            return Strike(lambda _: Struck(_RESET, over=True))
-        return Instead(lambda _: _RESET, Effect.DISCONNECTED)
+            return OneShot(lambda _: InjectedActions(_RESET, ends_response=True))
+        return ReplaceResponse(lambda _: _RESET, FaultEffect.DISCONNECTED)
 
 
-KIND = Kind(
-    "reset", Effect.CUT, "the connection is reset", Reset, places=ANYWHERE, example="reset,after=1"
+KIND = FaultKind(
+    "reset",
+    FaultEffect.CUT,
+    "the connection is reset",
+    Reset,
+    allowed_locations=ANYWHERE,
+    example="reset,after=1",
 )

@@ -15,8 +15,8 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Action, Burst, Send, Wait
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import ANYWHERE, Argument, Bend, Kind, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import ANYWHERE, FaultArgument, FaultKind, Transform, Work
 from llm_proxy.faults.location import Place
 
 _MOST: Final = 100_000
@@ -35,12 +35,12 @@ class Slice:
         if self.size < 1:
             raise ValueError("size must be 1 byte or more")
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """From its place on."""
-        return Bend(lambda moment: _Slicing(self, moment.at))
+        return Transform(lambda position: _SliceTransform(self, position.at))
 
 
-class _Slicing:
+class _SliceTransform:
     def __init__(self, how: Slice, at: float) -> None:
         self._how = how
         self._at = at
@@ -49,7 +49,7 @@ class _Slicing:
     def feed(self, action: Action) -> Burst:
         match action:
             case Send(data):
-                return tuple(self._cut(data))
+                return tuple(self._slice(data))
             case Wait(due) if due <= self._at:
                 return ()  # what comes while others are still on their way goes behind them
             case Wait(due):
@@ -61,7 +61,7 @@ class _Slicing:
     def close(self) -> Burst:
         return ()
 
-    def _cut(self, data: bytes) -> list[Action]:
+    def _slice(self, data: bytes) -> list[Action]:
         gone: list[Action] = []
         for begin in range(0, len(data), self._how.size):
             if self._written == _MOST:
@@ -72,11 +72,12 @@ class _Slicing:
         return gone
 
 
-KIND = Kind(
-    "slice", Effect.SLOWED, "small writes, also within a character", Slice,
+KIND = FaultKind(
+    "slice", FaultEffect.SLOWED, "small writes, also within a character", Slice,
     {
-        "size": Argument(unit_parsers.size, "bytes of a write", needed=True),
-        "delay": Argument(unit_parsers.milliseconds, "the time between two writes", "1ms"),
+        "size": FaultArgument(unit_parsers.parse_size, "bytes of a write", is_required=True),
+        "delay": FaultArgument(unit_parsers.parse_milliseconds, "the time between two "
+                                                                "writes", "1ms"),
     },
-    places=ANYWHERE, example="slice,size=7",
+    allowed_locations=ANYWHERE, example="slice,size=7",
 )  # fmt: skip

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llm_proxy.actions import Action, Burst, Wait
-from llm_proxy.faults.durations import roll, span
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Bend, Kind, Moment, Work
+from llm_proxy.faults.durations import parse_span, seeded_duration_ms
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import FaultArgument, FaultKind, StreamPosition, Transform, Work
 from llm_proxy.faults.location import Place
 from llm_proxy.pacing.distributions import Distribution
 
@@ -25,15 +25,15 @@ class SlowClose:
 
     by: Distribution
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """Behind everything."""
-        return Bend(self._begin)
+        return Transform(self._begin_transform)
 
-    def _begin(self, moment: Moment) -> _Closing:
-        return _Closing(roll(self.by, moment.met, "by"), moment.at)
+    def _begin_transform(self, position: StreamPosition) -> _DelayedEnd:
+        return _DelayedEnd(seeded_duration_ms(self.by, position.context, "by"), position.at)
 
 
-class _Closing:
+class _DelayedEnd:
     def __init__(self, by: float, at: float) -> None:
         self._by = by
         self._at = at
@@ -47,8 +47,9 @@ class _Closing:
         return (Wait(self._at + self._by),)
 
 
-KIND = Kind(
-    "slow-close", Effect.SLOWED, "all is sent, and its end comes late", SlowClose,
-    {"by": Argument(span, "how late: 300ms, or drawn for each request: 100..300ms", needed=True)},
-    delimited=frozenset(("chunked", "close")), example="slow-close,by=50ms",
+KIND = FaultKind(
+    "slow-close", FaultEffect.SLOWED, "all is sent, and its end comes late", SlowClose,
+    {"by": FaultArgument(parse_span, "how late: 300ms, or drawn for each request: "
+                                     "100..300ms", is_required=True)},
+    needs_messages=frozenset(("chunked", "close")), example="slow-close,by=50ms",
 )  # fmt: skip

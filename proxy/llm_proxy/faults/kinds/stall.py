@@ -13,8 +13,16 @@ from dataclasses import dataclass
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Wait
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import ANYWHERE, Argument, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    ANYWHERE,
+    FaultArgument,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import Place
 
 
@@ -24,19 +32,22 @@ class Stall:
 
     for_: float | None = None
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The silence, at its place."""
-        return Strike(self._strike, effect=Effect.SLOWED if self.for_ is not None else None)
+        return OneShot(self._inject, effect=FaultEffect.SLOWED if self.for_ is not None else None)
 
-    def _strike(self, moment: Moment) -> Struck:
+    def _inject(self, position: StreamPosition) -> InjectedActions:
         if self.for_ is not None:
-            return Struck(delay=self.for_)
-        return Struck((Wait(moment.at + moment.met.silence), Abort("fin")), over=True)
+            return InjectedActions(delay=self.for_)
+        return InjectedActions(
+            (Wait(position.at + position.context.silence), Abort("fin")), ends_response=True
+        )
 
 
-KIND = Kind(
-    "stall", Effect.STALLED, "the answer stops, and the connection stays open",
+KIND = FaultKind(
+    "stall", FaultEffect.STALLED, "the answer stops, and the connection stays open",
     Stall,
-    {"for": Argument(unit_parsers.milliseconds, "how long; for ever where it is left out")},
-    places=ANYWHERE, example="stall,after=1",
+    {"for": FaultArgument(unit_parsers.parse_milliseconds, "how long; for ever where it is left "
+                                                           "out")},
+    allowed_locations=ANYWHERE, example="stall,after=1",
 )  # fmt: skip

@@ -18,15 +18,15 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Action, Send, Wait
-from llm_proxy.faults.fault_record import Effect
+from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.kind import (
     AT_MESSAGES,
-    Argument,
-    CannotInject,
-    Kind,
-    Moment,
-    Strike,
-    Struck,
+    FaultArgument,
+    FaultKind,
+    FaultNotApplicable,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
     Work,
 )
 from llm_proxy.faults.location import Place
@@ -51,39 +51,45 @@ class StallKeepalive:
         if (self.for_ or 0) / self.interval > _MOST:
             raise ValueError(f"for must be at most {_MOST} times the interval")
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The stall, at its place."""
-        effect = None if self.for_ is None else Effect.SLOWED
-        return Strike(self._strike, resizes=True, effect=effect)
+        effect = None if self.for_ is None else FaultEffect.SLOWED
+        return OneShot(self._inject, changes_length=True, effect=effect)
 
-    def _strike(self, moment: Moment) -> Struck:
-        moment.begun_head()
-        dialect = moment.met.asked.dialect
-        sign = dialect.keep_alive(moment.codec)
+    def _inject(self, position: StreamPosition) -> InjectedActions:
+        position.require_head()
+        dialect = position.context.request.dialect
+        sign = dialect.keep_alive_message(position.codec)
         if not sign:
-            raise CannotInject(f"{dialect.name} has no keep-alive in such an answer")
-        if moment.begun:
-            raise CannotInject("a message was under way")
+            raise FaultNotApplicable(f"{dialect.name} has no keep-alive in such an answer")
+        if position.partial_message:
+            raise FaultNotApplicable("a message was under way")
         if self.for_ is not None:
-            return Struck(tuple(self._signs(sign, moment.at, self.for_)), delay=self.for_)
-        silence = moment.met.silence
-        signs = self._signs(sign, moment.at, silence)
-        return Struck((*signs, Wait(moment.at + silence), Abort("fin")), over=True)
+            return InjectedActions(
+                tuple(self._keep_alive_actions(sign, position.at, self.for_)), delay=self.for_
+            )
+        silence = position.context.silence
+        signs = self._keep_alive_actions(sign, position.at, silence)
+        return InjectedActions(
+            (*signs, Wait(position.at + silence), Abort("fin")), ends_response=True
+        )
 
-    def _signs(self, sign: bytes, begin: float, span: float) -> Iterator[Action]:
+    def _keep_alive_actions(self, sign: bytes, begin: float, span: float) -> Iterator[Action]:
         """One whenever the interval is over, up to the end of the span."""
         for number in range(1, min(int(span / self.interval), _MOST) + 1):
             yield Wait(begin + number * self.interval)
             yield Send(sign)
 
 
-KIND = Kind(
-    "stall-keepalive", Effect.STALLED, "nothing is said, but the provider shows that it lives",
+KIND = FaultKind(
+    "stall-keepalive", FaultEffect.STALLED, "nothing is said, but the provider shows that it lives",
     StallKeepalive,
     {
-        "interval": Argument(unit_parsers.milliseconds, "from one sign of life to the next", "15s"),
-        "for": Argument(unit_parsers.milliseconds, "how long; for ever where it is left out"),
+        "interval": FaultArgument(unit_parsers.parse_milliseconds, "from one sign of life to "
+                                                                   "the next", "15s"),
+        "for": FaultArgument(unit_parsers.parse_milliseconds, "how long; for ever where it is "
+                                                              "left out"),
     },
-    places=AT_MESSAGES | {"ms"}, bodies=frozenset({"sse"}),
+    allowed_locations=AT_MESSAGES | {"ms"}, allowed_bodies=frozenset({"sse"}),
     example="stall-keepalive,after=1,interval=50ms,for=200ms",
 )  # fmt: skip

@@ -15,9 +15,9 @@ from typing import Final
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Burst
-from llm_proxy.faults.error_responses import Refusal, refused
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Instead, Kind, Met, Work
+from llm_proxy.faults.error_responses import ErrorSpec, refusal_response
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import FaultArgument, FaultContext, FaultKind, ReplaceResponse, Work
 from llm_proxy.faults.location import Place
 
 CODES: Final = range(400, 600)
@@ -34,30 +34,32 @@ class Status:
     """ms."""
     should_retry: bool | None = None
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The error."""
-        return Instead(self._answer)
+        return ReplaceResponse(self._replacement_response)
 
-    def _answer(self, met: Met) -> Burst:
+    def _replacement_response(self, context: FaultContext) -> Burst:
         again = (self.retry_after, self.should_retry)
-        return refused(met, Refusal(self.code, self.message, self.type, *again))
+        return refusal_response(context, ErrorSpec(self.code, self.message, self.type, *again))
 
 
-def code(text: str) -> int:
+def parse_code(text: str) -> int:
     """The status of an HTTP error."""
     if not text.isascii() or not text.isdecimal() or int(text) not in CODES:
         raise ValueError("the status of an HTTP error, from 400 to 599")
     return int(text)
 
 
-KIND = Kind(
-    "status", Effect.REFUSED, "an HTTP error in place of the answer", Status,
+KIND = FaultKind(
+    "status", FaultEffect.REFUSED, "an HTTP error in place of the answer", Status,
     {
-        "code": Argument(code, "the status, from 400 to 599", needed=True),
-        "message": Argument(str, "what the error says; a sentence of its own if left out"),
-        "type": Argument(str, "the error's type; the provider's own if left out"),
-        "retry-after": Argument(unit_parsers.milliseconds, "how long the client is told to wait"),
-        "should-retry": Argument(unit_parsers.truth, "the header x-should-retry; none if left out"),
+        "code": FaultArgument(parse_code, "the status, from 400 to 599", is_required=True),
+        "message": FaultArgument(str, "what the error says; a sentence of its own if left out"),
+        "type": FaultArgument(str, "the error's type; the provider's own if left out"),
+        "retry-after": FaultArgument(unit_parsers.parse_milliseconds, "how long the client is "
+                                                                      "told to wait"),
+        "should-retry": FaultArgument(unit_parsers.parse_bool, "the header x-should-retry; none "
+                                                               "if left out"),
     },
     example="status,code=503",
 )  # fmt: skip

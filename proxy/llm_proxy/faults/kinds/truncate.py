@@ -12,8 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import ANYWHERE, Kind, Moment, Strike, Struck, Work
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import (
+    ANYWHERE,
+    FaultKind,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Work,
+)
 from llm_proxy.faults.location import Place
 
 
@@ -21,17 +28,18 @@ from llm_proxy.faults.location import Place
 class Truncate:
     """An early end."""
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """The end, at its place."""
-        return Strike(_strike, resizes=True, cuts=True)
+        return OneShot(_inject, changes_length=True, cuts_stream=True)
 
 
-def _strike(moment: Moment) -> Struck:
-    moment.begun_head()  # without one, nothing at all would come, and no end
-    return Struck(over=True)
+def _inject(position: StreamPosition) -> InjectedActions:
+    position.require_head()  # without one, nothing at all would come, and no end
+    return InjectedActions(ends_response=True)
 
 
-KIND = Kind(
-    "truncate", Effect.TRUNCATED, "a clean end without the terminator", Truncate, places=ANYWHERE,
+KIND = FaultKind(
+    "truncate", FaultEffect.TRUNCATED, "a clean end without the "
+                                       "terminator", Truncate, allowed_locations=ANYWHERE,
     example="truncate,after=2",
 )  # fmt: skip

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from llm_proxy import unit_parsers
 from llm_proxy.actions import Abort, Action, Begin, Burst
-from llm_proxy.exchange import Head
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.faults.kind import Argument, Bend, Kind, Work
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.faults.kind import FaultArgument, FaultKind, Transform, Work
 from llm_proxy.faults.location import Place
 
 
@@ -31,18 +31,18 @@ class WrongLength:
         if self.by < 1:
             raise ValueError("by must be 1 byte or more")
 
-    def work(self, _place: Place | None, /) -> Work:
+    def mechanism(self, _place: Place | None, /) -> Work:
         """In the head, and at the end."""
-        return Bend(lambda _: _Promising(self.by))
+        return Transform(lambda _: _LengthClaim(self.by))
 
 
-class _Promising:
+class _LengthClaim:
     def __init__(self, by: int) -> None:
         self._by = by
 
     def feed(self, action: Action) -> Burst:
         match action:
-            case Begin(Head(length=int(length)) as head):
+            case Begin(ResponseHead(length=int(length)) as head):
                 return (Begin(replace(head, length=length + self._by)),)
             case _:
                 return (action,)
@@ -51,8 +51,8 @@ class _Promising:
         return (Abort("fin"),)
 
 
-KIND = Kind(
-    "wrong-length", Effect.CUT, "fewer bytes come than the head declares", WrongLength,
-    {"by": Argument(unit_parsers.size, "how many bytes are missing", "100")},
-    delimited=frozenset(("length",)), example="wrong-length",
+KIND = FaultKind(
+    "wrong-length", FaultEffect.CUT, "fewer bytes come than the head declares", WrongLength,
+    {"by": FaultArgument(unit_parsers.parse_size, "how many bytes are missing", "100")},
+    needs_messages=frozenset(("length",)), example="wrong-length",
 )  # fmt: skip

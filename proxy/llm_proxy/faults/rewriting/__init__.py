@@ -8,8 +8,8 @@ chain     several rules, one after the other
 types     what types of event a message has
 """
 
-from llm_proxy.faults.rewriting.chain import Chain, TooMuch, rewritten
-from llm_proxy.faults.rewriting.rewriter import Rewriter
+from llm_proxy.faults.rewriting.chain import RewriterChain, RewritingTooExpensive, rewrite_response
+from llm_proxy.faults.rewriting.rewriter import RuleRewriter
 
-__all__ = ["Chain", "Rewriter", "TooMuch", "rewritten"]
+__all__ = ["RewriterChain", "RewritingTooExpensive", "RuleRewriter", "rewrite_response"]
 """What the rest of the package works with."""

@@ -1,14 +1,14 @@
-"""Whether a fault has a meaning in an answer, as its head tells."""
+"""Decides from a response's head whether a fault is applicable."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from llm_proxy.dialects.decoded_request import Asked
-from llm_proxy.exchange import Framing, Head
+from llm_proxy.dialects.decoded_request import DecodedRequest
+from llm_proxy.exchange import Framing, ResponseHead
 from llm_proxy.faults import message_contents
-from llm_proxy.faults.kind import Bend, CannotInject, Kind, Strike
+from llm_proxy.faults.kind import FaultKind, FaultNotApplicable, OneShot, Transform
 
 _DELIMITED: Final[Mapping[Framing, str]] = {
     "chunked": "a body that comes in chunks",
@@ -18,20 +18,28 @@ _DELIMITED: Final[Mapping[Framing, str]] = {
 }
 
 
-def codec(asked: Asked, head: Head) -> str:
+def visible_codec(request: DecodedRequest, head: ResponseHead) -> str:
     """The framing of the body's messages; `whole` where a content coding hides them."""
-    return "whole" if message_contents.packed(head) else asked.dialect.codec(asked.request, head)
+    return (
+        "whole"
+        if message_contents.content_coding(head)
+        else request.dialect.codec(request.request, head)
+    )
 
 
-def check(kind: Kind, work: Strike | Bend, head: Head, framing: str) -> None:
-    """Raises `CannotInject` where a fault has no meaning in a body of this framing."""
-    works_on_messages = "whole" not in kind.bodies or (isinstance(work, Strike) and work.takes)
-    if works_on_messages and (coding := message_contents.packed(head)):
-        raise CannotInject(f"the body is packed with {coding}")
+def check_applicable(
+    kind: FaultKind, mechanism: OneShot | Transform, head: ResponseHead, framing: str
+) -> None:
+    """Raises `FaultNotApplicable` where a fault has no meaning in a body of this framing."""
+    works_on_messages = "whole" not in kind.allowed_bodies or (
+        isinstance(mechanism, OneShot) and mechanism.taken_count
+    )
+    if works_on_messages and (coding := message_contents.content_coding(head)):
+        raise FaultNotApplicable(f"the body is packed with {coding}")
     what = ""
-    if head.framing not in kind.delimited:
+    if head.framing not in kind.needs_messages:
         what = _DELIMITED[head.framing]
-    elif framing not in kind.bodies:
+    elif framing not in kind.allowed_bodies:
         what = "a whole body" if framing == "whole" else f"a body of {framing}"
     if what:
-        raise CannotInject(f"{kind.name} has no meaning in {what}")
+        raise FaultNotApplicable(f"{kind.name} has no meaning in {what}")

@@ -1,4 +1,4 @@
-"""One rule at work on one answer."""
+"""Applies one rule to one response."""
 
 from __future__ import annotations
 
@@ -6,294 +6,324 @@ from dataclasses import replace
 from typing import Final
 
 from llm_proxy.actions import Abort, Action, Begin, Send, SendRaw, Wait
-from llm_proxy.exchange import Head
-from llm_proxy.faults.fault_record import Injected
-from llm_proxy.faults.kind import Bend, Bending, CannotInject, Met, Moment, Strike, Struck
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.faults.fault_record import FaultRecord
+from llm_proxy.faults.kind import (
+    ActionTransform,
+    FaultContext,
+    FaultNotApplicable,
+    InjectedActions,
+    OneShot,
+    StreamPosition,
+    Transform,
+)
 from llm_proxy.faults.location import AtTime, Place
 from llm_proxy.faults.rewriting import applicability, event_types
-from llm_proxy.faults.rewriting.buffered_body import Body, dues_of
-from llm_proxy.faults.rewriting.locator import Seeking, fixed
-from llm_proxy.faults.rule import Rule
-from llm_proxy.framing import by_bytes
+from llm_proxy.faults.rewriting.buffered_body import BufferedBody, due_times_of
+from llm_proxy.faults.rewriting.locator import StreamLocator, resolve_location
+from llm_proxy.faults.rule import FaultRule
+from llm_proxy.framing import codec_of_bytes
 
 _STRICTLY: Final = 0.001
 """ms: what is due at the moment of a fault comes before it."""
 
 
-class Rewriter:
+class RuleRewriter:
     """What one rule makes of the actions of an answer.
 
     `feed` it the actions, `close` it at the clean end; after `over` it wants no more.
     """
 
-    def __init__(self, rule: Rule, work: Strike | Bend, met: Met) -> None:
+    def __init__(self, rule: FaultRule, work: OneShot | Transform, context: FaultContext) -> None:
         self._rule = rule
-        self._work = work
-        self._met = met
+        self._mechanism = work
+        self._context = context
         self._total: int | None = None
-        self._at = 0.0
-        self._shift = 0.0
-        self._head: Head | None = None
+        self._offset_ms = 0.0
+        self._inserted_delay_ms = 0.0
+        self._head: ResponseHead | None = None
         self._codec = ""
-        self._looked = False
+        self._is_framing_checked = False
         """Whether the first bytes were looked at, for labels lie."""
-        self._senseless = ""
+        self._not_applicable_reason = ""
         """Why the rule has no meaning in a body of the framing that the label says."""
-        self._body = Body("whole")
-        self._seeking: Seeking | None = None
-        self._taking = False
-        self._out: list[Action] = []
+        self._body = BufferedBody("whole")
+        self._locator: StreamLocator | None = None
+        self._take_count = False
+        self._output: list[Action] = []
         """What was taken out, as it came."""
-        self._bending: Bending | None = None
-        self.over = False
+        self._transform: ActionTransform | None = None
+        self.is_over = False
         """Whether the answer has ended by it."""
-        self.injected: Injected | None = None
+        self.record: FaultRecord | None = None
         """What became of it; None as long as that is open."""
 
-    def measure(self, total: int) -> None:
+    def set_total_size(self, total: int) -> None:
         """The body has so many bytes: all of it is there."""
         self._total = total
 
     @property
-    def resizes(self) -> bool:
+    def changes_length(self) -> bool:
         """Whether a body may have another length by it than was declared, and be right."""
-        return self._work.resizes
+        return self._mechanism.changes_length
 
     @property
     def is_quiet(self) -> bool:
         """Whether nothing goes wrong by it."""
-        return isinstance(self._work, Bend) and self._work.quiet
+        return isinstance(self._mechanism, Transform) and self._mechanism.is_quiet
 
     @property
-    def alarm(self) -> float | None:
+    def alarm_ms(self) -> float | None:
         """The moment, in ms, at which it strikes whether anything comes or not."""
-        place = self._rule.place
-        waits = not (self.injected or self._taking or self.over or self._senseless)
+        place = self._rule.location
+        waits = not (self.record or self._take_count or self.is_over or self._not_applicable_reason)
         return place.ms if waits and isinstance(place, AtTime) else None
 
     def tick(self, ms: float) -> list[Action]:
         """It is that late: strike, if that is the moment."""
-        if self.alarm is None or ms < self.alarm:
+        if self.alarm_ms is None or ms < self.alarm_ms:
             return []
-        self._at = self.alarm + self._shift
-        return self._reached()
+        self._offset_ms = self.alarm_ms + self._inserted_delay_ms
+        return self._is_reached()
 
     def feed(self, action: Action) -> list[Action]:
         """What goes out for this action."""
-        if self.over:
+        if self.is_over:
             return []
-        if self.injected is not None:
-            return self._behind(action)
+        if self.record is not None:
+            return self._pass_after_injection(action)
         match action:
             case Wait(due):
-                return [*self.tick(due - _STRICTLY), *self._wait(action)]
+                return [*self.tick(due - _STRICTLY), *self._handle_wait(action)]
             case Begin(head):
-                return self._begin(action, head)
+                return self._handle_begin(action, head)
             case Abort():
-                return [*self._all("the answer broke off before it"), action]
-            case Send(data) if not self._looked:
-                return [*self._look(data), *self.feed(action)]
+                return [*self._release_all_and_skip("the answer broke off before it"), action]
+            case Send(data) if not self._is_framing_checked:
+                return [*self._recheck_framing(data), *self.feed(action)]
             case Send() | SendRaw():
                 self._body.feed(action)
-                return self._advance()
+                return self._release_up_to_location()
 
     def close(self) -> list[Action]:
         """What goes out before the clean end."""
-        if self._bending is not None and not self.over:
-            return list(self._bending.close())
-        if self.over or self.injected is not None:
+        if self._transform is not None and not self.is_over:
+            return list(self._transform.close())
+        if self.is_over or self.record is not None:
             return []
         self._body.close()
-        gone = self._advance()
-        if self._taking:
-            gone += self._struck(len(self._body.ends))
-        if self.injected is None:
-            gone += self._all(self._seeking.missed() if self._seeking else "there was no answer")
+        gone = self._release_up_to_location()
+        if self._take_count:
+            gone += self._inject_at(len(self._body.message_ends))
+        if self.record is None:
+            gone += self._release_all_and_skip(
+                self._locator.not_found_reason() if self._locator else "there was no answer"
+            )
         return gone
 
     def abandon(self, why: str) -> None:
         """It has not struck after all, whatever it had done by now."""
-        self._skip(why)
+        self._record_skip(why)
 
-    def settle(self) -> None:
+    def finish_broken_off(self) -> None:
         """Nothing more comes, and it was no clean end."""
-        if self.injected is None:
-            self._skip("the answer was over before it")
+        if self.record is None:
+            self._record_skip("the answer was over before it")
 
-    def _wait(self, action: Wait) -> list[Action]:
-        if self.over or self.injected is not None:
+    def _handle_wait(self, action: Wait) -> list[Action]:
+        if self.is_over or self.record is not None:
             return self.feed(action)
-        if self._seeking is None:
-            self._at = action.due
+        if self._locator is None:
+            self._offset_ms = action.due
             return [action]
         self._body.feed(action)
         return []
 
-    def _begin(self, action: Begin, head: Head) -> list[Action]:
-        work = self._work
-        if isinstance(work, Strike) and work.before_head and self._rule.place is None:
-            gone = self._struck(0)
-            return gone if self.over else [*gone, action]
+    def _handle_begin(self, action: Begin, head: ResponseHead) -> list[Action]:
+        work = self._mechanism
+        if isinstance(work, OneShot) and work.may_precede_head and self._rule.location is None:
+            gone = self._inject_at(0)
+            return gone if self.is_over else [*gone, action]
         self._head = head
-        self._codec = applicability.codec(self._met.asked, head)
-        return self._aim(action, head)
+        self._codec = applicability.visible_codec(self._context.request, head)
+        return self._locate(action, head)
 
-    def _look(self, start: bytes) -> list[Action]:
+    def _recheck_framing(self, start: bytes) -> list[Action]:
         """Aim anew where the first bytes are of another framing than the label says."""
         gone: list[Action] = []
-        label, self._codec = self._codec, by_bytes(self._codec, start)
-        self._looked = True
+        label, self._codec = self._codec, codec_of_bytes(self._codec, start)
+        self._is_framing_checked = True
         if self._head is not None and self._codec != label:
-            self._senseless = ""
-            gone = [*self._body.everything(), *self._aim(None, self._head)]
-        if self._senseless:
-            self._skip(self._senseless)
+            self._not_applicable_reason = ""
+            gone = [*self._body.release_all(), *self._locate(None, self._head)]
+        if self._not_applicable_reason:
+            self._record_skip(self._not_applicable_reason)
         return gone
 
-    def _aim(self, begin: Begin | None, head: Head) -> list[Action]:
-        """Look for the place in a body of the framing that is known by now."""
-        work = self._work
+    def _locate(self, begin: Begin | None, head: ResponseHead) -> list[Action]:
+        work = self._mechanism
         total = self._total if self._total is not None else head.length
         ahead: list[Action] = [] if begin is None else [begin]
         try:
-            applicability.check(self._rule.kind, work, head, self._codec)
-            if isinstance(work, Bend) and self._rule.place is None:
-                return self._bend(begin)
-            takes, usual = (work.takes, work.usual) if isinstance(work, Strike) else (0, None)
-            if isinstance(work, Strike) and work.check is not None:
-                work.check(self._moment(0))
-            place: Place = fixed(self._rule.place or usual, self._codec, total, takes)
-        except CannotInject as why:
-            self._senseless = str(why)
+            applicability.check_applicable(self._rule.kind, work, head, self._codec)
+            if isinstance(work, Transform) and self._rule.location is None:
+                return self._start_transform(begin)
+            takes, usual = (
+                (work.taken_count, work.default_location)
+                if isinstance(work, OneShot)
+                else (0, None)
+            )
+            if isinstance(work, OneShot) and work.check is not None:
+                work.check(self._position(0))
+            place: Place = resolve_location(self._rule.location or usual, self._codec, total, takes)
+        except FaultNotApplicable as why:
+            self._not_applicable_reason = str(why)
             return ahead
-        self._body = Body(self._codec)
-        self._seeking = Seeking(place, self._body, self._types)
-        return [*ahead, *self._advance()]
+        self._body = BufferedBody(self._codec)
+        self._locator = StreamLocator(place, self._body, self._message_types)
+        return [*ahead, *self._release_up_to_location()]
 
-    def _types(self, message: bytes) -> frozenset[str]:
+    def _message_types(self, message: bytes) -> frozenset[str]:
         assert self._head is not None  # noqa: S101 # there is no message before the head
-        return event_types.types(self._met.asked.dialect, self._head, self._codec, message)
+        return event_types.event_types(
+            self._context.request.dialect, self._head, self._codec, message
+        )
 
-    def _advance(self) -> list[Action]:
+    def _release_up_to_location(self) -> list[Action]:
         """Let go of what lies before the place, and strike where that is reached."""
-        if self._seeking is None:
-            return self._let_go(self._body.everything())
-        if self._taking:
-            return self._take()
-        spot = self._seeking.spot()
-        if not spot.found and spot.free == self._body.fed:
-            return self._let_go(self._body.everything())
-        gone = self._let_go(self._body.release(spot.free))
-        return gone + self._reached() if spot.found else gone
+        if self._locator is None:
+            return self._release(self._body.release_all())
+        if self._take_count:
+            return self._inject_if_complete()
+        spot = self._locator.locate()
+        if not spot.found_offset and spot.safe_offset == self._body.fed_size:
+            return self._release(self._body.release_all())
+        gone = self._release(self._body.release_until(spot.safe_offset))
+        return gone + self._is_reached() if spot.found_offset else gone
 
-    def _let_go(self, actions: list[Action]) -> list[Action]:
+    def _release(self, actions: list[Action]) -> list[Action]:
         for action in actions:
             if isinstance(action, Wait):
-                self._at = action.due
+                self._offset_ms = action.due
         return actions
 
-    def _reached(self) -> list[Action]:
-        work = self._work
-        if isinstance(work, Bend):
-            return self._bend(None)
-        if work.takes:
-            self._taking = True
-            return self._take()
-        return self._struck(0)
+    def _is_reached(self) -> list[Action]:
+        work = self._mechanism
+        if isinstance(work, Transform):
+            return self._start_transform(None)
+        if work.taken_count:
+            self._take_count = True
+            return self._inject_if_complete()
+        return self._inject_at(0)
 
-    def _take(self) -> list[Action]:
-        """Strike, if all that the fault takes has come."""
-        takes = self._work.takes if isinstance(self._work, Strike) else 0
-        return self._struck(takes) if self._there() >= takes else []
+    def _inject_if_complete(self) -> list[Action]:
+        takes = self._mechanism.taken_count if isinstance(self._mechanism, OneShot) else 0
+        return self._inject_at(takes) if self._available_message_count() >= takes else []
 
-    def _there(self) -> int:
-        """How many messages have come behind the place."""
-        return len(self._body.messages) - self._body.whole()
+    def _available_message_count(self) -> int:
+        return len(self._body.messages) - self._body.complete_message_count()
 
-    def _moment(self, takes: int) -> Moment:
+    def _position(self, takes: int) -> StreamPosition:
         body = self._body
-        whole, size, begun = body.whole(), body.released, body.begun()
+        whole, size, begun = (
+            body.complete_message_count(),
+            body.released_size,
+            body.partial_message_sent(),
+        )
         taken = tuple(body.messages[whole : whole + takes])
         before = tuple(body.messages[:whole])
-        ends = body.ends[whole : whole + len(taken)]
-        self._out = body.release(ends[-1]) if ends else []
-        dues = dues_of(self._out, [end - size for end in ends], self._at)
-        self._let_go(self._out)
-        return Moment(
-            self._met, self._at, self._head, self._codec, before, begun, taken, dues, size
+        ends = body.message_ends[whole : whole + len(taken)]
+        self._output = body.release_until(ends[-1]) if ends else []
+        dues = due_times_of(self._output, [end - size for end in ends], self._offset_ms)
+        self._release(self._output)
+        return StreamPosition(
+            self._context,
+            self._offset_ms,
+            self._head,
+            self._codec,
+            before,
+            begun,
+            taken,
+            dues,
+            size,
         )
 
-    def _struck(self, takes: int) -> list[Action]:
-        work = self._work
-        assert isinstance(work, Strike)  # noqa: S101 # a bend does not strike
-        if work.takes and not self._there():
-            is_empty = not self._body.fed
-            return self._all("the body is empty" if is_empty else "there was no message behind it")
-        if work.cuts and self._head is not None and self._body.released == self._total:
-            return self._all("there was nothing behind it")
-        before = self._at
-        moment = self._moment(takes)
+    def _inject_at(self, takes: int) -> list[Action]:
+        work = self._mechanism
+        assert isinstance(work, OneShot)  # noqa: S101 # a bend does not strike
+        if work.taken_count and not self._available_message_count():
+            is_empty = not self._body.fed_size
+            return self._release_all_and_skip(
+                "the body is empty" if is_empty else "there was no message behind it"
+            )
+        if work.cuts_stream and self._head is not None and self._body.released_size == self._total:
+            return self._release_all_and_skip("there was nothing behind it")
+        before = self._offset_ms
+        position = self._position(takes)
         try:
-            struck = work.strike(moment)
-        except CannotInject as why:
-            self._skip(str(why))
-            return [*self._out, *self._body.everything()]
-        self._note(moment)
-        self._taking = False
-        is_late = moment.at > before and not struck.timed
-        late: list[Action] = [Wait(moment.at)] if is_late else []
-        return [*late, *self._carried_out(struck, moment)]
+            struck = work.inject(position)
+        except FaultNotApplicable as why:
+            self._record_skip(str(why))
+            return [*self._output, *self._body.release_all()]
+        self._record_injection(position)
+        self._take_count = False
+        is_late = position.at > before and not struck.is_timed
+        late: list[Action] = [Wait(position.at)] if is_late else []
+        return [*late, *self._emit_injection(struck, position)]
 
-    def _carried_out(self, struck: Struck, moment: Moment) -> list[Action]:
+    def _emit_injection(self, struck: InjectedActions, position: StreamPosition) -> list[Action]:
         gone = list(struck.actions)
-        if struck.over:
-            self.over = True
+        if struck.ends_response:
+            self.is_over = True
             return gone
         if struck.delay > 0:
-            self._shift += struck.delay
-            gone.append(Wait(moment.at + struck.delay))
-        return gone + [it for held in self._body.everything() for it in self._behind(held)]
+            self._inserted_delay_ms += struck.delay
+            gone.append(Wait(position.at + struck.delay))
+        return gone + [
+            action
+            for held in self._body.release_all()
+            for action in self._pass_after_injection(held)
+        ]
 
-    def _bend(self, begin: Begin | None) -> list[Action]:
-        work = self._work
-        assert isinstance(work, Bend)  # noqa: S101 # a strike does not bend
-        moment = self._moment(0)
+    def _start_transform(self, begin: Begin | None) -> list[Action]:
+        work = self._mechanism
+        assert isinstance(work, Transform)  # noqa: S101 # a strike does not bend
+        position = self._position(0)
         try:
-            self._bending = work.begin(moment)
-        except CannotInject as why:
-            self._skip(str(why))
-            return [begin] if begin is not None else self._body.everything()
-        self._note(moment)
-        ahead = [begin] if begin is not None else self._body.everything()
-        return [it for action in ahead for it in self._behind(action)]
+            self._transform = work.make_transform(position)
+        except FaultNotApplicable as why:
+            self._record_skip(str(why))
+            return [begin] if begin is not None else self._body.release_all()
+        self._record_injection(position)
+        ahead = [begin] if begin is not None else self._body.release_all()
+        return [item for action in ahead for item in self._pass_after_injection(action)]
 
-    def _behind(self, action: Action) -> list[Action]:
-        """What becomes of an action once the rule has struck."""
-        if self._bending is not None:
-            return list(self._bending.feed(action))
-        if isinstance(action, Wait) and self._shift:
-            return [replace(action, due=action.due + self._shift)]
+    def _pass_after_injection(self, action: Action) -> list[Action]:
+        if self._transform is not None:
+            return list(self._transform.feed(action))
+        if isinstance(action, Wait) and self._inserted_delay_ms:
+            return [replace(action, due=action.due + self._inserted_delay_ms)]
         return [action]
 
-    def _all(self, why: str) -> list[Action]:
-        self._skip(why)
-        return self._body.everything()
+    def _release_all_and_skip(self, why: str) -> list[Action]:
+        self._record_skip(why)
+        return self._body.release_all()
 
-    def _skip(self, why: str) -> None:
-        kind, why = self._rule.kind, self._senseless or why
-        self._taking = False
-        self.injected = Injected(
-            self._rule.text, kind.name, self._work.effect or kind.effect, skipped=why
+    def _record_skip(self, why: str) -> None:
+        kind, why = self._rule.kind, self._not_applicable_reason or why
+        self._take_count = False
+        self.record = FaultRecord(
+            self._rule.text, kind.name, self._mechanism.effect or kind.effect, skipped=why
         )
 
-    def _note(self, moment: Moment) -> None:
+    def _record_injection(self, position: StreamPosition) -> None:
         kind = self._rule.kind
-        placed = moment.head is not None
-        self.injected = Injected(
+        placed = position.head is not None
+        self.record = FaultRecord(
             self._rule.text,
             kind.name,
-            self._work.effect or kind.effect,
-            round(moment.dues[0] if moment.dues else moment.at, 3),
-            len(moment.before) if placed else None,
-            moment.size if placed else None,
+            self._mechanism.effect or kind.effect,
+            round(position.due_times[0] if position.due_times else position.at, 3),
+            len(position.sent_before) if placed else None,
+            position.body_size if placed else None,
         )

@@ -1,42 +1,44 @@
-"""What of a fixture no scenario says, or says otherwise."""
+"""The losses of converting fixtures."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.importing.source import Loss
+from llm_proxy.importing.source import ImportLoss
 
-SEQUENCE: Final = Loss(
+SEQUENCE: Final = ImportLoss(
     "sequence",
     "sequenceIndex counts requests, and a turn the answers in a conversation: whoever asks the "
     "same in a new conversation gets the first answer again",
 )
-TURN: Final = Loss(
+TURN: Final = ImportLoss(
     "nearest turn",
     "its turnIndex becomes that turn alone: aimock answers other turns with the nearest, too",
 )
-DATED: Final = Loss(
+DATED: Final = ImportLoss(
     "dated models",
     "its model is that name alone: aimock takes it with a date behind it, too; write a pattern "
     "such as gpt-5-20* for those",
 )
-CONTEXT: Final = Loss(
+CONTEXT: Final = ImportLoss(
     "context",
     "its context becomes the session: send x-llm-proxy-session in place of X-AIMock-Context",
 )
-ENVELOPE: Final = Loss(
+ENVELOPE: Final = ImportLoss(
     "envelope", "ids, models, roles and fingerprints of answers are made by each dialect"
 )
-COSTS: Final = Loss("costs", "of its usage tokens are told, and nothing else")
-SEARCHES: Final = Loss("searches", "its webSearches are left out: a scenario has no word for them")
-FAILURE: Final = Loss(
+COSTS: Final = ImportLoss("costs", "of its usage tokens are told, and nothing else")
+SEARCHES: Final = ImportLoss(
+    "searches", "its webSearches are left out: a scenario has no word for them"
+)
+FAILURE: Final = ImportLoss(
     "error without end",
     "its error comes a million times, in the words of the dialect that is asked, and an empty "
     "answer after that",
 )
-RECORDED: Final = Loss("gaps", "its recorded gaps become their mean")
-WHOLE: Final = Loss("times of streams", "its times hold for answers that do not stream, too")
-COUNTED: Final = Loss(
+RECORDED: Final = ImportLoss("gaps", "its recorded gaps become their mean")
+WHOLE: Final = ImportLoss("times of streams", "its times hold for answers that do not stream, too")
+COUNTED: Final = ImportLoss(
     "chunks", "its chunks are counted as the events of a stream here, which each dialect has others"
 )
-OTHERS: Final = Loss("fields", "it has fields that are unknown here: they are left out")
+OTHERS: Final = ImportLoss("fields", "it has fields that are unknown here: they are left out")

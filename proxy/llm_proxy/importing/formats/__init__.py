@@ -1,4 +1,4 @@
-"""The formats of other tools that are known, one a file."""
+"""The supported foreign formats, one per file."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from llm_proxy.importing.formats.reel import REEL
 from llm_proxy.importing.formats.responses_only import ANSWER
 from llm_proxy.importing.formats.vcr import VCR
 from llm_proxy.importing.formats.vcr_ruby import VCR_RUBY
-from llm_proxy.importing.source import Format
+from llm_proxy.importing.source import ForeignFormat
 
-FORMATS: Final[tuple[Format, ...]] = (
+FORMATS: Final[tuple[ForeignFormat, ...]] = (
     HTTPRR, MITMPROXY, HAR, VCR, VCR_RUBY, GO_VCR, REEL, NOCK, DATADOG, ANSWER
 )  # fmt: skip
 """In the order in which they are asked; what they claim does not overlap, but for the last, which

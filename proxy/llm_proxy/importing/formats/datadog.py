@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from llm_proxy.importing import fields
-from llm_proxy.importing.source import NO_DATE, NO_TIMES, Format, Opened, SourceExchange
+from llm_proxy.importing.source import NO_DATE, NO_TIMES, ForeignFormat, OpenedFile, SourceExchange
 
 _REQUEST: Final = frozenset(("method", "url", "headers", "body"))
 _RESPONSE: Final = frozenset(("status", "headers", "body"))
 _BASE64: Final = "base64:"
 
 
-def _claims(opened: Opened) -> bool:
+def _matches_format(opened: OpenedFile) -> bool:
     match opened.document:
         case {"request": {"url": str()}, "response": {"status": {"code": _}}}:
             return opened.kind == "json"
@@ -26,36 +26,41 @@ def _claims(opened: Opened) -> bool:
             return False
 
 
-def _items(opened: Opened) -> list[Any]:
+def _list_items(opened: OpenedFile) -> list[Any]:
     return [opened.document]
 
 
-def _exchange(item: Any) -> SourceExchange:
-    asked, answered = item["request"], item["response"]
-    fields.only(asked, _REQUEST, "request")
-    fields.only(answered, _RESPONSE, "response")
-    request, host = fields.request(
-        asked.get("method"), asked["url"], fields.headers(asked.get("headers")), _body(asked)
+def _parse_exchange(item: Any) -> SourceExchange:
+    value, answered = item["request"], item["response"]
+    fields.check_known_fields(value, _REQUEST, "request")
+    fields.check_known_fields(answered, _RESPONSE, "response")
+    request, host = fields.parse_request(
+        value.get("method"),
+        value["url"],
+        fields.parse_headers(value.get("headers")),
+        _parse_body(value),
     )
-    headers = fields.headers(answered.get("headers"))
-    recorded = fields.date_of(headers)
+    headers = fields.parse_headers(answered.get("headers"))
+    recorded = fields.response_date(headers)
     return SourceExchange(
         request=request,
         host=host,
-        status=fields.status(answered["status"]["code"]),
+        status=fields.parse_status(answered["status"]["code"]),
         reason=str(answered["status"].get("message") or ""),
         headers=headers,
-        body=_body(answered),
+        body=_parse_body(answered),
         recorded=recorded,
         losses=(NO_TIMES, *(() if recorded else (NO_DATE,))),
     )
 
 
-def _body(message: dict[str, Any]) -> bytes:
+def _parse_body(message: dict[str, Any]) -> bytes:
     body = message.get("body")
     if isinstance(body, str) and body.startswith(_BASE64):
-        return fields.unbase64(body.removeprefix(_BASE64))
-    return fields.content(body)
+        return fields.parse_base64(body.removeprefix(_BASE64))
+    return fields.parse_content(body)
 
 
-DATADOG: Final = Format("datadog", "Datadog's test agent", _claims, _items, _exchange)
+DATADOG: Final = ForeignFormat(
+    "datadog", "Datadog's test agent", _matches_format, _list_items, _parse_exchange
+)

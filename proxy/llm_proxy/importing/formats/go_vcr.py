@@ -21,11 +21,11 @@ from llm_proxy.importing.source import (
     NO_DATE,
     NO_READS,
     NO_TIMES,
-    Format,
-    Opened,
+    ForeignFormat,
+    NotImportable,
+    OpenedFile,
     SourceExchange,
-    Unfit,
-    first,
+    first_readable,
 )
 
 _REQUEST: Final = frozenset(
@@ -45,61 +45,66 @@ _MS: Final = MappingProxyType(
 _CODING: Final = ("content-encoding", "content-length")
 
 
-def _claims(opened: Opened) -> bool:
-    request = first(_items(opened)).get("request")
+def _matches_format(opened: OpenedFile) -> bool:
+    request = first_readable(_list_items(opened)).get("request")
     return opened.kind in ("yaml", "json") and isinstance(request, dict) and "url" in request
 
 
-def _items(opened: Opened) -> list[Any]:
+def _list_items(opened: OpenedFile) -> list[Any]:
     document = opened.document
     items = document.get("interactions") if isinstance(document, dict) else None
     return items if isinstance(items, list) else []
 
 
-def _exchange(item: Any) -> SourceExchange:
-    it = fields.fields(item, "fields")
-    asked = fields.fields(it.get("request"), "request")
-    answered = fields.fields(it.get("response"), "response")
-    fields.only(asked, _REQUEST, "request")
-    fields.only(answered, _RESPONSE, "response")
-    sent = fields.text_of(asked.get("body"), asked.get("bodyEncoding"))
-    if not sent and fields.number(asked.get("content_length")):
-        raise Unfit("the body of its request was not kept")
-    headers = fields.headers(answered.get("headers"))
+def _parse_exchange(item: Any) -> SourceExchange:
+    document = fields.parse_fields(item, "fields")
+    details = fields.parse_fields(document.get("request"), "request")
+    answered = fields.parse_fields(document.get("response"), "response")
+    fields.check_known_fields(details, _REQUEST, "request")
+    fields.check_known_fields(answered, _RESPONSE, "response")
+    sent = fields.parse_text_body(details.get("body"), details.get("bodyEncoding"))
+    if not sent and fields.parse_number(details.get("content_length")):
+        raise NotImportable("the body of its request was not kept")
+    headers = fields.parse_headers(answered.get("headers"))
     if answered.get("uncompressed") is True:
         headers = tuple(pair for pair in headers if pair[0].lower() not in _CODING)
-    request, host = fields.request(asked.get("method"), asked.get("url"), _asked(asked), sent)
-    head_at = span(answered.get("duration"))
-    recorded = fields.date_of(headers)
+    request, host = fields.parse_request(
+        details.get("method"), details.get("url"), _request_headers(details), sent
+    )
+    head_at = parse_duration_ms(answered.get("duration"))
+    recorded = fields.response_date(headers)
     times = NO_TIMES if head_at is None else NO_READS
     return SourceExchange(
         request=request,
-        host=host or str(asked.get("host") or "").partition(":")[0].lower(),
-        status=fields.status(answered.get("code") or answered.get("status")),
+        host=host or str(details.get("host") or "").partition(":")[0].lower(),
+        status=fields.parse_status(answered.get("code") or answered.get("status")),
         reason=str(answered.get("status") or "").partition(" ")[2],
         headers=headers,
-        body=fields.text_of(answered.get("body"), answered.get("bodyEncoding")),
+        body=fields.parse_text_body(answered.get("body"), answered.get("bodyEncoding")),
         head_at=head_at,
         recorded=recorded,
         losses=(times, *(() if recorded else (NO_DATE,))),
     )
 
 
-def _asked(request: dict[str, Any]) -> Headers:
-    """The headers of a request.  Raises `Unfit` for one that is no request of a client's."""
+def _request_headers(request: dict[str, Any]) -> Headers:
+    """The headers of a request.
+
+    Raises `NotImportable` for one that is no request of a client's.
+    """
     if not request.get("method"):
-        raise Unfit("its request has no method")
-    return fields.headers(request.get("headers"))
+        raise NotImportable("its request has no method")
+    return fields.parse_headers(request.get("headers"))
 
 
-def span(value: Any) -> float | None:
+def parse_duration_ms(value: Any) -> float | None:
     """The ms of a duration as Go writes it: `1.5s`, `1m2.5s`, or ns; None where there is none."""
     if isinstance(value, int | float):
-        found = fields.number(value)
+        found = fields.parse_number(value)
         return found / 1e6 if found else None
     if not isinstance(value, str) or _SPAN.fullmatch(value) is None:
         return None
     return sum(float(number) * _MS[unit] for number, unit in _TERM.findall(value)) or None
 
 
-GO_VCR: Final = Format("go-vcr", "go-vcr", _claims, _items, _exchange)
+GO_VCR: Final = ForeignFormat("go-vcr", "go-vcr", _matches_format, _list_items, _parse_exchange)

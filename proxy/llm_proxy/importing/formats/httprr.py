@@ -15,46 +15,46 @@ from llm_proxy.importing import fields, http_text
 from llm_proxy.importing.source import (
     NO_DATE,
     NO_TIMES,
-    Format,
-    Opened,
+    ForeignFormat,
+    OpenedFile,
     SourceExchange,
-    Unreadable,
+    UnreadableFile,
 )
 
 _FIRST: Final = b"httprr trace v1\n"
 _SIZES: Final = re.compile(rb"([0-9]{1,12}) ([0-9]{1,12})\n")
 
 
-def _claims(opened: Opened) -> bool:
+def _matches_format(opened: OpenedFile) -> bool:
     return opened.data.startswith(_FIRST)
 
 
-def _items(opened: Opened) -> Iterator[tuple[bytes, bytes]]:
+def _list_items(opened: OpenedFile) -> Iterator[tuple[bytes, bytes]]:
     data, at = opened.data, len(_FIRST)
     while at < len(data):
         sizes = _SIZES.match(data, at)
         if sizes is None:
-            raise Unreadable(f"byte {at}: two sizes are missing")
-        asked = sizes.end() + int(sizes[1])
-        end = asked + int(sizes[2])
+            raise UnreadableFile(f"byte {at}: two sizes are missing")
+        number = sizes.end() + int(sizes[1])
+        end = number + int(sizes[2])
         if end > len(data):
-            raise Unreadable(f"byte {at}: it is cut short")
-        yield data[sizes.end() : asked], data[asked:end]
+            raise UnreadableFile(f"byte {at}: it is cut short")
+        yield data[sizes.end() : number], data[number:end]
         at = end
 
 
-def _exchange(item: Any) -> SourceExchange:
-    asked, answered = item
-    sent = http_text.read(asked, "request")
-    came = http_text.read(answered, "response")
-    method, url, _ = sent.first
-    _, code, reason = came.first
-    request, host = fields.request(method, url, sent.headers, sent.body)
-    recorded = fields.date_of(came.headers)
+def _parse_exchange(item: Any) -> SourceExchange:
+    value, answered = item
+    sent = http_text.parse_message(value, "request")
+    came = http_text.parse_message(answered, "response")
+    method, url, _ = sent.start_line
+    _, code, reason = came.start_line
+    request, host = fields.parse_request(method, url, sent.headers, sent.body)
+    recorded = fields.response_date(came.headers)
     return SourceExchange(
         request=request,
         host=host,
-        status=fields.status(code),
+        status=fields.parse_status(code),
         reason=reason,
         headers=came.headers,
         body=came.body,
@@ -63,4 +63,4 @@ def _exchange(item: Any) -> SourceExchange:
     )
 
 
-HTTPRR: Final = Format("httprr", "httprr", _claims, _items, _exchange)
+HTTPRR: Final = ForeignFormat("httprr", "httprr", _matches_format, _list_items, _parse_exchange)

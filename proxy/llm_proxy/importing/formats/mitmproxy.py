@@ -11,7 +11,13 @@ from typing import Any, Final
 
 from llm_proxy.exchange import Ending
 from llm_proxy.importing import fields, tnetstring
-from llm_proxy.importing.source import NO_READS, Format, Opened, SourceExchange, Unfit
+from llm_proxy.importing.source import (
+    NO_READS,
+    ForeignFormat,
+    NotImportable,
+    OpenedFile,
+    SourceExchange,
+)
 
 _MESSAGE: Final = frozenset(
     ("method", "scheme", "host", "port", "path", "authority", "http_version", "httpversion",
@@ -21,64 +27,71 @@ _MESSAGE: Final = frozenset(
 )  # fmt: skip
 
 
-def _claims(opened: Opened) -> bool:
-    return tnetstring.begins(opened.data)
+def _matches_format(opened: OpenedFile) -> bool:
+    return tnetstring.begins_tnetstring(opened.data)
 
 
-def _items(opened: Opened) -> Iterator[Any]:
-    return tnetstring.values(opened.data)
+def _list_items(opened: OpenedFile) -> Iterator[Any]:
+    return tnetstring.parse_values(opened.data)
 
 
-def _exchange(item: Any) -> SourceExchange:
-    it = fields.fields(item, "fields")
-    kind = _text(it.get("type", "http"))
+def _parse_exchange(item: Any) -> SourceExchange:
+    document = fields.parse_fields(item, "fields")
+    kind = _decode_text(document.get("type", "http"))
     if kind != "http":
-        raise Unfit(f"it is a flow of {kind or 'an unknown kind'}, not of HTTP")
-    asked, answered = fields.fields(it.get("request"), "request"), it.get("response")
-    error = it.get("error")
+        raise NotImportable(f"it is a flow of {kind or 'an unknown kind'}, not of HTTP")
+    details, answered = (
+        fields.parse_fields(document.get("request"), "request"),
+        document.get("response"),
+    )
+    error = document.get("error")
     if not isinstance(answered, dict):
-        why = _text(error.get("msg")) if isinstance(error, dict) else "none came"
-        raise Unfit(f"it has no answer: {why}")
-    if it.get("websocket"):
-        raise Unfit("it is a WebSocket, which no cassette holds")
-    fields.only(asked, _MESSAGE, "request")
-    fields.only(answered, _MESSAGE, "response")
-    if asked.get("content") is None or answered.get("content") is None:
-        raise Unfit("a body was passed through without being kept")
-    host = _text(asked.get("host"))
-    path = _text(asked.get("path"))
-    request, named = fields.request(
-        _text(asked.get("method")), f"//{_bracketed(host)}{path}",
-        fields.headers(asked.get("headers")), fields.content(asked["content"]),
+        why = _decode_text(error.get("msg")) if isinstance(error, dict) else "none came"
+        raise NotImportable(f"it has no answer: {why}")
+    if document.get("websocket"):
+        raise NotImportable("it is a WebSocket, which no cassette holds")
+    fields.check_known_fields(details, _MESSAGE, "request")
+    fields.check_known_fields(answered, _MESSAGE, "response")
+    if details.get("content") is None or answered.get("content") is None:
+        raise NotImportable("a body was passed through without being kept")
+    host = _decode_text(details.get("host"))
+    path = _decode_text(details.get("path"))
+    request, named = fields.parse_request(
+        _decode_text(details.get("method")), f"//{_bracket_ipv6(host)}{path}",
+        fields.parse_headers(details.get("headers")), fields.parse_content(details["content"]),
     )  # fmt: skip
-    begun = fields.number(asked.get("timestamp_end")) or fields.number(asked.get("timestamp_start"))
+    begun = fields.parse_number(details.get("timestamp_end")) or fields.parse_number(
+        details.get("timestamp_start")
+    )
     return SourceExchange(
         request=request,
         host=named,
-        status=fields.status(answered.get("status_code", answered.get("code"))),
-        reason=_text(answered.get("reason")),
-        headers=fields.headers(answered.get("headers")),
-        body=fields.content(answered["content"]),
-        head_at=_since(begun, answered.get("timestamp_start")),
-        end_at=_since(begun, answered.get("timestamp_end")),
+        status=fields.parse_status(answered.get("status_code", answered.get("code"))),
+        reason=_decode_text(answered.get("reason")),
+        headers=fields.parse_headers(answered.get("headers")),
+        body=fields.parse_content(answered["content"]),
+        head_at=_ms_since(begun, answered.get("timestamp_start")),
+        end_at=_ms_since(begun, answered.get("timestamp_end")),
         ending=Ending.FIN if isinstance(error, dict) else Ending.CLEAN,
-        recorded=fields.moment(begun),
+        recorded=fields.parse_time(begun),
         losses=(NO_READS,),
     )
 
 
-def _since(begun: float | None, then: Any) -> float | None:
+def _ms_since(begun: float | None, then: Any) -> float | None:
     """ms from the moment that the request was sent in full."""
-    at = fields.number(then)
+    at = fields.parse_number(then)
     return None if at is None or begun is None else max(0.0, (at - begun) * 1000)
 
 
-def _bracketed(host: str) -> str:
+def _bracket_ipv6(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _text(value: Any) -> str:
+def _decode_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
 
 
-MITMPROXY: Final = Format("mitmproxy", "mitmproxy", _claims, _items, _exchange)
+MITMPROXY: Final = ForeignFormat(
+    "mitmproxy", "mitmproxy", _matches_format, _list_items, _parse_exchange
+)

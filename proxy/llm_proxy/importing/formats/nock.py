@@ -14,17 +14,17 @@ from typing import Any, Final
 
 import orjson
 
-from llm_proxy.exchange import Headers, header
+from llm_proxy.exchange import Headers, header_value
 from llm_proxy.importing import fields
 from llm_proxy.importing.formats import bodies
 from llm_proxy.importing.source import (
     NO_DATE,
     NO_TIMES,
-    Format,
-    Opened,
+    ForeignFormat,
+    NotImportable,
+    OpenedFile,
     SourceExchange,
-    Unfit,
-    first,
+    first_readable,
 )
 
 _KNOWN: Final = frozenset(
@@ -36,27 +36,34 @@ _JSON: Final = (("content-type", "application/json"),)
 """What stands for the headers of a request, which a fixture keeps only where it is told to."""
 
 
-def _claims(opened: Opened) -> bool:
-    it = first(_items(opened))
-    return isinstance(it.get("scope"), str) and "path" in it and ("status" in it or "reply" in it)
+def _matches_format(opened: OpenedFile) -> bool:
+    document = first_readable(_list_items(opened))
+    return (
+        isinstance(document.get("scope"), str)
+        and "path" in document
+        and ("status" in document or "reply" in document)
+    )
 
 
-def _items(opened: Opened) -> list[Any]:
+def _list_items(opened: OpenedFile) -> list[Any]:
     return opened.document if opened.kind == "json" and isinstance(opened.document, list) else []
 
 
-def _exchange(item: Any) -> SourceExchange:
-    it = fields.fields(item, "fields")
-    fields.only(it, _KNOWN, "fixture")
-    sent = _sent(it, fields.headers(it.get("reqheaders")))
-    came = _came(it, fields.headers(_paired(it.get("rawHeaders") or it.get("headers"))))
-    url = f"{it.get('scope')}{it.get('path')}"
-    request, host = fields.request(it.get("method"), url, sent.headers, sent.data)
-    recorded = fields.date_of(came.headers)
+def _parse_exchange(item: Any) -> SourceExchange:
+    document = fields.parse_fields(item, "fields")
+    fields.check_known_fields(document, _KNOWN, "fixture")
+    sent = _parse_request_body(document, fields.parse_headers(document.get("reqheaders")))
+    came = _parse_response_body(
+        document,
+        fields.parse_headers(_header_pairs(document.get("rawHeaders") or document.get("headers"))),
+    )
+    url = f"{document.get('scope')}{document.get('path')}"
+    request, host = fields.parse_request(document.get("method"), url, sent.headers, sent.data)
+    recorded = fields.response_date(came.headers)
     return SourceExchange(
         request=request,
         host=host,
-        status=fields.status(it.get("status", it.get("reply"))),
+        status=fields.parse_status(document.get("status", document.get("reply"))),
         reason="",
         headers=came.headers,
         body=came.data,
@@ -65,54 +72,65 @@ def _exchange(item: Any) -> SourceExchange:
     )
 
 
-def _paired(headers: Any) -> Any:
+def _header_pairs(headers: Any) -> Any:
     """Headers as pairs, where they are a list of names and values in turn."""
-    if isinstance(headers, list) and all(isinstance(it, str) for it in headers):
+    if isinstance(headers, list) and all(isinstance(header, str) for header in headers):
         return list(zip(headers[::2], headers[1::2], strict=False))
     return headers
 
 
-def _sent(fixture: dict[str, Any], headers: Headers) -> bodies.Body:
+def _parse_request_body(fixture: dict[str, Any], headers: Headers) -> bodies.ImportedBody:
     body = fixture.get("body", "")
     if isinstance(body, str):
-        return _text(body, headers, "request", may_be_hex=True)
-    return bodies.anew(body, headers or _JSON)
+        return _parse_text_body(body, headers, "request", may_be_hex=True)
+    return bodies.reserialize_body(body, headers or _JSON)
 
 
-def _came(fixture: dict[str, Any], headers: Headers) -> bodies.Body:
+def _parse_response_body(fixture: dict[str, Any], headers: Headers) -> bodies.ImportedBody:
     response, is_binary = fixture.get("response", ""), fixture.get("responseIsBinary")
     if is_binary:
-        return bodies.Body(_bytes([response]), headers)
-    if isinstance(response, list) and header(headers, "content-encoding") and _is_hex(response):
-        return bodies.Body(_bytes(response), headers)
+        return bodies.ImportedBody(_decode_hex([response]), headers)
+    if (
+        isinstance(response, list)
+        and header_value(headers, "content-encoding")
+        and _is_hex_list(response)
+    ):
+        return bodies.ImportedBody(_decode_hex(response), headers)
     if isinstance(response, str):
-        return _text(response, headers, "response", may_be_hex=is_binary is None)
-    return bodies.anew(response, headers)
+        return _parse_text_body(response, headers, "response", may_be_hex=is_binary is None)
+    return bodies.reserialize_body(response, headers)
 
 
-def _text(text: str, headers: Headers, what: str, *, may_be_hex: bool) -> bodies.Body:
-    """A body that is text, or text that was JSON, or hex.  Raises `Unfit` where nothing tells."""
-    plain, quoted = fields.content(text), bodies.anew(text, _JSON).data
+def _parse_text_body(
+    text: str, headers: Headers, content: str, *, may_be_hex: bool
+) -> bodies.ImportedBody:
+    """A body that is text, or text that was JSON, or hex.
+
+    Raises `NotImportable` where nothing tells.
+    """
+    plain, quoted = fields.parse_content(text), bodies.reserialize_body(text, _JSON).data
     found = [plain]
     if plain and (_is_json(plain) or bodies.media_type(headers).endswith("json")):
         found.append(quoted)
-    if may_be_hex and _is_hex([text]) and not fields.is_text(_bytes([text])):
-        found.append(_bytes([text]))
-    length = header(headers, "content-length")
+    if may_be_hex and _is_hex_list([text]) and not fields.is_utf8(_decode_hex([text])):
+        found.append(_decode_hex([text]))
+    length = header_value(headers, "content-length")
     if length is not None and len(found) > 1:
-        found = [it for it in found if str(len(it)) == length.strip()]
+        found = [data for data in found if str(len(data)) == length.strip()]
     if len(found) != 1:
-        raise Unfit(f"the body of its {what} may be text, a string of JSON or hex: nothing tells")
-    return bodies.Body(found[0], headers)
+        raise NotImportable(
+            f"the body of its {content} may be text, a string of JSON or hex: nothing tells"
+        )
+    return bodies.ImportedBody(found[0], headers)
 
 
-def _is_hex(pieces: list[Any]) -> bool:
-    return all(isinstance(it, str) and _HEX.fullmatch(it) for it in pieces)
+def _is_hex_list(pieces: list[Any]) -> bool:
+    return all(isinstance(piece, str) and _HEX.fullmatch(piece) for piece in pieces)
 
 
-def _bytes(pieces: list[Any]) -> bytes:
-    if not _is_hex(pieces):
-        raise Unfit("a body is no hex, as it should be")
+def _decode_hex(pieces: list[Any]) -> bytes:
+    if not _is_hex_list(pieces):
+        raise NotImportable("a body is no hex, as it should be")
     return bytes.fromhex("".join(pieces))
 
 
@@ -124,4 +142,4 @@ def _is_json(data: bytes) -> bool:
     return True
 
 
-NOCK: Final = Format("nock", "nock", _claims, _items, _exchange)
+NOCK: Final = ForeignFormat("nock", "nock", _matches_format, _list_items, _parse_exchange)

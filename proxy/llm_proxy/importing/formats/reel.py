@@ -14,17 +14,17 @@ from typing import Any, Final
 
 import orjson
 
-from llm_proxy.exchange import Headers, Read, header
+from llm_proxy.exchange import Headers, Read, header_value
 from llm_proxy.importing import fields
 from llm_proxy.importing.source import (
     NO_BYTES,
     NO_DATE,
     NO_TIMES,
     PARSED_BODY,
-    Format,
-    Opened,
+    ForeignFormat,
+    NotImportable,
+    OpenedFile,
     SourceExchange,
-    Unfit,
 )
 
 _HOSTS: Final = MappingProxyType(
@@ -44,17 +44,17 @@ _JSON: Final = (("content-type", "application/json"),)
 """What stands for the headers of a request, which a tape does not keep."""
 
 
-def _claims(opened: Opened) -> bool:
+def _matches_format(opened: OpenedFile) -> bool:
     return any(
-        isinstance(it, dict)
-        and "schema_version" in it
-        and isinstance(it.get("request"), dict)
-        and "fingerprint" in it["request"]
-        for it in _items(opened)[:1]
+        isinstance(list_item, dict)
+        and "schema_version" in list_item
+        and isinstance(list_item.get("request"), dict)
+        and "fingerprint" in list_item["request"]
+        for list_item in _list_items(opened)[:1]
     )
 
 
-def _items(opened: Opened) -> list[Any]:
+def _list_items(opened: OpenedFile) -> list[Any]:
     match opened.kind:
         case "jsonl":
             lines = opened.document
@@ -66,35 +66,37 @@ def _items(opened: Opened) -> list[Any]:
             return []
 
 
-def _exchange(item: Any) -> SourceExchange:
-    it = fields.fields(item, "fields")
-    asked = fields.fields(it.get("request"), "request")
-    answered = fields.fields(it.get("response"), "response")
-    fields.only(asked, _REQUEST, "request")
-    fields.only(answered, _RESPONSE, "response")
-    sent = _body(asked.get("body"))
-    host = _HOSTS.get(str(it.get("provider")), "")
-    kept = _JSON if _is_json(asked.get("body")) else ()
-    url = f"//{host}{asked.get('path') or '/'}"
-    request, named = fields.request(asked.get("method"), url, kept, sent)
+def _parse_exchange(item: Any) -> SourceExchange:
+    document = fields.parse_fields(item, "fields")
+    details = fields.parse_fields(document.get("request"), "request")
+    answered = fields.parse_fields(document.get("response"), "response")
+    fields.check_known_fields(details, _REQUEST, "request")
+    fields.check_known_fields(answered, _RESPONSE, "response")
+    sent = _parse_body(details.get("body"))
+    host = _HOSTS.get(str(document.get("provider")), "")
+    kept = _JSON if _is_json_body(details.get("body")) else ()
+    url = f"//{host}{details.get('path') or '/'}"
+    request, named = fields.parse_request(details.get("method"), url, kept, sent)
     headers = tuple(
-        pair for pair in fields.headers(answered.get("headers")) if pair[0].lower() not in _CODING
+        pair
+        for pair in fields.parse_headers(answered.get("headers"))
+        if pair[0].lower() not in _CODING
     )
     chunks = answered.get("stream_chunks")
     if chunks and answered.get("body") is not None:
-        raise Unfit("its response has two bodies, body and stream_chunks")
+        raise NotImportable("its response has two bodies, body and stream_chunks")
     if not isinstance(chunks, list | None):
-        raise Unfit("its stream_chunks are no list")
-    reads = tuple(_reads(chunks or []))
-    body = b"".join(read.data for read in reads) if reads else _body(answered.get("body"))
-    recorded = fields.moment(it.get("ts"))
+        raise NotImportable("its stream_chunks are no list")
+    reads = tuple(_parse_event_reads(chunks or []))
+    body = b"".join(read.data for read in reads) if reads else _parse_body(answered.get("body"))
+    recorded = fields.parse_time(document.get("ts"))
     lost = NO_BYTES if reads else NO_TIMES
     return SourceExchange(
         request=request,
         host=named,
-        status=fields.status(answered.get("status")),
+        status=fields.parse_status(answered.get("status")),
         reason="",
-        headers=_typed(headers) if reads else headers,
+        headers=_with_stream_content_type(headers) if reads else headers,
         body=body,
         reads=reads,
         recorded=recorded,
@@ -102,53 +104,52 @@ def _exchange(item: Any) -> SourceExchange:
     )
 
 
-def _typed(headers: Headers) -> Headers:
-    """The headers of a stream, with what says that it is one."""
-    if header(headers, "content-type") is not None:
+def _with_stream_content_type(headers: Headers) -> Headers:
+    if header_value(headers, "content-type") is not None:
         return headers
     return (*headers, ("content-type", "text/event-stream"))
 
 
-def _is_json(stored: Any) -> bool:
+def _is_json_body(stored: Any) -> bool:
     return stored is not None and not (isinstance(stored, dict) and _RAW in stored)
 
 
-def _body(stored: Any) -> bytes:
-    """A body, of which JSON is kept parsed.  Raises `Unfit`."""
+def _parse_body(stored: Any) -> bytes:
+    """A body, of which JSON is kept parsed.  Raises `NotImportable`."""
     match stored:
         case None:
             return b""
-        case _ if _is_json(stored):
-            return _dumped(stored)
+        case _ if _is_json_body(stored):
+            return _dump_json(stored)
         case _:
-            fields.only(stored, (_RAW,), "body")
-            return fields.unbase64(stored[_RAW])
+            fields.check_known_fields(stored, (_RAW,), "body")
+            return fields.parse_base64(stored[_RAW])
 
 
-def _reads(chunks: list[Any]) -> Iterator[Read]:
+def _parse_event_reads(chunks: list[Any]) -> Iterator[Read]:
     """The events of a stream, one a read, each not before the one ahead of it."""
     at = 0.0
-    for each in chunks:
-        chunk = fields.fields(each, "event in a place of its stream")
-        fields.only(chunk, _CHUNK, "stream")
+    for value in chunks:
+        chunk = fields.parse_fields(value, "event in a place of its stream")
+        fields.check_known_fields(chunk, _CHUNK, "stream")
         if "data" not in chunk:
-            raise Unfit("an event of its stream has no data")
-        at = max(at, fields.number(chunk.get("t_offset_ms")) or 0.0)
-        yield Read(at, _event(chunk.get("event"), chunk.get("data")))
+            raise NotImportable("an event of its stream has no data")
+        at = max(at, fields.parse_number(chunk.get("t_offset_ms")) or 0.0)
+        yield Read(at, _encode_event(chunk.get("event"), chunk.get("data")))
 
 
-def _event(name: Any, data: Any) -> bytes:
-    text = data if isinstance(data, str) else _dumped(data).decode()
+def _encode_event(name: Any, data: Any) -> bytes:
+    text = data if isinstance(data, str) else _dump_json(data).decode()
     lines = [f"event: {name}"] if isinstance(name, str) and name else []
     lines += [f"data: {line}" for line in text.split("\n")]
     return ("\n".join(lines) + "\n\n").encode("utf-8", "surrogatepass")
 
 
-def _dumped(value: Any) -> bytes:
+def _dump_json(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        raise Unfit("a body was kept parsed, and is no JSON") from None
+        raise NotImportable("a body was kept parsed, and is no JSON") from None
 
 
-REEL: Final = Format("reel", "reel-vcr", _claims, _items, _exchange)
+REEL: Final = ForeignFormat("reel", "reel-vcr", _matches_format, _list_items, _parse_exchange)

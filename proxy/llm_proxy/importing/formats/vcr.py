@@ -21,11 +21,11 @@ from llm_proxy.importing.formats import bodies
 from llm_proxy.importing.source import (
     NO_DATE,
     NO_TIMES,
-    Format,
-    NotMade,
-    Opened,
+    ForeignFormat,
+    OpenedFile,
     SourceExchange,
-    first,
+    UnsupportedObject,
+    first_readable,
 )
 
 _REQUEST: Final = frozenset(("method", "uri", "headers", "body", "parsed_body", "bodyEncoding"))
@@ -35,15 +35,19 @@ _RESPONSE: Final = frozenset(
 )  # fmt: skip
 
 
-def _claims(opened: Opened) -> bool:
-    items = _items(opened)
-    if opened.kind == "yaml" and items and all(isinstance(it, NotMade) for it in items):
+def _matches_format(opened: OpenedFile) -> bool:
+    items = _list_items(opened)
+    if (
+        opened.kind == "yaml"
+        and items
+        and all(isinstance(item, UnsupportedObject) for item in items)
+    ):
         return True  # other tools write no objects
-    request = first(items).get("request")
+    request = first_readable(items).get("request")
     return opened.kind in ("yaml", "json") and isinstance(request, dict) and "uri" in request
 
 
-def _items(opened: Opened) -> list[Any]:
+def _list_items(opened: OpenedFile) -> list[Any]:
     document = opened.document
     if isinstance(document, list):  # as the first versions wrote it
         return document
@@ -51,27 +55,32 @@ def _items(opened: Opened) -> list[Any]:
     return items if isinstance(items, list) else []
 
 
-def exchange(
-    item: Any, sent_body: Callable[[dict[str, Any], Headers], bodies.Body]
+def parse_vcr_exchange(
+    item: Any, parse_request_body: Callable[[dict[str, Any], Headers], bodies.ImportedBody]
 ) -> SourceExchange:
-    """The exchange of an item, by how its tool keeps the body of a request.  Raises `Unfit`."""
-    it = fields.fields(item, "fields")
-    asked = fields.fields(it.get("request"), "request")
-    answered = fields.fields(it.get("response"), "response")
-    fields.only(asked, _REQUEST, "request")
-    fields.only(answered, _RESPONSE, "response")
-    sent = sent_body(asked, fields.headers(asked.get("headers")))
-    came = bodies.of(answered, fields.headers(answered.get("headers")))
-    request, host = fields.request(asked.get("method"), asked.get("uri"), sent.headers, sent.data)
-    said = answered.get("status")
-    status = said if isinstance(said, dict) else {"code": said or answered.get("status_code")}
-    moment = it.get("recorded_at") or it.get("recordedAt")
-    recorded = fields.moment(moment) if moment else ""
-    recorded = recorded or fields.date_of(came.headers)
+    """The exchange of an item, by how its tool keeps the body of a request.
+
+    Raises `NotImportable`.
+    """
+    document = fields.parse_fields(item, "fields")
+    details = fields.parse_fields(document.get("request"), "request")
+    answered = fields.parse_fields(document.get("response"), "response")
+    fields.check_known_fields(details, _REQUEST, "request")
+    fields.check_known_fields(answered, _RESPONSE, "response")
+    sent = parse_request_body(details, fields.parse_headers(details.get("headers")))
+    came = bodies.parse_body(answered, fields.parse_headers(answered.get("headers")))
+    request, host = fields.parse_request(
+        details.get("method"), details.get("uri"), sent.headers, sent.data
+    )
+    value = answered.get("status")
+    status = value if isinstance(value, dict) else {"code": value or answered.get("status_code")}
+    moment = document.get("recorded_at") or document.get("recordedAt")
+    recorded = fields.parse_time(moment) if moment else ""
+    recorded = recorded or fields.response_date(came.headers)
     return SourceExchange(
         request=request,
         host=host,
-        status=fields.status(status.get("code")),
+        status=fields.parse_status(status.get("code")),
         reason=str(status.get("message") or ""),
         headers=came.headers,
         body=came.data,
@@ -80,4 +89,10 @@ def exchange(
     )
 
 
-VCR: Final = Format("vcr", "VCR.py", _claims, _items, partial(exchange, sent_body=bodies.sent))
+VCR: Final = ForeignFormat(
+    "vcr",
+    "VCR.py",
+    _matches_format,
+    _list_items,
+    partial(parse_vcr_exchange, parse_request_body=bodies.parse_vcr_request_body),
+)

@@ -15,20 +15,24 @@ from functools import partial
 from typing import Any, Final
 
 from llm_proxy.importing.formats import bodies
-from llm_proxy.importing.formats.vcr import exchange
-from llm_proxy.importing.source import Format, Opened
+from llm_proxy.importing.formats.vcr import parse_vcr_exchange
+from llm_proxy.importing.source import ForeignFormat, OpenedFile
 
 
-def _claims(opened: Opened) -> bool:
-    return opened.kind in ("yaml", "json") and bool(_items(opened))
+def _matches_format(opened: OpenedFile) -> bool:
+    return opened.kind in ("yaml", "json") and bool(_list_items(opened))
 
 
-def _items(opened: Opened) -> list[Any]:
+def _list_items(opened: OpenedFile) -> list[Any]:
     document = opened.document
     items = document.get("http_interactions") if isinstance(document, dict) else None
     return items if isinstance(items, list) else []
 
 
-VCR_RUBY: Final = Format(
-    "vcr-ruby", "VCR for Ruby or R", _claims, _items, partial(exchange, sent_body=bodies.of)
+VCR_RUBY: Final = ForeignFormat(
+    "vcr-ruby",
+    "VCR for Ruby or R",
+    _matches_format,
+    _list_items,
+    partial(parse_vcr_exchange, parse_request_body=bodies.parse_body),
 )

@@ -1,4 +1,4 @@
-"""What keys can overlook, one kind a file.
+"""Normalisers that keys can apply, one per file.
 
 A normaliser takes a document and gives it without what it overlooks.  What tells things apart,
 such as an id, becomes a name of ours by its place: the same id has the same name wherever it
@@ -10,7 +10,7 @@ from typing import Final
 
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
 from llm_proxy.matching.normalisers.ignore import IGNORE
-from llm_proxy.matching.normalisers.kind import Kind
+from llm_proxy.matching.normalisers.kind import NormaliserKind
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.regex import REGEX
 from llm_proxy.matching.normalisers.timestamps import TIMESTAMPS
@@ -22,4 +22,4 @@ NORMALISERS: Final = MappingProxyType(
 )
 """All of them by name, in the order in which they are told of."""
 
-__all__ = ["NORMALISERS", "Kind"]
+__all__ = ["NORMALISERS", "NormaliserKind"]

@@ -1,29 +1,29 @@
-"""What a normaliser is, before it has its argument."""
+"""The definition of a normaliser, before its argument is known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from llm_proxy.matching.rules import Apply, Rule
+from llm_proxy.matching.rules import Apply, MatchRule
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class NormaliserKind:
     """A normaliser."""
 
     name: str
     version: int
     """Raised whenever a document comes out otherwise than before."""
-    overlooks: str
+    ignores: str
     """What it overlooks, in a few words."""
-    make: Callable[[str], Apply]
+    make_rule_of: Callable[[str], Apply]
     """What it does with its argument; raises `UsageError` for one that it cannot have."""
-    takes: str = ""
+    argument_name: str = ""
     """What its argument is; empty where it has none."""
     example: str = ""
     """An argument."""
 
-    def rule(self, argument: str = "") -> Rule:
+    def make_rule(self, argument: str = "") -> MatchRule:
         """The rule with its argument.  Raises `UsageError` for one that it cannot have."""
-        return Rule(self.name, self.version, self.make(argument), argument)
+        return MatchRule(self.name, self.version, self.make_rule_of(argument), argument)

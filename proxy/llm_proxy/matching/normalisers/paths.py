@@ -1,4 +1,4 @@
-r"""`paths`: where a client works does not count, but what lies below.
+r"""`paths`: replaces the client's working, temporary and home folders.
 
 Three kinds of folder get a name of ours, each the same wherever it stands: the working folder, as
 clients announce it (`<cwd>/srv/app</cwd>`, `Working directory: /srv/app`); a temporary folder of a
@@ -15,10 +15,10 @@ from itertools import islice
 from typing import Final
 
 from llm_proxy.matching import value_finder
-from llm_proxy.matching.document import Document
-from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.mapping import Names, with_texts
-from llm_proxy.matching.rules import Apply, Normalised
+from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.mapping import AliasTable, map_body_texts
+from llm_proxy.matching.rules import Apply, NormalizedDocument
 
 _ROOT: Final = r"(?:/|[A-Za-z]:[\\/])"
 _WORKING: Final = re.compile(
@@ -65,37 +65,42 @@ _MANY: Final = 100
 
 
 @dataclass(slots=True)
-class _Found:
+class _FoundFolders:
     """The folders of a document, in the order of their finding."""
 
     working: dict[str, None] = field(default_factory=dict)
     temporary: dict[str, None] = field(default_factory=dict)
     homes: dict[str, None] = field(default_factory=dict)
 
-    def look(self, text: str) -> str:
+    def collect_from(self, text: str) -> str:
         """Look for folders in a text, which stays as it is."""
-        for it in _WORKING.finditer(text):
-            folder = _plain(it[it.lastindex or 0].partition(" (")[0].rstrip()).rstrip("/\\.")
-            if value_finder.is_path(folder):  # a root is everywhere
+        for match in _WORKING.finditer(text):
+            folder = _single_separators(
+                match[match.lastindex or 0].partition(" (")[0].rstrip()
+            ).rstrip("/\\.")
+            if value_finder.is_folder_path(folder):  # a root is everywhere
                 self.working[folder] = None
-        for it in _TEMPORARY.finditer(text):
-            self.temporary[it[0]] = None
-        for it in _HOME.finditer(text):
-            self.homes[_plain(it[0])] = None
-        for it in islice(_IN_HOME.finditer(text), _MANY):
-            self._look_before(text[max(0, it.start() - _LONGEST) : it.start()])
+        for match in _TEMPORARY.finditer(text):
+            self.temporary[match[0]] = None
+        for match in _HOME.finditer(text):
+            self.homes[_single_separators(match[0])] = None
+        for match in islice(_IN_HOME.finditer(text), _MANY):
+            self._collect_home_before(text[max(0, match.start() - _LONGEST) : match.start()])
         return text
 
-    def _look_before(self, text: str) -> None:
-        """Take the path that ends here for a home."""
+    def _collect_home_before(self, text: str) -> None:
         quoted = _QUOTED.search(text)
         begun = _ENDS.split(text)[-1] if quoted is None else quoted[1]
         if _ABSOLUTE.match(begun) and not _OURS.search(text):
-            self.homes[_plain(begun).rstrip("\\/")] = None
+            self.homes[_single_separators(begun).rstrip("\\/")] = None
 
-    def kinds(self) -> dict[str, str]:
+    def by_length(self) -> dict[str, str]:
         """All of them, longest first, each with the word for what it is."""
-        slugs = [slug for it in self.working if value_finder.is_long(slug := _SLUG.sub("-", it))]
+        slugs = [
+            slug
+            for text in self.working
+            if value_finder.is_long_enough(slug := _SLUG.sub("-", text))
+        ]
         kinds: dict[str, str] = {}
         for word, folders in (
             ("cwd", self.working), ("cwd-slug", slugs), ("folder", self.temporary),
@@ -103,43 +108,45 @@ class _Found:
         ):  # fmt: skip
             for folder in list(folders)[:_MANY]:
                 kinds.setdefault(folder, word)
-        return dict(sorted(kinds.items(), key=lambda it: len(it[0]), reverse=True))
+        return dict(sorted(kinds.items(), key=lambda values: len(values[0]), reverse=True))
 
 
-def _plain(folder: str) -> str:
+def _single_separators(folder: str) -> str:
     r"""A folder with single separators: within JSON that is a text, `\` is doubled."""
     return _SEPARATORS.sub(r"\\", folder)
 
 
-def _make(_argument: str) -> Apply:
-    return _apply
+def _make_rule(_argument: str) -> Apply:
+    return _apply_rule
 
 
-def _apply(document: Document) -> Normalised:
-    found = _Found()
-    with_texts(document, found.look)
-    kinds = found.kinds()
+def _apply_rule(document: KeyDocument) -> NormalizedDocument:
+    found = _FoundFolders()
+    map_body_texts(document, found.collect_from)
+    kinds = found.by_length()
     if not kinds:
-        return Normalised(document)
-    spelled = {spelling: it for it in kinds for spelling in _spellings(it)}
-    names = {word: Names(word) for word in kinds.values()}
-    standing = value_finder.Standing(spelled)
+        return NormalizedDocument(document)
+    spelled = {spelling: kind for kind in kinds for spelling in _spellings_of_folder(kind)}
+    names = {word: AliasTable(word) for word in kinds.values()}
+    standing = value_finder.ValueFinder(spelled)
 
     def name(spelling: str) -> str:
         """Given when it is first met: what stands nowhere by itself has none."""
         folder = spelled[spelling]
-        return names[kinds[folder]].of(folder)
+        return names[kinds[folder]].alias_of(folder)
 
-    done = with_texts(document, lambda text: standing.replaced(text, name))
-    given = {name: it for some in names.values() for name, it in some.given().items()}
-    return Normalised(done, given)
+    done = map_body_texts(document, lambda text: standing.replace_all(text, name))
+    fields = {name: content for some in names.values() for name, content in some.aliases().items()}
+    return NormalizedDocument(done, fields)
 
 
-def _spellings(folder: str) -> tuple[str, ...]:
-    r"""A folder as it is, and as JSON within a text spells it."""
+def _spellings_of_folder(folder: str) -> tuple[str, ...]:
     return (folder, folder.replace("\\", "\\\\")) if "\\" in folder else (folder,)
 
 
-PATHS: Final = Kind(
-    name="paths", version=1, overlooks="which home, working and temporary folders", make=_make
+PATHS: Final = NormaliserKind(
+    name="paths",
+    version=1,
+    ignores="which home, working and temporary folders",
+    make_rule_of=_make_rule,
 )

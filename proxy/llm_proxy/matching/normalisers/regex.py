@@ -1,4 +1,4 @@
-"""`regex=PATTERN`: what a pattern finds in texts does not count, but that there is something.
+"""`regex=PATTERN`: replaces every match of a pattern by one mark.
 
 The patterns are RE2's, which reads a text at most once for each thing that it finds, whatever the
 pattern and the text are; and how much is read for one document has a limit.  So no request can
@@ -13,10 +13,10 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from llm_proxy.errors import UsageError, printable
-from llm_proxy.matching.document import Document
-from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.mapping import with_texts
-from llm_proxy.matching.rules import Apply, Normalised
+from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.mapping import map_body_texts
+from llm_proxy.matching.rules import Apply, NormalizedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,23 +37,23 @@ _LARGEST: Final = 2000
 """Instructions of a pattern, of which `a{500}` has a thousand: a larger one takes too long."""
 
 
-def _make(argument: str) -> Apply:
-    pattern = _compiled(argument)
+def _make_rule(argument: str) -> Apply:
+    pattern = _compile_pattern(argument)
     mark = f"<regex-{hashlib.sha256(argument.encode()).hexdigest()[:6]}>".encode()
 
-    def apply(document: Document) -> Normalised:
-        return Normalised(with_texts(document, _Marking(pattern, mark)))
+    def apply(document: KeyDocument) -> NormalizedDocument:
+        return NormalizedDocument(map_body_texts(document, _MatchReplacer(pattern, mark)))
 
     return apply
 
 
-class _Marking:
+class _MatchReplacer:
     """Puts the mark in place of what the pattern finds in the texts of one document."""
 
     def __init__(self, pattern: Any, mark: bytes) -> None:
         self._pattern = pattern
         self._mark = mark
-        self._left = _EFFORT
+        self._remaining_ms = _EFFORT
         self._weight = max(1, pattern.programsize // _SMALL)
 
     def __call__(self, text: str) -> str:
@@ -63,24 +63,24 @@ class _Marking:
         what it left.
         """
         whole = text.encode()
-        if self._mark in whole or self._left <= 0:
+        if self._mark in whole or self._remaining_ms <= 0:
             return text
         kept: list[bytes] = []
         done = 0
         for match in self._pattern.finditer(whole):
-            if self._left <= 0:
+            if self._remaining_ms <= 0:
                 break
-            self._left -= len(whole) * self._weight  # as much may have been read to find it
+            self._remaining_ms -= len(whole) * self._weight  # as much may have been read to find it
             if match.end() > match.start():
                 kept += (whole[done : match.start()], self._mark)
                 done = match.end()
         return b"".join((*kept, whole[done:])).decode() if kept else text
 
 
-def _compiled(argument: str) -> Any:
+def _compile_pattern(argument: str) -> Any:
     """The pattern.  Raises `UsageError` for what is none, or finds nothing in particular."""
     shown = printable(argument, _SHOWN)
-    compiled = _compiler()
+    compiled = _regex_compiler()
     if len(argument) > _LONGEST:
         raise UsageError(f"regex={shown} is too long: at most {_LONGEST} characters")
     if _BYTES.search(argument):
@@ -91,7 +91,7 @@ def _compiled(argument: str) -> Any:
         raise UsageError(f"regex={shown} is no pattern of RE2: {error}") from None
     if pattern.programsize > _LARGEST:
         raise UsageError(f"regex={shown} repeats too much to be fast: make its {{…}} smaller")
-    if any(match.start() == match.end() for it in _PROBES for match in pattern.finditer(it)):
+    if any(match.start() == match.end() for probe in _PROBES for match in pattern.finditer(probe)):
         raise UsageError(
             f"regex={shown} finds the empty text, which is everywhere: write + instead of *, or "
             "a letter that must be there"
@@ -99,7 +99,7 @@ def _compiled(argument: str) -> Any:
     return pattern
 
 
-def _compiler() -> Callable[[str], Any]:
+def _regex_compiler() -> Callable[[str], Any]:
     try:
         import re2  # noqa: PLC0415 # an extra, only where a rule has a pattern
     except ImportError:
@@ -119,11 +119,11 @@ def _compiler() -> Callable[[str], Any]:
     return compiled
 
 
-REGEX: Final = Kind(
+REGEX: Final = NormaliserKind(
     name="regex",
     version=1,
-    overlooks="what a pattern finds in texts",
-    make=_make,
-    takes="a pattern",
+    ignores="what a pattern finds in texts",
+    make_rule_of=_make_rule,
+    argument_name="a pattern",
     example="build-[0-9]+",
 )

@@ -1,4 +1,4 @@
-"""What stands at the paths by which dialects say where something is: `$.messages[*].id`."""
+"""Finds the texts at a dialect's field path, such as `$.messages[*].id`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from llm_proxy.turns import Json
 
 
-def texts_at(value: Json, path: str) -> Iterator[str]:
+def texts_at_path(value: Json, path: str) -> Iterator[str]:
     """The texts at a path of members, in their order; `name[*]` is each item of a list."""
-    yield from _at(value, path.removeprefix("$.").split("."))
+    yield from _values_at_path(value, path.removeprefix("$.").split("."))
 
 
-def _at(value: Json, path: list[str]) -> Iterator[str]:
+def _values_at_path(value: Json, path: list[str]) -> Iterator[str]:
     if not path:
         if isinstance(value, str):
             yield value
@@ -22,7 +22,7 @@ def _at(value: Json, path: list[str]) -> Iterator[str]:
     name, *rest = path
     inner = value.get(name.removesuffix("[*]"))
     if not name.endswith("[*]"):
-        yield from _at(inner, rest)
+        yield from _values_at_path(inner, rest)
     elif isinstance(inner, list):
         for item in inner:
-            yield from _at(item, rest)
+            yield from _values_at_path(item, rest)

@@ -1,4 +1,4 @@
-"""How clients write what a clock says: patterns that no text makes slow.
+"""Patterns of dates and times, linear in the length of the text.
 
 Every part has a greatest length, and each pattern begins where no word or number goes on, so a
 text is read once.  The years are those that a clock may show, 2015 to 2045: history counts.
@@ -104,28 +104,28 @@ _LAST: Final = 2_398_377_600
 _A_SECOND: Final = (1, 1_000, 1_000_000, 1_000_000_000)
 
 
-def timeless(text: str) -> str:
+def mask_times(text: str) -> str:
     """A text with the mark in place of every date and time."""
     if _HINT.search(text) is not None:
         lines = text.split("\n")  # no time goes over a line's end
-        text = "\n".join(_TIME.sub(MARK, it) if _HINT.search(it) else it for it in lines)
+        text = "\n".join(_TIME.sub(MARK, line) if _HINT.search(line) else line for line in lines)
     if _LONG_NUMBER.search(text) is not None:
-        text = _EPOCH.sub(_told, text)
+        text = _EPOCH.sub(_time_mark, text)
     return text
 
 
-def _told(found: re.Match[str]) -> str:
+def _time_mark(found: re.Match[str]) -> str:
     name, between, number = found.groups()
-    is_time = is_epoch(float(number)) and tells_time(name)
+    is_time = is_epoch_time(float(number)) and is_time_name(name)
     return name + between + MARK if is_time else found[0]
 
 
-def tells_time(name: str) -> bool:
+def is_time_name(name: str) -> bool:
     """Whether a name says that a number is a time: `created_at`, `expiresAt`, `ts`."""
     words = [word.lower() for word in _WORDS.findall(name)]
     return bool(words) and (words[-1] == "at" or not _TELLING.isdisjoint(words))
 
 
-def is_epoch(number: float) -> bool:
+def is_epoch_time(number: float) -> bool:
     """Whether a number can be a time of our years, in s, ms, µs or ns since 1970."""
-    return any(_FIRST * each <= number < _LAST * each for each in _A_SECOND)
+    return any(_FIRST * item <= number < _LAST * item for item in _A_SECOND)

@@ -1,14 +1,14 @@
-"""`uuids`: which UUID it is does not count, but where the same one stands again."""
+"""`uuids`: replaces UUIDs by positional aliases."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from llm_proxy.matching.document import Document
-from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.mapping import Names, named
-from llm_proxy.matching.rules import Apply, Normalised
+from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.mapping import AliasTable, replace_matches
+from llm_proxy.matching.rules import Apply, NormalizedDocument
 
 _UUID: Final = re.compile(
     r"(?<![0-9A-Za-z])[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}"
@@ -16,12 +16,14 @@ _UUID: Final = re.compile(
 )
 
 
-def _make(_argument: str) -> Apply:
-    return _apply
+def _make_rule(_argument: str) -> Apply:
+    return _apply_rule
 
 
-def _apply(document: Document) -> Normalised:
-    return named(document, _UUID, Names("uuid"))
+def _apply_rule(document: KeyDocument) -> NormalizedDocument:
+    return replace_matches(document, _UUID, AliasTable("uuid"))
 
 
-UUIDS: Final = Kind(name="uuids", version=1, overlooks="which UUID it is", make=_make)
+UUIDS: Final = NormaliserKind(
+    name="uuids", version=1, ignores="which UUID it is", make_rule_of=_make_rule
+)

@@ -1,30 +1,30 @@
-"""`whitespace`: how much white space there is between words, and which, does not count."""
+"""`whitespace`: collapses runs of white space."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.matching.document import Document
-from llm_proxy.matching.normalisers.kind import Kind
-from llm_proxy.matching.normalisers.mapping import with_texts
-from llm_proxy.matching.rules import Apply, Normalised
+from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.mapping import map_body_texts
+from llm_proxy.matching.rules import Apply, NormalizedDocument
 
 
-def _make(_argument: str) -> Apply:
-    return _apply
+def _make_rule(_argument: str) -> Apply:
+    return _apply_rule
 
 
-def _apply(document: Document) -> Normalised:
-    return Normalised(with_texts(document, _single))
+def _apply_rule(document: KeyDocument) -> NormalizedDocument:
+    return NormalizedDocument(map_body_texts(document, _collapse_whitespace))
 
 
-def _single(text: str) -> str:
+def _collapse_whitespace(text: str) -> str:
     return " ".join(text.split())
 
 
-WHITESPACE: Final = Kind(
+WHITESPACE: Final = NormaliserKind(
     name="whitespace",
     version=1,
-    overlooks="how much white space there is in texts",
-    make=_make,
+    ignores="how much white space there is in texts",
+    make_rule_of=_make_rule,
 )

@@ -1,4 +1,4 @@
-"""Rules for clients that ask otherwise in each run, one client a file, found by running it."""
+"""Presets: rules for clients whose requests differ from run to run, one client per file."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from llm_proxy.matching.presets.preset import Preset
 from llm_proxy.matching.presets.pydantic_ai import PYDANTIC_AI
 
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
-    {it.name: it for it in (CLAUDE_CODE, CODEX, LANGCHAIN, PYDANTIC_AI, AI_SDK)}
+    {preset.name: preset for preset in (CLAUDE_CODE, CODEX, LANGCHAIN, PYDANTIC_AI, AI_SDK)}
 )
 """All of them by name."""
 

@@ -1,4 +1,4 @@
-"""What clients announce of the day and the machine: a rule for presets, not for operators.
+"""Rules for values that clients announce, such as the date and the machine; for presets only.
 
 Only the announcement is overlooked, and only what it announces: a question about a date is another
 question for another date.
@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from llm_proxy.matching.document import Document
-from llm_proxy.matching.normalisers.mapping import texts_changed, with_texts
-from llm_proxy.matching.rules import Normalised, Rule
+from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.normalisers.mapping import map_body_texts, map_texts
+from llm_proxy.matching.rules import MatchRule, NormalizedDocument
 from llm_proxy.turns import Json
 
 _MONTH: Final = (
@@ -44,46 +44,45 @@ _HISTORY: Final = frozenset(("input", "messages"))
 """The members of bodies in which the results of calls stand among messages."""
 
 
-def today() -> Rule:
+def current_date_rule() -> MatchRule:
     """Overlooks what a text says of the present day and time: `Today's date is 2026-11-22`."""
-    return _rule("today", [_TODAY])
+    return _pattern_rule("today", [_TODAY])
 
 
-def announced(name: str, *patterns: str) -> Rule:
+def announced_value_rule(name: str, *patterns: str) -> MatchRule:
     """Overlooks what stands behind the first group of each pattern, up to its end.
 
     A text of any length must be searched in linear time.
     """
-    return _rule(name, [*map(re.compile, patterns)])
+    return _pattern_rule(name, [*map(re.compile, patterns)])
 
 
-def announced_in_results(name: str, pattern: str) -> Rule:
+def tool_result_value_rule(name: str, pattern: str) -> MatchRule:
     """The same in what calls of tools gave alone, as OpenAI's dialects have it in the history."""
-    return _rule(name, [re.compile(pattern)], _with_results)
+    return _pattern_rule(name, [re.compile(pattern)], _map_tool_results)
 
 
-def _rule(
+def _pattern_rule(
     name: str,
     patterns: Sequence[re.Pattern[str]],
-    changed: Callable[[Document, Callable[[str], str]], Document] = with_texts,
-) -> Rule:
+    map_document: Callable[[KeyDocument, Callable[[str], str]], KeyDocument] = map_body_texts,
+) -> MatchRule:
     def change(text: str) -> str:
         for pattern in patterns:
             text = pattern.sub(lambda found: f"{found[1]}<{name}>", text)
         return text
 
-    def apply(document: Document) -> Normalised:
-        return Normalised(changed(document, change))
+    def apply(document: KeyDocument) -> NormalizedDocument:
+        return NormalizedDocument(map_document(document, change))
 
-    return Rule(name, 2, apply)
+    return MatchRule(name, 2, apply)
 
 
-def _with_results(document: Document, change: Callable[[str], str]) -> Document:
-    """The document with every text changed that a tool gave."""
+def _map_tool_results(document: KeyDocument, change: Callable[[str], str]) -> KeyDocument:
     if document.kind != "json" or not isinstance(document.body, dict):
         return document
     body = {
-        name: [_result(item, change) for item in value]
+        name: [_map_tool_result(item, change) for item in value]
         if name in _HISTORY and isinstance(value, list)
         else value
         for name, value in document.body.items()
@@ -91,14 +90,14 @@ def _with_results(document: Document, change: Callable[[str], str]) -> Document:
     return replace(document, body=body)
 
 
-def _result(item: Json, change: Callable[[str], str]) -> Json:
+def _map_tool_result(item: Json, change: Callable[[str], str]) -> Json:
     """An item of a history, its texts changed where a tool gave them."""
     if not isinstance(item, dict):
         return item
     match item:
         case {"type": str(kind), "output": output} if kind.endswith("call_output"):
-            return {**item, "output": texts_changed(output, change)}
+            return {**item, "output": map_texts(output, change)}
         case {"role": "tool", "content": content}:
-            return {**item, "content": texts_changed(content, change)}
+            return {**item, "content": map_texts(content, change)}
         case _:
             return item

@@ -5,7 +5,7 @@ from typing import Final
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.uuids import UUIDS
-from llm_proxy.matching.presets.announced_values import announced, today
+from llm_proxy.matching.presets.announced_values import announced_value_rule, current_date_rule
 from llm_proxy.matching.presets.preset import Preset
 
 _LINE: Final = r"\n ?-? ?"
@@ -18,14 +18,14 @@ CLAUDE_CODE: Final = Preset(
     version=2,
     client="Claude Code",
     steps=(
-        today(),
-        announced(
+        current_date_rule(),
+        announced_value_rule(
             "machine",
             rf"({_PLATFORM}{_LINE}Shell: )[^\r\n]{{1,200}}",
             rf"({_PLATFORM}{_SHELL}{_LINE}OS Version: )[^\r\n]{{1,200}}",
         ),
-        PATHS.rule(),
-        CALL_IDS.rule(),
-        UUIDS.rule(),
+        PATHS.make_rule(),
+        CALL_IDS.make_rule(),
+        UUIDS.make_rule(),
     ),
 )

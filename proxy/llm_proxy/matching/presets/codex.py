@@ -5,7 +5,11 @@ from typing import Final
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.uuids import UUIDS
-from llm_proxy.matching.presets.announced_values import announced, announced_in_results, today
+from llm_proxy.matching.presets.announced_values import (
+    announced_value_rule,
+    current_date_rule,
+    tool_result_value_rule,
+)
 from llm_proxy.matching.presets.preset import Preset
 
 _ABOVE: Final = r"(?:(?:Chunk ID|Exit code|Process exited with code):? [^\r\n]{1,60}\n){0,3}"
@@ -16,12 +20,12 @@ CODEX: Final = Preset(
     version=2,
     client="Codex CLI",
     steps=(
-        today(),
-        announced("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
-        announced_in_results("chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b"),
-        announced_in_results("duration", rf"\A({_ABOVE}Wall time: )[0-9.]{{1,20}} seconds"),
-        PATHS.rule(),
-        CALL_IDS.rule(),
-        UUIDS.rule(),
+        current_date_rule(),
+        announced_value_rule("machine", r"(<(?:shell|timezone)>)[^<>\r\n]{1,100}"),
+        tool_result_value_rule("chunk", r"\A(Chunk ID: )[0-9a-f]{1,32}\b"),
+        tool_result_value_rule("duration", rf"\A({_ABOVE}Wall time: )[0-9.]{{1,20}} seconds"),
+        PATHS.make_rule(),
+        CALL_IDS.make_rule(),
+        UUIDS.make_rule(),
     ),
 )

@@ -1,11 +1,11 @@
-"""What a preset is."""
+"""The definition of a preset."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llm_proxy.matching.document import Document
-from llm_proxy.matching.rules import Normalised, Rule, Rules
+from llm_proxy.matching.document import KeyDocument
+from llm_proxy.matching.rules import MatchRule, NormalizedDocument, RuleSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,13 @@ class Preset:
     """Raised whenever a document comes out otherwise than before."""
     client: str
     """What it is for, in a few words."""
-    steps: tuple[Rule, ...]
+    steps: tuple[MatchRule, ...]
 
-    def rule(self) -> Rule:
+    def combined_rule(self) -> MatchRule:
         """All of them as one rule."""
-        rules = Rules(self.steps)
+        rules = RuleSet(self.steps)
 
-        def apply(document: Document) -> Normalised:
+        def apply(document: KeyDocument) -> NormalizedDocument:
             return rules.apply(document)
 
-        return Rule(self.name, self.version, apply, steps=self.steps)
+        return MatchRule(self.name, self.version, apply, steps=self.steps)

@@ -1,4 +1,4 @@
-"""Scenario documents: what they may say, and everything that is wrong with one.
+"""Scenario documents: schema, parsing and validation.
 
 document     the structs that a document is read into
 reading      YAML and JSON with the place of each value

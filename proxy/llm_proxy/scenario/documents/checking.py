@@ -1,4 +1,4 @@
-"""Documents checked against their structs: every mistake is found, each with its place.
+"""Checks documents against their structs and reports every mistake with its place.
 
 `msgspec` stops at the first mistake and knows no lines; so the same types that it reads by are
 walked here.  What comes out is canonical: names as the structs have them.
@@ -14,18 +14,23 @@ import msgspec
 from msgspec import inspect as kinds
 
 from llm_proxy.scenario.documents import names, wrong_types
-from llm_proxy.scenario.documents.findings import Finding, Weight
-from llm_proxy.scenario.documents.mistakes import Mistake, child, one_of, shown
-from llm_proxy.scenario.documents.parsing.nodes import (
-    Entry,
-    Fields,
-    Items,
-    Mark,
-    Node,
-    Scalar,
-    plain,
+from llm_proxy.scenario.documents.findings import FindingWeight, StructFinding
+from llm_proxy.scenario.documents.mistakes import (
+    DocumentMistake,
+    child_path,
+    join_choices,
+    quote_text,
 )
-from llm_proxy.scenario.documents.type_choice import fitting, is_struct
+from llm_proxy.scenario.documents.parsing.nodes import (
+    ListNode,
+    Node,
+    ObjectEntry,
+    ObjectNode,
+    ScalarNode,
+    SourceMark,
+    plain_value,
+)
+from llm_proxy.scenario.documents.type_choice import is_struct, matching_type
 from llm_proxy.scenario.documents.validators import RULES, rules_of_nodes
 
 T_co = TypeVar("T_co", covariant=True)
@@ -38,7 +43,7 @@ _HINTS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Placed(Generic[T_co]):
+class Located(Generic[T_co]):
     """Something of a file, and where it stands."""
 
     value: T_co
@@ -48,198 +53,234 @@ class Placed(Generic[T_co]):
     path: str
 
 
-class Checker:
+class DocumentChecker:
     """Checks values of one file, and has what it found in them at the end."""
 
     def __init__(self, file: str) -> None:
-        self.mistakes: list[Mistake] = []
-        self.warnings: list[Mistake] = []
-        self.whole: list[Placed[Any]] = []
+        self.mistakes: list[DocumentMistake] = []
+        self.warnings: list[DocumentMistake] = []
+        self.complete_structs: list[Located[Any]] = []
         """Every struct without a mistake, the inner before the outer."""
         self._file = file
 
-    def check(self, node: Node, kind: kinds.Type, path: str) -> Node | None:
+    def check_value(self, node: Node, kind: kinds.Type, path: str) -> Node | None:
         """The value with canonical names, without what is wrong in it; None where all of it is."""
-        if isinstance(node, Scalar) and (why := wrong_types.endless(node)):
-            return self.refuse(node.mark, path, why)
-        option = fitting(node, kind)
+        if isinstance(node, ScalarNode) and (why := wrong_types.non_finite_message(node)):
+            return self.add_mistake(node.mark, path, why)
+        option = matching_type(node, kind)
         match option, node:
             case kinds.AnyType(), _:
-                return self._any(node, option, path)
-            case kinds.StructType(), Fields():
-                return self._struct(node, option, path)
-            case kinds.UnionType(types=types), Fields():
-                return self._tagged(node, [it for it in types if is_struct(it)], path)
-            case kinds.DictType(value_type=inner), Fields():
-                return self._entries(node, inner, path)
-            case kinds.VarTupleType(item_type=inner), Items():
-                return self._items(node, inner, path) if self._fits(node, option, path) else None
-            case kinds.Type(), Scalar():
-                return self._scalar(node, option, path)
+                return self._check_any(node, option, path)
+            case kinds.StructType(), ObjectNode():
+                return self._check_struct(node, option, path)
+            case kinds.UnionType(types=types), ObjectNode():
+                return self._check_tagged(node, [item for item in types if is_struct(item)], path)
+            case kinds.DictType(value_type=inner), ObjectNode():
+                return self._check_entries(node, inner, path)
+            case kinds.VarTupleType(item_type=inner), ListNode():
+                return (
+                    self._check_items(node, inner, path)
+                    if self._check_limits(node, option, path)
+                    else None
+                )
+            case kinds.Type(), ScalarNode():
+                return self._check_scalar(node, option, path)
             case _:
-                why = wrong_types.mismatch(node, kind) + _hint(path)
-                return self.refuse(node.mark, path, why)
+                why = wrong_types.type_mismatch_message(node, kind) + _spelling_hint(path)
+                return self.add_mistake(node.mark, path, why)
 
-    def _any(self, node: Node, kind: kinds.Type, path: str) -> Node | None:
+    def _check_any(self, node: Node, kind: kinds.Type, path: str) -> Node | None:
         match node:
-            case Fields():
-                return self._entries(node, kind, path)
-            case Items():
-                return self._items(node, kind, path)
-            case Scalar():
+            case ObjectNode():
+                return self._check_entries(node, kind, path)
+            case ListNode():
+                return self._check_items(node, kind, path)
+            case ScalarNode():
                 return node
 
-    def _entries(self, node: Fields, inner: kinds.Type, path: str) -> Node:
+    def _check_entries(self, node: ObjectNode, inner: kinds.Type, path: str) -> Node:
         entries = []
-        for it in node.entries:
-            value = self.check(it.node, inner, child(path, it.name))
+        for entry in node.entries:
+            value = self.check_value(entry.node, inner, child_path(path, entry.name))
             if value is not None:
-                entries.append(Entry(it.name, it.mark, value, it.name))
-        return Fields(tuple(entries), node.mark)
+                entries.append(ObjectEntry(entry.name, entry.mark, value, entry.name))
+        return ObjectNode(tuple(entries), node.mark)
 
-    def _items(self, node: Items, inner: kinds.Type, path: str) -> Node:
+    def _check_items(self, node: ListNode, inner: kinds.Type, path: str) -> Node:
         checked = [
-            self.check(it, inner, child(path, i))
-            or Scalar(None, it.mark)  # so that each keeps its number
+            self.check_value(it, inner, child_path(path, i))
+            or ScalarNode(None, it.mark)  # so that each keeps its number
             for i, it in enumerate(node.nodes)
         ]
-        return Items(tuple(checked), node.mark)
+        return ListNode(tuple(checked), node.mark)
 
-    def _scalar(self, node: Scalar, kind: kinds.Type, path: str) -> Node | None:
-        if not self._fits(node, kind, path):
+    def _check_scalar(self, node: ScalarNode, kind: kinds.Type, path: str) -> Node | None:
+        if not self._check_limits(node, kind, path):
             return None
         if isinstance(kind, kinds.IntType) and isinstance(node.value, float):
-            return Scalar(int(node.value), node.mark, node.written)
+            return ScalarNode(int(node.value), node.mark, node.source_text)
         return node
 
-    def _fits(self, node: Scalar | Items, kind: kinds.Type, path: str) -> bool:
-        why = wrong_types.limit(node.value if isinstance(node, Scalar) else node.nodes, kind)
+    def _check_limits(self, node: ScalarNode | ListNode, kind: kinds.Type, path: str) -> bool:
+        why = wrong_types.limit_message(
+            node.value if isinstance(node, ScalarNode) else node.nodes, kind
+        )
         if why:
-            self.refuse(node.mark, path, why)
+            self.add_mistake(node.mark, path, why)
         return not why
 
-    def _tagged(self, node: Fields, types: Sequence[Any], path: str) -> Node | None:
-        """One of several structs, as the field says that tells them apart."""
+    def _check_tagged(self, node: ObjectNode, types: Sequence[Any], path: str) -> Node | None:
         tag_field: str = types[0].tag_field
-        by_tag: dict[str, Any] = {it.tag: it for it in types}
-        entry = node.get(tag_field)
+        by_tag: dict[str, Any] = {value.tag: value for value in types}
+        entry = node.member(tag_field)
         if entry is None:
-            near = [tag for tag, it in by_tag.items() if _speaks_for(node, it)]
-            hint = f"{tag_field}: {near[0]}" if len(near) == 1 else one_of(sorted(by_tag))
-            return self.refuse(node.mark, path, f"{tag_field} is missing: write {hint}")
-        place = child(path, tag_field)
-        written = entry.node.value if isinstance(entry.node, Scalar) else None
+            near = [tag for tag, content in by_tag.items() if _is_only_struct_for(node, content)]
+            hint = f"{tag_field}: {near[0]}" if len(near) == 1 else join_choices(sorted(by_tag))
+            return self.add_mistake(node.mark, path, f"{tag_field} is missing: write {hint}")
+        place = child_path(path, tag_field)
+        written = entry.node.value if isinstance(entry.node, ScalarNode) else None
         if not isinstance(written, str):
-            why = wrong_types.mismatch(entry.node, kinds.LiteralType(tuple(by_tag)))
-            return self.refuse(entry.node.mark, place, why)
-        if (tag := names.word(written, by_tag)) is None:
-            why = wrong_types.choice(written, list(by_tag))
-            return self.refuse(entry.node.mark, place, why)
-        rest = Fields(tuple(it for it in node.entries if it is not entry), node.mark)
-        checked = self._struct(rest, by_tag[tag], path, types)
-        canonical = Entry(tag_field, entry.mark, Scalar(tag, entry.node.mark), tag_field)
-        return Fields((canonical, *checked.entries), checked.mark)
+            why = wrong_types.type_mismatch_message(entry.node, kinds.LiteralType(tuple(by_tag)))
+            return self.add_mistake(entry.node.mark, place, why)
+        if (tag := names.canonical_choice(written, by_tag)) is None:
+            why = wrong_types.choice_message(written, list(by_tag))
+            return self.add_mistake(entry.node.mark, place, why)
+        rest = ObjectNode(
+            tuple(object_entry for object_entry in node.entries if object_entry is not entry),
+            node.mark,
+        )
+        checked = self._check_struct(rest, by_tag[tag], path, types)
+        canonical = ObjectEntry(tag_field, entry.mark, ScalarNode(tag, entry.node.mark), tag_field)
+        return ObjectNode((canonical, *checked.entries), checked.mark)
 
-    def _struct(
-        self, node: Fields, kind: kinds.StructType, path: str, others: Sequence[Any] = ()
-    ) -> Fields:
+    def _check_struct(
+        self, node: ObjectNode, kind: kinds.StructType, path: str, others: Sequence[Any] = ()
+    ) -> ObjectNode:
         before = len(self.mistakes)
-        fields = {it.encode_name: it for it in kind.fields}
-        entries: dict[str, Entry] = {}
-        given: dict[str, str] = {}
+        fields = {item.encode_name: item for item in kind.fields}
+        entries: dict[str, ObjectEntry] = {}
+        document: dict[str, str] = {}
         meant: set[str | None] = set()
-        for it in node.entries:
-            name = names.canonical(it.name, kind.cls, fields)
+        for entry in node.entries:
+            name = names.canonical_name(entry.name, kind.cls, fields)
             if name is None:
-                meant.add(names.nearest(it.name, fields))
-                self.refuse(it.mark, child(path, it.name), _unknown(it.name, kind, others))
-            elif name in given:
-                self.refuse(it.mark, child(path, it.name), _both(given[name], it.name))
+                meant.add(names.nearest_name(entry.name, fields))
+                self.add_mistake(
+                    entry.mark,
+                    child_path(path, entry.name),
+                    _unknown_name_message(entry.name, kind, others),
+                )
+            elif name in document:
+                self.add_mistake(
+                    entry.mark,
+                    child_path(path, entry.name),
+                    _merge_findings(document[name], entry.name),
+                )
             else:
-                given[name] = it.name
-                value = self.check(it.node, fields[name].type, child(path, it.name))
+                document[name] = entry.name
+                value = self.check_value(
+                    entry.node, fields[name].type, child_path(path, entry.name)
+                )
                 if value is not None:
-                    entries[name] = Entry(name, it.mark, value, it.name)
+                    entries[name] = ObjectEntry(name, entry.mark, value, entry.name)
         for name, field in fields.items():
-            if field.required and name not in given and not meant & {name, names.camel(name)}:
-                self.refuse(node.mark, path, f"{name} is missing" + _meaning(field.type))
-        checked = Fields(tuple(entries.values()), node.mark)
-        self._sense(checked, kind, path, whole=len(self.mistakes) == before)
+            if (
+                field.required
+                and name not in document
+                and not meant & {name, names.to_camel_case(name)}
+            ):
+                self.add_mistake(
+                    node.mark, path, f"{name} is missing" + _field_description(field.type)
+                )
+        checked = ObjectNode(tuple(entries.values()), node.mark)
+        self._run_validators(checked, kind, path, whole=len(self.mistakes) == before)
         return checked
 
-    def _sense(self, node: Fields, kind: kinds.StructType, path: str, *, whole: bool) -> None:
+    def _run_validators(
+        self, node: ObjectNode, kind: kinds.StructType, path: str, *, whole: bool
+    ) -> None:
         """Apply the rules of a struct, and keep it where it is whole."""
         found = list(rules_of_nodes(kind.cls, node, whole=whole))
         struct = None
         if whole:
             tag = {} if kind.tag_field is None else {kind.tag_field: kind.tag}
-            fields = {it.name: plain(it.node) for it in node.entries}
+            fields = {entry.name: plain_value(entry.node) for entry in node.entries}
             struct = msgspec.convert(tag | fields, kind.cls)
-            found += [it for rule in RULES.get(kind.cls, ()) for it in rule(struct)]
-        for it in found:
-            self._keep(it, node, path)
-        if struct is not None and not any(it.weight is Weight.REFUSED for it in found):
+            found += [
+                struct_finding
+                for rule in RULES.get(kind.cls, ())
+                for struct_finding in rule(struct)
+            ]
+        for struct_finding in found:
+            self._keep_finding(struct_finding, node, path)
+        if struct is not None and not any(
+            struct_finding.weight is FindingWeight.REFUSED for struct_finding in found
+        ):
             mark = node.mark
-            self.whole.append(Placed(struct, self._file, mark.line, mark.column, path))
+            self.complete_structs.append(Located(struct, self._file, mark.line, mark.column, path))
 
-    def _keep(self, finding: Finding, node: Fields, path: str) -> None:
-        mark, place = _located(node, path, finding.where)
-        fails = finding.weight is not Weight.WARNING
-        it = Mistake(self._file, mark.line, mark.column, place, finding.message, fails)
-        (self.mistakes if finding.weight is Weight.REFUSED else self.warnings).append(it)
+    def _keep_finding(self, finding: StructFinding, node: ObjectNode, path: str) -> None:
+        mark, place = _locate_within(node, path, finding.where)
+        fails = finding.weight is not FindingWeight.WARNING
+        document_mistake = DocumentMistake(
+            self._file, mark.line, mark.column, place, finding.message, fails
+        )
+        (self.mistakes if finding.weight is FindingWeight.REFUSED else self.warnings).append(
+            document_mistake
+        )
 
-    def refuse(self, mark: Mark, path: str, message: str) -> Node | None:
+    def add_mistake(self, mark: SourceMark, path: str, message: str) -> Node | None:
         """Note a mistake; nothing is left of the value then."""
-        self.mistakes.append(Mistake(self._file, mark.line, mark.column, path, message))
+        self.mistakes.append(DocumentMistake(self._file, mark.line, mark.column, path, message))
         return None
 
 
-def _speaks_for(node: Fields, kind: Any) -> bool:
+def _is_only_struct_for(node: ObjectNode, kind: Any) -> bool:
     """Whether an object has all that a struct demands, and nothing else's."""
-    fields = [it.encode_name for it in kind.fields]
-    given = {names.canonical(it.name, kind.cls, fields) for it in node.entries}
-    return None not in given and given >= {it.encode_name for it in kind.fields if it.required}
+    fields = [field.encode_name for field in kind.fields]
+    given = {names.canonical_name(entry.name, kind.cls, fields) for entry in node.entries}
+    return None not in given and given >= {
+        field.encode_name for field in kind.fields if field.required
+    }
 
 
-def _unknown(written: str, kind: kinds.StructType, others: Sequence[Any]) -> str:
-    """What is said of a name that a struct has not."""
-    fields = [it.encode_name for it in kind.fields]
+def _unknown_name_message(written: str, kind: kinds.StructType, others: Sequence[Any]) -> str:
+    fields = [field.encode_name for field in kind.fields]
     for other in others:
-        if names.canonical(written, other.cls, [it.encode_name for it in other.fields]):
+        if names.canonical_name(written, other.cls, [field.encode_name for field in other.fields]):
             tag = f"{other.tag_field}: {other.tag}"
             return f"there is no such field in {kind.tag_field}: {kind.tag}; it is one of {tag}"
     if written in _HINTS:
         return "there is no such field" + _HINTS[written]
-    near = names.nearest(written, fields)
+    near = names.nearest_name(written, fields)
     hint = f"did you mean {near}?" if near else f"there are {', '.join(fields)}"
     return f"there is no such field; {hint}"
 
 
-def _both(first: str, second: str) -> str:
+def _merge_findings(first: str, second: str) -> str:
     if first == second:
-        return f"{shown(first)} stands here twice"
+        return f"{quote_text(first)} stands here twice"
     return f"{first} and {second} are the same field: keep one of them"
 
 
-def _meaning(kind: kinds.Type) -> str:
-    """What a field is for, as its description says."""
+def _field_description(kind: kinds.Type) -> str:
     schema = kind.extra_json_schema if isinstance(kind, kinds.Metadata) else None
-    said = str((schema or {}).get("description", "")).rstrip(".")
-    return f": {said[:1].lower()}{said[1:]}" if said else ""
+    text = str((schema or {}).get("description", "")).rstrip(".")
+    return f": {text[:1].lower()}{text[1:]}" if text else ""
 
 
-def _hint(path: str) -> str:
+def _spelling_hint(path: str) -> str:
     return _HINTS.get(path.rpartition(".")[2], "")
 
 
-def _located(node: Node, path: str, where: Sequence[str | int]) -> tuple[Mark, str]:
+def _locate_within(node: Node, path: str, where: Sequence[str | int]) -> tuple[SourceMark, str]:
     """The place of something within an object, and its path in the names of the file."""
     mark = node.mark
     for step in where:
         match node, step:
-            case Fields(), str() if (entry := node.get(step)) is not None:
-                mark, node, path = entry.mark, entry.node, child(path, entry.written)
-            case Items(nodes=nodes), int() if step < len(nodes):
-                node, path = nodes[step], child(path, step)
+            case ObjectNode(), str() if (entry := node.member(step)) is not None:
+                mark, node, path = entry.mark, entry.node, child_path(path, entry.source_text)
+            case ListNode(nodes=nodes), int() if step < len(nodes):
+                node, path = nodes[step], child_path(path, step)
                 mark = node.mark
     return mark, path

@@ -1,4 +1,4 @@
-"""What a scenario document may say: structs that it is read into, and its JSON Schema is made of.
+"""The structs of scenario documents; parsing and the JSON Schema use them.
 
 Names are those of the owner's documents 000 and 004, in snake_case; `names` knows their other
 spellings.  Every field that has no default must be there.
@@ -24,125 +24,139 @@ from llm_proxy.scenario.documents.fields import (
     StepTurn,
     ToolName,
     Turn,
-    says,
+    describe_field,
 )
 from llm_proxy.scenario.scripted_response import FailureStatus
 
-FAILURE_STATUSES = tuple(it for it in get_args(FailureStatus) if it != "thrown")
+FAILURE_STATUSES = tuple(get_arg for get_arg in get_args(FailureStatus) if get_arg != "thrown")
 """What `failure_status` may say."""
 
 
-class Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScenarioStruct(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every struct of a document has in common: an unknown name is a mistake."""
 
 
-class Usage(Said, frozen=True, kw_only=True):
+class UsageSpec(ScenarioStruct, frozen=True, kw_only=True):
     """Tokens; what is left out has its default."""
 
-    input: Annotated[Count | None, says("Tokens of the request.")] = None
-    output: Annotated[Count | None, says("Tokens of the answer.")] = None
-    total: Annotated[Count | None, says("Both; their sum if left out.")] = None
-    cache_read: Annotated[Count | None, says("Tokens read from a cache.")] = None
-    cache_write: Annotated[Count | None, says("Tokens written to a cache.")] = None
-    reasoning: Annotated[Count | None, says("Tokens of reasoning.")] = None
+    input: Annotated[Count | None, describe_field("Tokens of the request.")] = None
+    output: Annotated[Count | None, describe_field("Tokens of the answer.")] = None
+    total: Annotated[Count | None, describe_field("Both; their sum if left out.")] = None
+    cache_read: Annotated[Count | None, describe_field("Tokens read from a cache.")] = None
+    cache_write: Annotated[Count | None, describe_field("Tokens written to a cache.")] = None
+    reasoning: Annotated[Count | None, describe_field("Tokens of reasoning.")] = None
 
 
-class Thought(Said, frozen=True, kw_only=True):
+class ReasoningSpec(ScenarioStruct, frozen=True, kw_only=True):
     """One part of reasoning."""
 
-    text: Annotated[str, says("What the model thinks.")] = ""
+    text: Annotated[str, describe_field("What the model thinks.")] = ""
     provider_metadata: Metadata = {}
 
 
-class Chunks(Said, frozen=True, kw_only=True):
+class ChunkSpec(ScenarioStruct, frozen=True, kw_only=True):
     """How texts are cut for a stream, and what time passes between the pieces."""
 
     by: Annotated[
-        Literal["whole", "tokens", "words", "characters"], says("What a piece is cut by.")
+        Literal["whole", "tokens", "words", "characters"], describe_field("What a piece is cut by.")
     ] = "tokens"
-    size: Annotated[int, says("Tokens, words or characters a piece.", ge=1)] = 1
-    delay_ms: Annotated[Span, says("The time between two pieces.")] = 0
+    size: Annotated[int, describe_field("Tokens, words or characters a piece.", ge=1)] = 1
+    delay_ms: Annotated[Span, describe_field("The time between two pieces.")] = 0
 
 
-class Answer(Said, frozen=True, kw_only=True):
+class ResponseSpec(ScenarioStruct, frozen=True, kw_only=True):
     """What an answer of any kind may carry."""
 
-    reasoning: Annotated[tuple[Thought, ...], says("Reasoning, part by part.")] = ()
+    reasoning: Annotated[tuple[ReasoningSpec, ...], describe_field("Reasoning, part by part.")] = ()
     reasoning_content: Annotated[
-        str | Thought | tuple[str | Thought, ...] | None,
-        says("More reasoning, after `reasoning`: text, a part, or a list of either."),
+        str | ReasoningSpec | tuple[str | ReasoningSpec, ...] | None,
+        describe_field("More reasoning, after `reasoning`: text, a part, or a list of either."),
     ] = None
-    usage: Annotated[Usage, says("Tokens: 64 input and 32 output if left out.")] = Usage()
+    usage: Annotated[UsageSpec, describe_field("Tokens: 64 input and 32 output if left out.")] = (
+        UsageSpec()
+    )
     provider_metadata: Metadata = {}
     finish_reason: Annotated[
-        str, says("In any provider's word; it follows from the answer if left out.")
+        str, describe_field("In any provider's word; it follows from the answer if left out.")
     ] = ""
 
 
-class Call(Said, frozen=True, kw_only=True):
+class ToolCallSpec(ScenarioStruct, frozen=True, kw_only=True):
     """A call of a tool."""
 
     tool_name: ToolName
     arguments: Arguments = {}
     call_id: CallId = ""
-    assistant_text: Annotated[str, says("Text before the call.")] = ""
+    assistant_text: Annotated[str, describe_field("Text before the call.")] = ""
 
 
-class ToolCalls(Answer, frozen=True, kw_only=True, tag_field="kind", tag="tool-call"):
+class ToolCallsResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="tool-call"):
     """The model asks for tools."""
 
-    tool_calls: Annotated[tuple[Call, ...], says("The calls, in their order.", min_length=1)]
+    tool_calls: Annotated[
+        tuple[ToolCallSpec, ...], describe_field("The calls, in their order.", min_length=1)
+    ]
     assistant_text: Before = ""
 
 
-class FinalReport(Answer, frozen=True, kw_only=True, tag_field="kind", tag="final-report"):
+class FinalReportResponse(
+    ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="final-report"
+):
     """The model reports by calling `agent__final_report`."""
 
-    report_content: Annotated[str, says("The report.")]
+    report_content: Annotated[str, describe_field("The report.")]
     assistant_text: Before = ""
-    status: Annotated[str, says("How it went.")] = "success"
-    report_format: Annotated[str, says("What the report is written in, such as markdown.")] = ""
-    report_content_json: Annotated[Any, says("The report as JSON of any kind.")] = UNSET
+    status: Annotated[str, describe_field("How it went.")] = "success"
+    report_format: Annotated[
+        str, describe_field("What the report is written in, such as markdown.")
+    ] = ""
+    report_content_json: Annotated[Any, describe_field("The report as JSON of any kind.")] = UNSET
 
 
-class TextAnswer(Answer, frozen=True, kw_only=True, tag_field="kind", tag="text"):
+class TextResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="text"):
     """The model says something."""
 
-    assistant_text: Annotated[str, says("What it says.")]
+    assistant_text: Annotated[str, describe_field("What it says.")]
 
 
-class Structured(Answer, frozen=True, kw_only=True, tag_field="kind", tag="structured"):
+class StructuredResponse(
+    ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="structured"
+):
     """JSON that fits the schema which the request asks for."""
 
-    values: Annotated[Mapping[str, Any], says("What is not made up: by property.")] = {}
+    values: Annotated[Mapping[str, Any], describe_field("What is not made up: by property.")] = {}
 
 
-class ReAct(Answer, frozen=True, kw_only=True, tag_field="kind", tag="react"):
+class ReActResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="react"):
     """Text of Thought, Action and Action Input, or of a Final Answer, for models without tools."""
 
-    thought: Annotated[str, says("What follows `Thought:`.")] = ""
-    action: Annotated[str, says("The name of a tool.")] = ""
-    action_input: Annotated[Mapping[str, Any], says("The arguments of the tool.")] = {}
-    final_answer: Annotated[str, says("What follows `Final Answer:`.")] = ""
+    thought: Annotated[str, describe_field("What follows `Thought:`.")] = ""
+    action: Annotated[str, describe_field("The name of a tool.")] = ""
+    action_input: Annotated[Mapping[str, Any], describe_field("The arguments of the tool.")] = {}
+    final_answer: Annotated[str, describe_field("What follows `Final Answer:`.")] = ""
 
 
-class SaidText(Said, frozen=True, kw_only=True, tag_field="part", tag="text"):
+class TextPartSpec(ScenarioStruct, frozen=True, kw_only=True, tag_field="part", tag="text"):
     """Text."""
 
-    text: Annotated[str, says("The text.")]
+    text: Annotated[str, describe_field("The text.")]
 
 
-class SaidReasoning(Thought, frozen=True, kw_only=True, tag_field="part", tag="reasoning"):
+class ReasoningPartSpec(
+    ReasoningSpec, frozen=True, kw_only=True, tag_field="part", tag="reasoning"
+):
     """Reasoning."""
 
 
-class SaidRefusal(Said, frozen=True, kw_only=True, tag_field="part", tag="refusal"):
+class RefusalPartSpec(ScenarioStruct, frozen=True, kw_only=True, tag_field="part", tag="refusal"):
     """A refusal, in words."""
 
-    text: Annotated[str, says("The words.")]
+    text: Annotated[str, describe_field("The words.")]
 
 
-class SaidCall(Said, frozen=True, kw_only=True, tag_field="part", tag="tool-call"):
+class ToolCallPartSpec(
+    ScenarioStruct, frozen=True, kw_only=True, tag_field="part", tag="tool-call"
+):
     """A call of a tool."""
 
     tool_name: ToolName
@@ -150,32 +164,50 @@ class SaidCall(Said, frozen=True, kw_only=True, tag_field="part", tag="tool-call
     call_id: CallId = ""
 
 
-class Parts(Answer, frozen=True, kw_only=True, tag_field="kind", tag="parts"):
+class PartsResponse(ResponseSpec, frozen=True, kw_only=True, tag_field="kind", tag="parts"):
     """Anything, in just this order."""
 
     parts: Annotated[
-        tuple[SaidText | SaidReasoning | SaidRefusal | SaidCall, ...],
-        says("The parts, in their order.", min_length=1),
+        tuple[TextPartSpec | ReasoningPartSpec | RefusalPartSpec | ToolCallPartSpec, ...],
+        describe_field("The parts, in their order.", min_length=1),
     ]
 
 
-Response = ToolCalls | FinalReport | TextAnswer | Structured | ReAct | Parts
+Response = (
+    ToolCallsResponse
+    | FinalReportResponse
+    | TextResponse
+    | StructuredResponse
+    | ReActResponse
+    | PartsResponse
+)
 
 
-class Step(Said, frozen=True, kw_only=True):
+class ScenarioTurn(ScenarioStruct, frozen=True, kw_only=True):
     """A turn: what is expected of the request, how often it fails first, and the answer."""
 
     turn: StepTurn
-    response: Annotated[Response, says("The answer; its `kind` says which fields it has.")]
-    expected_tools: Annotated[tuple[str, ...], says("Tools that the request must offer.")] = ()
-    allow_missing_tools: Annotated[bool, says("Whether tools are not looked for.")] = False
-    expected_temperature: Annotated[float | None, says("What the request must ask for.")] = None
-    expected_top_p: Annotated[float | None, says("What the request must ask for.")] = None
-    expected_reasoning: Annotated[
-        Literal["enabled", "disabled"] | None, says("Whether the request must ask for reasoning.")
+    response: Annotated[
+        Response, describe_field("The answer; its `kind` says which fields it has.")
+    ]
+    expected_tools: Annotated[
+        tuple[str, ...], describe_field("Tools that the request must offer.")
+    ] = ()
+    allow_missing_tools: Annotated[bool, describe_field("Whether tools are not looked for.")] = (
+        False
+    )
+    expected_temperature: Annotated[
+        float | None, describe_field("What the request must ask for.")
     ] = None
-    failures_before_success: Annotated[Count, says("How often the turn fails first.")] = 0
-    failure_throws: Annotated[bool, says("Whether it fails without a status of its own.")] = False
+    expected_top_p: Annotated[float | None, describe_field("What the request must ask for.")] = None
+    expected_reasoning: Annotated[
+        Literal["enabled", "disabled"] | None,
+        describe_field("Whether the request must ask for reasoning."),
+    ] = None
+    failures_before_success: Annotated[Count, describe_field("How often the turn fails first.")] = 0
+    failure_throws: Annotated[
+        bool, describe_field("Whether it fails without a status of its own.")
+    ] = False
     failure_status: Annotated[
         str,
         Meta(
@@ -184,106 +216,127 @@ class Step(Said, frozen=True, kw_only=True):
             extra_json_schema={"enum": ["", *FAILURE_STATUSES]},
         ),
     ] = ""
-    failure_message: Annotated[str, says("What a failure says.")] = ""
-    failure_retryable: Annotated[bool, says("Whether clients may try again.")] = True
+    failure_message: Annotated[str, describe_field("What a failure says.")] = ""
+    failure_retryable: Annotated[bool, describe_field("Whether clients may try again.")] = True
     failure_retry_after_ms: Annotated[
-        Ms | None, says("When clients may try again, in ms; for rate_limit.")
+        Ms | None, describe_field("When clients may try again, in ms; for rate_limit.")
     ] = None
     failure_error: Annotated[
-        Mapping[str, Any], says("Fields of the error object; `status` is the HTTP status.")
+        Mapping[str, Any],
+        describe_field("Fields of the error object; `status` is the HTTP status."),
     ] = {}
-    chunks: Annotated[Chunks | None, says("How this answer streams; else as the scenario's.")] = (
-        None
-    )
+    chunks: Annotated[
+        ChunkSpec | None, describe_field("How this answer streams; else as the scenario's.")
+    ] = None
     pace: Paced = ""
-    faults: Annotated[Faults, says("What goes wrong with this answer on its way.")] = ()
+    faults: Annotated[Faults, describe_field("What goes wrong with this answer on its way.")] = ()
 
 
-class Condition(Said, frozen=True, kw_only=True):
+class ValueCondition(ScenarioStruct, frozen=True, kw_only=True):
     """What a value of the request must be; all that is given must hold."""
 
-    equals: Annotated[Any, says("The value itself, any JSON.")] = UNSET
-    matches: Annotated[str, says("A regular expression, searched in its text.")] = ""
-    exists: Annotated[bool | UnsetType, says("Whether it is there at all.")] = UNSET
+    equals: Annotated[Any, describe_field("The value itself, any JSON.")] = UNSET
+    matches: Annotated[str, describe_field("A regular expression, searched in its text.")] = ""
+    exists: Annotated[bool | UnsetType, describe_field("Whether it is there at all.")] = UNSET
 
 
-class Match(Said, frozen=True, kw_only=True):
+class ScenarioMatch(ScenarioStruct, frozen=True, kw_only=True):
     """Which requests a scenario answers beside those that name it; all that is given must hold.
 
     Patterns are those of a shell: `gpt-4*`.
     """
 
-    model: Annotated[str, says("A pattern of the model's name.")] = ""
-    path: Annotated[str, says("A pattern of the URL's path.")] = ""
-    provider: Annotated[str, says("A pattern of the provider's name.")] = ""
-    dialect: Annotated[str, says("A pattern of the dialect's name.")] = ""
-    session: Annotated[str, says("A pattern of the session's name.")] = ""
-    user: Annotated[str, says("A regular expression: the latest user text.")] = ""
-    system: Annotated[str, says("A regular expression: the system prompt.")] = ""
-    tool_results: Annotated[bool | UnsetType, says("Whether results of tools came last.")] = UNSET
+    model: Annotated[str, describe_field("A pattern of the model's name.")] = ""
+    path: Annotated[str, describe_field("A pattern of the URL's path.")] = ""
+    provider: Annotated[str, describe_field("A pattern of the provider's name.")] = ""
+    dialect: Annotated[str, describe_field("A pattern of the dialect's name.")] = ""
+    session: Annotated[str, describe_field("A pattern of the session's name.")] = ""
+    user: Annotated[str, describe_field("A regular expression: the latest user text.")] = ""
+    system: Annotated[str, describe_field("A regular expression: the system prompt.")] = ""
+    tool_results: Annotated[
+        bool | UnsetType, describe_field("Whether results of tools came last.")
+    ] = UNSET
     turn: Turn | UnsetType = UNSET
-    json: Annotated[Mapping[str, Condition], says("By JSONPath into the request's body.")] = {}
+    json: Annotated[
+        Mapping[str, ValueCondition], describe_field("By JSONPath into the request's body.")
+    ] = {}
 
 
-class Reply(Said, frozen=True, kw_only=True):
+class MockReply(ScenarioStruct, frozen=True, kw_only=True):
     """One answer of a mock; what is left out is empty."""
 
-    content: Annotated[str, says("What it says.")] = ""
-    tool_calls: Annotated[tuple[MockCall, ...], says("The calls, in their order.")] = ()
-    usage: Annotated[Usage | None, says("Tokens of this answer; else the mock's.")] = None
-    stop_reason: Annotated[str, says("Why it ends; else the mock's.")] = ""
+    content: Annotated[str, describe_field("What it says.")] = ""
+    tool_calls: Annotated[tuple[MockCall, ...], describe_field("The calls, in their order.")] = ()
+    usage: Annotated[
+        UsageSpec | None, describe_field("Tokens of this answer; else the mock's.")
+    ] = None
+    stop_reason: Annotated[str, describe_field("Why it ends; else the mock's.")] = ""
 
 
-class MockCall(Said, frozen=True, kw_only=True):
+class MockCall(ScenarioStruct, frozen=True, kw_only=True):
     """A call of a tool, as document 004 spells it."""
 
     name: ToolName
-    args: Annotated[Mapping[str, Any], says("Its arguments.")] = {}
-    id: Annotated[str, says("The id of the call.")] = ""
+    args: Annotated[Mapping[str, Any], describe_field("Its arguments.")] = {}
+    id: Annotated[str, describe_field("The id of the call.")] = ""
 
 
-class Mock(Said, frozen=True, kw_only=True):
+class MockSpec(ScenarioStruct, frozen=True, kw_only=True):
     """A model that answers whatever is asked: `replies`, else `reply`, else what was said last."""
 
-    name: Annotated[str, says("What the log calls it.")] = "mock"
-    reply: Annotated[str | UnsetType, says("What every answer says.")] = UNSET
+    name: Annotated[str, describe_field("What the log calls it.")] = "mock"
+    reply: Annotated[str | UnsetType, describe_field("What every answer says.")] = UNSET
     replies: Annotated[
-        tuple[str | Reply, ...] | UnsetType, says("One answer a call; one call too many fails.")
+        tuple[str | MockReply, ...] | UnsetType,
+        describe_field("One answer a call; one call too many fails."),
     ] = UNSET
     thinking_ms: Annotated[
-        Span | UnsetType, says("The time before each answer, in ms: a number, or [least, most].")
+        Span | UnsetType,
+        describe_field("The time before each answer, in ms: a number, or [least, most]."),
     ] = UNSET
-    delay_ms: Annotated[Span | UnsetType, says("The old name of thinking_ms.")] = UNSET
+    delay_ms: Annotated[Span | UnsetType, describe_field("The old name of thinking_ms.")] = UNSET
     chunk_delay_ms: Annotated[
-        Span, says("The time between two pieces of a stream, in ms: a number, or [least, most].")
+        Span,
+        describe_field(
+            "The time between two pieces of a stream, in ms: a number, or [least, most]."
+        ),
     ] = 30
-    stop_reason: Annotated[str, says("Why answers end; `stop` if left out.")] = ""
-    usage: Annotated[Usage, says("Tokens; else one for four characters.")] = Usage()
+    stop_reason: Annotated[str, describe_field("Why answers end; `stop` if left out.")] = ""
+    usage: Annotated[UsageSpec, describe_field("Tokens; else one for four characters.")] = (
+        UsageSpec()
+    )
 
 
-class Scenario(Said, frozen=True, kw_only=True):
+class Scenario(ScenarioStruct, frozen=True, kw_only=True):
     """A scripted conversation."""
 
-    id: Annotated[str, says("What the first user message says to ask for it.", min_length=1)]
-    description: Annotated[str, says("What it is for, for people.")]
-    turns: Annotated[tuple[Step, ...], says("The answers, by turn.")]
+    id: Annotated[
+        str, describe_field("What the first user message says to ask for it.", min_length=1)
+    ]
+    description: Annotated[str, describe_field("What it is for, for people.")]
+    turns: Annotated[tuple[ScenarioTurn, ...], describe_field("The answers, by turn.")]
     system_prompt_must_include: Annotated[
-        tuple[str, ...], says("What the system prompt must hold, to the letter.")
+        tuple[str, ...], describe_field("What the system prompt must hold, to the letter.")
     ] = ()
-    match: Annotated[Match | None, says("Which other requests it answers.")] = None
+    match: Annotated[ScenarioMatch | None, describe_field("Which other requests it answers.")] = (
+        None
+    )
     expect_signature: Annotated[
-        bool | None, says("Whether reasoning in the history needs a seal; else by the dialect.")
+        bool | None,
+        describe_field("Whether reasoning in the history needs a seal; else by the dialect."),
     ] = None
     templates: Annotated[
-        bool, says("Whether {{ JSONPath }} in its texts stands for the request's.")
+        bool, describe_field("Whether {{ JSONPath }} in its texts stands for the request's.")
     ] = False
-    chunks: Annotated[Chunks | None, says("How answers stream; else in whole texts.")] = None
+    chunks: Annotated[
+        ChunkSpec | None, describe_field("How answers stream; else in whole texts.")
+    ] = None
     pace: Paced = ""
-    faults: Annotated[Faults, says("What goes wrong with every answer on its way.")] = ()
+    faults: Annotated[Faults, describe_field("What goes wrong with every answer on its way.")] = ()
 
 
-class Document(Said, frozen=True, kw_only=True):
+class ScenarioDocument(ScenarioStruct, frozen=True, kw_only=True):
     """A file of several."""
 
-    scenarios: Annotated[tuple[Scenario, ...], says("The scenarios.")] = ()
-    mock: Annotated[Mock | None, says("What answers where no scenario does.")] = None
+    scenarios: Annotated[tuple[Scenario, ...], describe_field("The scenarios.")] = ()
+    mock: Annotated[MockSpec | None, describe_field("What answers where no scenario does.")] = None

@@ -1,4 +1,4 @@
-"""What fields of scenario documents hold: types, with what they mean."""
+"""Field types of scenario documents, with their descriptions."""
 
 from __future__ import annotations
 
@@ -8,39 +8,44 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta
 
 
-def says(description: str, **limits: Any) -> Meta:
+def describe_field(description: str, **limits: Any) -> Meta:
     """What a field says, for the JSON Schema and for editors, with its limits."""
     return Meta(description=description, **limits)
 
 
 Count = Annotated[int, Meta(ge=0)]
 Turn = Annotated[
-    int, says("The number of the turn, from 1: the model's messages so far, and one.", ge=1)
+    int,
+    describe_field("The number of the turn, from 1: the model's messages so far, and one.", ge=1),
 ]
 ANY: Final = "any"
 """The turn of the step for each turn that no other step is for."""
 StepTurn = Annotated[
     Turn | Literal["any"],
-    says(
+    describe_field(
         "The number of the turn, from 1: the model's messages so far, and one; or `any`, for each "
         "turn that no other step is for."
     ),
 ]
-Ms = Annotated[float, says("Milliseconds.", ge=0)]
+Ms = Annotated[float, describe_field("Milliseconds.", ge=0)]
 Span = Annotated[
     # msgspec 0.22 dies of a limited number beside a tuple of fixed length.
     Ms | Annotated[tuple[Ms, ...], Meta(min_length=2, max_length=2)],
-    says("Milliseconds: a number, or [least, most], drawn anew each time."),
+    describe_field("Milliseconds: a number, or [least, most], drawn anew each time."),
 ]
 Metadata = Annotated[
     Mapping[str, Mapping[str, Any]],
-    says("By provider (anthropic, google, openai, …); told where the dialect can."),
+    describe_field("By provider (anthropic, google, openai, …); told where the dialect can."),
 ]
 Arguments = Annotated[
     Mapping[str, Any] | Literal["made"],
-    says("An object; or `made`: one that fits the tool's own JSON Schema."),
+    describe_field("An object; or `made`: one that fits the tool's own JSON Schema."),
 ]
-CallId = Annotated[str, says("The id of the call; `call-1`, `call-2`, … by its place if left out.")]
-ToolName = Annotated[str, says("The name of the tool, sent as it is.")]
-Paced = Annotated[str, says("A pace, such as 50tps; else that of what holds this, or of the run.")]
-Before = Annotated[str, says("Text before all else.")]
+CallId = Annotated[
+    str, describe_field("The id of the call; `call-1`, `call-2`, … by its place if left out.")
+]
+ToolName = Annotated[str, describe_field("The name of the tool, sent as it is.")]
+Paced = Annotated[
+    str, describe_field("A pace, such as 50tps; else that of what holds this, or of the run.")
+]
+Before = Annotated[str, describe_field("Text before all else.")]

@@ -1,4 +1,4 @@
-"""What the rules of a struct find in it."""
+"""Findings of validators."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Weight(Enum):
+class FindingWeight(Enum):
     """What becomes of a document with a finding."""
 
     REFUSED = "it is not loaded"
@@ -15,15 +15,15 @@ class Weight(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class StructFinding:
     """One thing that is wrong or doubtful in a struct."""
 
     where: tuple[str | int, ...]
     """From the struct on, in canonical names: `("tool_calls", 1)`."""
     message: str
-    weight: Weight = Weight.REFUSED
+    weight: FindingWeight = FindingWeight.REFUSED
 
 
-def warning(where: tuple[str | int, ...], message: str) -> Finding:
+def warning(where: tuple[str | int, ...], message: str) -> StructFinding:
     """What is doubtful."""
-    return Finding(where, message, Weight.WARNING)
+    return StructFinding(where, message, FindingWeight.WARNING)

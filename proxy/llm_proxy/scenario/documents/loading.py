@@ -1,4 +1,4 @@
-"""Scenario files: what is in them, and everything that is wrong with them.
+"""Loads scenario files and collects every mistake.
 
 A file holds one scenario (an object with an `id`), a list of scenarios, or an object of
 `scenarios` and a `mock`; a YAML file may hold several of these, parted by `---`.
@@ -15,19 +15,19 @@ from msgspec import inspect as kinds
 
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.documents import names
-from llm_proxy.scenario.documents.checking import Checker, Placed
-from llm_proxy.scenario.documents.document import Document, Mock, Scenario
-from llm_proxy.scenario.documents.mistakes import ROOT, Mistake, child, shown
+from llm_proxy.scenario.documents.checking import DocumentChecker, Located
+from llm_proxy.scenario.documents.document import MockSpec, Scenario, ScenarioDocument
+from llm_proxy.scenario.documents.mistakes import ROOT, DocumentMistake, child_path, quote_text
 from llm_proxy.scenario.documents.parsing import json_text, yaml_text
-from llm_proxy.scenario.documents.parsing.composing import Composer
+from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
 from llm_proxy.scenario.documents.parsing.nodes import (
-    Entry,
-    Fields,
-    Items,
-    Mark,
+    ListNode,
     Node,
-    Scalar,
-    Unreadable,
+    ObjectEntry,
+    ObjectNode,
+    ScalarNode,
+    SourceMark,
+    UnreadableDocument,
     mark_at,
 )
 
@@ -36,204 +36,234 @@ T = TypeVar("T")
 MAX_FILE: Final = 16 * 1024 * 1024
 """Bytes of the largest file that is read."""
 
-_SCENARIO, _SCENARIOS, _DOCUMENT = kinds.multi_type_info((Scenario, tuple[Scenario, ...], Document))
+_SCENARIO, _SCENARIOS, _DOCUMENT = kinds.multi_type_info(
+    (Scenario, tuple[Scenario, ...], ScenarioDocument)
+)
 _SCHEMA: Final = "$schema"
 """How an editor is told of the JSON Schema; it says nothing to us."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedScenarios:
     """What files hold, and what is wrong with them."""
 
-    scenarios: tuple[Placed[Scenario], ...] = ()
+    scenarios: tuple[Located[Scenario], ...] = ()
     """Those without a mistake, in the order of the files."""
-    mocks: tuple[Placed[Mock], ...] = ()
+    mocks: tuple[Located[MockSpec], ...] = ()
     """More than one is a mistake."""
-    mistakes: tuple[Mistake, ...] = ()
-    warnings: tuple[Mistake, ...] = ()
+    mistakes: tuple[DocumentMistake, ...] = ()
+    warnings: tuple[DocumentMistake, ...] = ()
     """What does not keep them from being played."""
     is_blank: bool = False
     """Whether it is one file with nothing in it but blanks and comments."""
 
     @property
-    def mock(self) -> Mock | None:
+    def mock(self) -> MockSpec | None:
         """The mock that answers what no scenario does."""
         return self.mocks[0].value if self.mocks else None
 
 
-def load(file: str, content: bytes) -> Loaded:
+def load_file(file: str, content: bytes) -> LoadedScenarios:
     """What the file of this name and content holds."""
-    checker = Checker(file)
-    composer = Composer(file)
+    checker = DocumentChecker(file)
+    composer = DocumentComposer(file)
     try:
-        _read(file, content, composer)
-    except Unreadable as error:
+        _read_into(file, content, composer)
+    except UnreadableDocument as error:
         mark = error.mark
-        composer.mistakes.append(Mistake(file, mark.line, mark.column, ROOT, error.message))
-        if error.cuts:
+        composer.mistakes.append(DocumentMistake(file, mark.line, mark.column, ROOT, error.message))
+        if error.ends_reading:
             del composer.documents[-1:]
-    documents = [it for it in composer.documents if not _is_nothing(it)]
+    documents = [document for document in composer.documents if not _is_empty_node(document)]
     for node in documents:
-        _check(node, checker)
+        _check_document(node, checker)
     mistakes = composer.mistakes + checker.mistakes
     warnings = checker.warnings
     is_blank = not documents and not mistakes
     if is_blank:
-        warnings = [Mistake(file, 0, 0, ROOT, "the file holds no scenario", fails_lint=False)]
-    loaded = Loaded(
-        tuple(it for it in checker.whole if isinstance(it.value, Scenario)),
-        tuple(it for it in checker.whole if isinstance(it.value, Mock)),
-        tuple(sorted(mistakes, key=_place)),
-        tuple(sorted(warnings, key=_place)),
+        warnings = [
+            DocumentMistake(file, 0, 0, ROOT, "the file holds no scenario", fails_lint=False)
+        ]
+    loaded = LoadedScenarios(
+        tuple(
+            complete_struct
+            for complete_struct in checker.complete_structs
+            if isinstance(complete_struct.value, Scenario)
+        ),
+        tuple(
+            complete_struct
+            for complete_struct in checker.complete_structs
+            if isinstance(complete_struct.value, MockSpec)
+        ),
+        tuple(sorted(mistakes, key=_location_text)),
+        tuple(sorted(warnings, key=_location_text)),
     )
-    return replace(together([loaded]), is_blank=is_blank)
+    return replace(merge_loaded([loaded]), is_blank=is_blank)
 
 
-def together(parts: Iterable[Loaded]) -> Loaded:
+def merge_loaded(parts: Iterable[LoadedScenarios]) -> LoadedScenarios:
     """What several files hold, in their order; ids that come twice are mistakes."""
     loaded = list(parts)
-    scenarios = tuple(it for part in loaded for it in part.scenarios)
-    mocks = tuple(it for part in loaded for it in part.mocks)
-    mistakes = [it for part in loaded for it in part.mistakes]
-    mistakes += [*_twins(scenarios), *_second_mocks(mocks)]
-    warnings = tuple(it for part in loaded for it in part.warnings)
-    return Loaded(scenarios, mocks, tuple(dict.fromkeys(mistakes)), warnings)
+    scenarios = tuple(scenario for part in loaded for scenario in part.scenarios)
+    mocks = tuple(mock for part in loaded for mock in part.mocks)
+    mistakes = [mistake for part in loaded for mistake in part.mistakes]
+    mistakes += [*_duplicate_ids(scenarios), *_further_mocks(mocks)]
+    warnings = tuple(warning for part in loaded for warning in part.warnings)
+    return LoadedScenarios(scenarios, mocks, tuple(dict.fromkeys(mistakes)), warnings)
 
 
-def unreadable(file: str, why: str) -> Loaded:
+def unreadable_file(file: str, why: str) -> LoadedScenarios:
     """What is known of a file that could not be read at all."""
-    return Loaded(mistakes=(Mistake(file, 0, 0, ROOT, why),))
+    return LoadedScenarios(mistakes=(DocumentMistake(file, 0, 0, ROOT, why),))
 
 
-def one(kind: type[T], name: str, text: str, *, is_json: bool = False) -> T:
+def parse_struct(kind: type[T], name: str, text: str, *, is_json: bool = False) -> T:
     """The struct that a text spells, outside of any file; `name` stands for it in messages.
 
     Raises `UsageError` with everything that is wrong.
     """
-    composer = Composer(name)
-    with _placed(name):
+    composer = DocumentComposer(name)
+    with _require_located(name):
         if is_json:
-            json_text.read(text, composer)
+            json_text.read_json(text, composer)
         else:
-            _read(name, text.encode("utf-8", "replace"), composer)
-    return _only(kind, name, composer, "write one object, such as {reply: Hello}")
+            _read_into(name, text.encode("utf-8", "replace"), composer)
+    return _only_struct(kind, name, composer, "write one object, such as {reply: Hello}")
 
 
-def one_file(kind: type[T], file: str, content: bytes, field: str) -> T:
+def parse_struct_file(kind: type[T], file: str, content: bytes, field: str) -> T:
     """The struct that a file of this name and content spells; a list alone is its `field`.
 
     Raises `UsageError` with everything that is wrong.
     """
-    composer = Composer(file)
-    with _placed(file):
-        _read(file, content, composer)
+    composer = DocumentComposer(file)
+    with _require_located(file):
+        _read_into(file, content, composer)
     otherwise = f"write one list, called {field}"
     match composer.documents:
-        case [Items() as node]:
-            composer.documents = [Fields((Entry(field, node.mark, node, field),), node.mark)]
-            return _only(kind, file, composer, otherwise, child(ROOT, field))
-        case [Fields()]:
-            return _only(kind, file, composer, otherwise)
+        case [ListNode() as node]:
+            composer.documents = [
+                ObjectNode((ObjectEntry(field, node.mark, node, field),), node.mark)
+            ]
+            return _only_struct(kind, file, composer, otherwise, child_path(ROOT, field))
+        case [ObjectNode()]:
+            return _only_struct(kind, file, composer, otherwise)
         case _:
             raise UsageError(f"{file}: {otherwise}")
 
 
 @contextmanager
-def _placed(name: str) -> Iterator[None]:
+def _require_located(name: str) -> Iterator[None]:
     """Raises `UsageError`, with the place, for what cannot be read."""
     try:
         yield
-    except Unreadable as error:
+    except UnreadableDocument as error:
         mark = error.mark
         raise UsageError(f"{name}:{mark.line}:{mark.column}: {error.message}") from None
 
 
-def _only(kind: type[T], name: str, composer: Composer, otherwise: str, within: str = ROOT) -> T:
+def _only_struct(
+    kind: type[T], name: str, composer: DocumentComposer, otherwise: str, within: str = ROOT
+) -> T:
     """The struct that the only document is; `within` is the path of what its file holds of it."""
-    checker = Checker(name)
+    checker = DocumentChecker(name)
     for node in composer.documents[:1]:
-        checker.check(node, kinds.type_info(kind), ROOT)
-    mistakes = sorted((*composer.mistakes, *checker.mistakes), key=_place)
+        checker.check_value(node, kinds.type_info(kind), ROOT)
+    mistakes = sorted((*composer.mistakes, *checker.mistakes), key=_location_text)
     if mistakes:
-        told = (replace(it, path=ROOT + it.path.removeprefix(within)) for it in mistakes)
+        told = (
+            replace(mistake, path=ROOT + mistake.path.removeprefix(within)) for mistake in mistakes
+        )
         raise UsageError("; ".join(map(str, told)))
-    if len(composer.documents) != 1 or not isinstance(checker.whole[-1].value, kind):
+    if len(composer.documents) != 1 or not isinstance(checker.complete_structs[-1].value, kind):
         raise UsageError(f"{name}: {otherwise}")
-    whole: T = checker.whole[-1].value
+    whole: T = checker.complete_structs[-1].value
     return whole
 
 
-def _read(file: str, content: bytes, composer: Composer) -> None:
+def _read_into(file: str, content: bytes, composer: DocumentComposer) -> None:
     if len(content) > MAX_FILE:
-        raise Unreadable(Mark(0, 0), f"it has more than {MAX_FILE >> 20} MiB: split it up")
-    text = _decoded(content)
+        raise UnreadableDocument(
+            SourceMark(0, 0), f"it has more than {MAX_FILE >> 20} MiB: split it up"
+        )
+    text = _decode_text(content)
     if not file.lower().endswith(".json"):
-        yaml_text.read(text, composer)
+        yaml_text.read_yaml(text, composer)
     elif text.strip():
-        json_text.read(text, composer)
+        json_text.read_json(text, composer)
 
 
-def _decoded(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     """The text of a file, without a byte order mark, its lines ended by LF."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = _lines(content[: error.start].decode("utf-8-sig", "replace"))
+        before = _split_lines(content[: error.start].decode("utf-8-sig", "replace"))
         byte = content[error.start]
-        raise Unreadable(
+        raise UnreadableDocument(
             mark_at(before, len(before)),
             f"the byte 0x{byte:02x} is no UTF-8: save the file as UTF-8",
         ) from None
-    return _lines(text)
+    return _split_lines(text)
 
 
-def _lines(text: str) -> str:
+def _split_lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _place(it: Mistake) -> tuple[int, int]:
-    return it.line, it.column
+def _location_text(document_mistake: DocumentMistake) -> tuple[int, int]:
+    return document_mistake.line, document_mistake.column
 
 
-def _is_nothing(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.value is None
+def _is_empty_node(node: Node) -> bool:
+    return isinstance(node, ScalarNode) and node.value is None
 
 
-def _check(node: Node, checker: Checker) -> None:
-    """Check a document as what it seems to be."""
+def _check_document(node: Node, checker: DocumentChecker) -> None:
     match node:
-        case Items():
-            checker.check(node, _SCENARIOS, ROOT)
-        case Fields(entries=entries):
-            rest = Fields(tuple(it for it in entries if it.name != _SCHEMA), node.mark)
-            checker.check(rest, _DOCUMENT if _is_several(rest) else _SCENARIO, ROOT)
-        case Scalar():
-            checker.refuse(node.mark, ROOT, "a scenario is an object: write id, description, turns")
+        case ListNode():
+            checker.check_value(node, _SCENARIOS, ROOT)
+        case ObjectNode(entries=entries):
+            rest = ObjectNode(tuple(entry for entry in entries if entry.name != _SCHEMA), node.mark)
+            checker.check_value(rest, _DOCUMENT if _is_collection(rest) else _SCENARIO, ROOT)
+        case ScalarNode():
+            checker.add_mistake(
+                node.mark, ROOT, "a scenario is an object: write id, description, turns"
+            )
 
 
-def _is_several(node: Fields) -> bool:
+def _is_collection(node: ObjectNode) -> bool:
     """Whether an object is one of scenarios and a mock: it names them, or tries to."""
-    fields = Document.__struct_fields__
-    given = [it.name for it in node.entries]
-    if any(it in Scenario.__struct_fields__ for it in given):
-        return any(it in fields for it in given)
-    return any(names.nearest(it, fields) for it in given)
+    fields = ScenarioDocument.__struct_fields__
+    items = [entry.name for entry in node.entries]
+    if any(text in Scenario.__struct_fields__ for text in items):
+        return any(text in fields for text in items)
+    return any(names.nearest_name(text, fields) for text in items)
 
 
-def _twins(scenarios: Iterable[Placed[Scenario]]) -> Iterator[Mistake]:
-    """Every scenario whose id another before it has."""
-    seen: dict[str, Placed[Scenario]] = {}
-    for it in scenarios:
-        first = seen.setdefault(it.value.id, it)
-        if first is not it:
-            yield _second(it, first, f"there are two scenarios {shown(it.value.id)}")
+def _duplicate_ids(scenarios: Iterable[Located[Scenario]]) -> Iterator[DocumentMistake]:
+    seen: dict[str, Located[Scenario]] = {}
+    for scenario in scenarios:
+        first = seen.setdefault(scenario.value.id, scenario)
+        if first is not scenario:
+            yield _duplicate_mistake(
+                scenario, first, f"there are two scenarios {quote_text(scenario.value.id)}"
+            )
 
 
-def _second_mocks(mocks: Sequence[Placed[Mock]]) -> Iterator[Mistake]:
-    for it in mocks[1:]:
-        yield _second(it, mocks[0], "there are two mocks, and only one can answer")
+def _further_mocks(mocks: Sequence[Located[MockSpec]]) -> Iterator[DocumentMistake]:
+    for mock in mocks[1:]:
+        yield _duplicate_mistake(mock, mocks[0], "there are two mocks, and only one can answer")
 
 
-def _second(it: Placed[object], first: Placed[object], what: str) -> Mistake:
-    place = f"line {first.line}" if first.file == it.file else f"{first.file}:{first.line}"
-    return Mistake(it.file, it.line, it.column, it.path, f"{what}: the first is in {place}")
+def _duplicate_mistake(
+    located: Located[object], first: Located[object], label: str
+) -> DocumentMistake:
+    place = f"line {first.line}" if first.file == located.file else f"{first.file}:{first.line}"
+    return DocumentMistake(
+        located.file,
+        located.line,
+        located.column,
+        located.path,
+        f"{label}: the first is in {place}",
+    )

@@ -1,4 +1,4 @@
-"""What is wrong with a scenario file, and where."""
+"""A mistake in a scenario file, and its place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z_$][\w$-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class DocumentMistake:
     """One thing that is wrong, or doubtful, at one place."""
 
     file: str
@@ -39,7 +39,7 @@ class Mistake:
         )
 
 
-def child(path: str, step: str | int) -> str:
+def child_path(path: str, step: str | int) -> str:
     """The path of a field or an item of what stands at `path`."""
     if isinstance(step, int):
         return f"{path}[{step}]"
@@ -49,12 +49,12 @@ def child(path: str, step: str | int) -> str:
     return f"{path}['{escaped}']"
 
 
-def one_of(words: Sequence[str]) -> str:
+def join_choices(words: Sequence[str]) -> str:
     """A choice in words: `a`, `a or b`, `a, b or c`."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def shown(text: str, limit: int = 40) -> str:
+def quote_text(text: str, limit: int = 40) -> str:
     """A text of the file as a message shows it: in quotes, and cut where it is long."""
     return f'"{printable(text, limit)}"'

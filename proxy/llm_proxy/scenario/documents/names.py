@@ -1,4 +1,4 @@
-"""The names that fields and words have in documents: snake_case, camelCase, and a few others.
+"""Names in documents: snake_case, camelCase and a few aliases.
 
 Only what a struct says of itself is renamed.  Objects of free names (`arguments`,
 `failure_error`, `provider_metadata`, …) stay as they are.
@@ -35,61 +35,61 @@ _TOKENS: Final = MappingProxyType(
 )
 _ALIASES: Final[Mapping[type, Mapping[str, str]]] = MappingProxyType(
     {
-        document.Usage: _TOKENS,
-        document.Answer: MappingProxyType({"token_usage": "usage"}),
-        document.Reply: MappingProxyType({"token_usage": "usage"}),
-        document.Mock: MappingProxyType({"token_usage": "usage"}),
+        document.UsageSpec: _TOKENS,
+        document.ResponseSpec: MappingProxyType({"token_usage": "usage"}),
+        document.MockReply: MappingProxyType({"token_usage": "usage"}),
+        document.MockSpec: MappingProxyType({"token_usage": "usage"}),
     }
 )
 """Names that other programs have for a field, by the struct that has it."""
 
 
-def canonical(written: str, struct: type, names: Iterable[str]) -> str | None:
+def canonical_name(written_name: str, struct: type, names: Iterable[str]) -> str | None:
     """The field of a struct that a written name means; None where it means none.
 
     `names` are those of its fields.
     """
     known = names if isinstance(names, Mapping) else dict.fromkeys(names)
-    if written in known:  # nearly all of them
-        return written
-    for alias, name in _aliases(struct):
-        if name in known and written in (alias, camel(alias)):
+    if written_name in known:  # nearly all of them
+        return written_name
+    for alias, name in _field_aliases(struct):
+        if name in known and written_name in (alias, to_camel_case(alias)):
             return name
-    return next((name for name in known if written in (name, camel(name))), None)
+    return next((name for name in known if written_name in (name, to_camel_case(name))), None)
 
 
-def nearest(written: str, names: Iterable[str]) -> str | None:
+def nearest_name(written_name: str, names: Iterable[str]) -> str | None:
     """The name that was probably meant, in the spelling that was written."""
-    found = difflib.get_close_matches(snake(written), list(names), 1, _CLOSE)
+    found = difflib.get_close_matches(to_snake_case(written_name), list(names), 1, _CLOSE)
     if not found:
         return None
-    return camel(found[0]) if _HUMP.search(written) else found[0]
+    return to_camel_case(found[0]) if _HUMP.search(written_name) else found[0]
 
 
-def word(written: str, words: Iterable[str]) -> str | None:
+def canonical_choice(written_name: str, words: Iterable[str]) -> str | None:
     """The word of a choice that a written one means: `tool-call` for `tool_call` or `toolCall`."""
-    spelled = snake(written).replace("_", "-")
-    return next((it for it in words if spelled == it), None)
+    spelled = to_snake_case(written_name).replace("_", "-")
+    return next((word for word in words if spelled == word), None)
 
 
-def nearest_word(written: str, words: Iterable[str]) -> str | None:
+def nearest_choice(written_name: str, words: Iterable[str]) -> str | None:
     """The word of a choice that was probably meant."""
-    by_spelling = {it.replace("-", "_"): it for it in words}
-    spelled = snake(written).replace("-", "_")
+    by_spelling = {word.replace("-", "_"): word for word in words}
+    spelled = to_snake_case(written_name).replace("-", "_")
     found = difflib.get_close_matches(spelled, by_spelling, 1, _CLOSE)
     return by_spelling[found[0]] if found else None
 
 
-def snake(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """`toolCalls` as `tool_calls`."""
     return _HUMP.sub("_", name).lower()
 
 
-def camel(name: str) -> str:
+def to_camel_case(name: str) -> str:
     """`tool_calls` as `toolCalls`."""
-    return _SEAM.sub(lambda it: it[1].upper(), name)
+    return _SEAM.sub(lambda match: match[1].upper(), name)
 
 
-def _aliases(struct: type) -> Iterable[tuple[str, str]]:
+def _field_aliases(struct: type) -> Iterable[tuple[str, str]]:
     for base in struct.__mro__:
         yield from _ALIASES.get(base, {}).items()

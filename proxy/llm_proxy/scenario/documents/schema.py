@@ -1,4 +1,4 @@
-"""The JSON Schema of scenario files, made of the same structs that they are read into."""
+"""The JSON Schema of scenario files, generated from the structs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llm_proxy.scenario.documents.document import Document, Scenario
+from llm_proxy.scenario.documents.document import Scenario, ScenarioDocument
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _POINTER: Final = "#/$defs/{name}"
@@ -19,9 +19,9 @@ def scenario_schema() -> dict[str, Any]:
     It has the canonical names alone; loading takes camelCase too.
     """
     (one, several), definitions = msgspec.json.schema_components(
-        (Scenario, Document), ref_template=_POINTER
+        (Scenario, ScenarioDocument), ref_template=_POINTER
     )
-    for name in ("Scenario", "Document"):
+    for name in ("Scenario", "ScenarioDocument"):
         definitions[name]["properties"]["$schema"] = {"type": "string", "description": _NOTE}
     return {
         "$schema": DIALECT,

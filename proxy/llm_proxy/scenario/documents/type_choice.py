@@ -1,4 +1,4 @@
-"""Which of the types that a field may have a value is to have, by what JSON it is."""
+"""Chooses the type of a union field by the kind of JSON value."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import inspect as kinds
 
-from llm_proxy.scenario.documents.parsing.nodes import Fields, Items, Node, Scalar
+from llm_proxy.scenario.documents.parsing.nodes import ListNode, Node, ObjectNode, ScalarNode
 from llm_proxy.scenario.documents.parsing.scalars import Value
 
 _TAKEN_BY: Final = MappingProxyType(
@@ -24,54 +24,61 @@ _TAKEN_BY: Final = MappingProxyType(
 )
 
 
-def bare(kind: kinds.Type) -> kinds.Type:
+def strip_metadata(kind: kinds.Type) -> kinds.Type:
     """A type without what only describes it."""
     while isinstance(kind, kinds.Metadata):
         kind = kind.type
     return kind
 
 
-def alternatives(kind: kinds.Type) -> tuple[kinds.Type, ...]:
+def union_members(kind: kinds.Type) -> tuple[kinds.Type, ...]:
     """What a type may be, one after the other."""
-    kind = bare(kind)
-    return tuple(map(bare, kind.types)) if isinstance(kind, kinds.UnionType) else (kind,)
+    kind = strip_metadata(kind)
+    return tuple(map(strip_metadata, kind.types)) if isinstance(kind, kinds.UnionType) else (kind,)
 
 
 def is_struct(kind: kinds.Type) -> bool:
     """Whether a type is an object of named fields."""
-    return isinstance(bare(kind), kinds.StructType)
+    return isinstance(strip_metadata(kind), kinds.StructType)
 
 
-def fitting(node: Node, kind: kinds.Type) -> kinds.Type | None:
+def matching_type(node: Node, kind: kinds.Type) -> kinds.Type | None:
     """The type that a value is to have; the whole union where several structs could be meant.
 
     None where none of them is for such JSON, nor for such a text beside what is none.
     """
     taken = (kinds.AnyType, *_TAKEN_BY[_json_type(node)])
-    found = [it for it in alternatives(kind) if isinstance(it, taken)]
+    found = [
+        union_member for union_member in union_members(kind) if isinstance(union_member, taken)
+    ]
     if sum(map(is_struct, found)) > 1:
-        return bare(kind)
-    is_strange = isinstance(node, Scalar) and len(given(kind)) > 1 and _lacks(found, node.value)
+        return strip_metadata(kind)
+    is_strange = (
+        isinstance(node, ScalarNode) and len(accepted_types(kind)) > 1 and _lacks(found, node.value)
+    )
     return None if is_strange or not found else found[0]
 
 
-def given(kind: kinds.Type) -> tuple[kinds.Type, ...]:
+def accepted_types(kind: kinds.Type) -> tuple[kinds.Type, ...]:
     """What a type may be, but for nothing."""
-    return tuple(it for it in alternatives(kind) if not isinstance(it, kinds.NoneType))
+    return tuple(
+        union_member
+        for union_member in union_members(kind)
+        if not isinstance(union_member, kinds.NoneType)
+    )
 
 
 def _lacks(found: Sequence[kinds.Type], value: Value) -> bool:
-    """Whether these are words alone, and the value is none of them."""
-    return all(isinstance(it, kinds.LiteralType) and value not in it.values for it in found)
+    return all(isinstance(item, kinds.LiteralType) and value not in item.values for item in found)
 
 
 def _json_type(node: Node) -> str:
     match node:
-        case Fields():
+        case ObjectNode():
             return "object"
-        case Items():
+        case ListNode():
             return "list"
-        case Scalar(value=value):
+        case ScalarNode(value=value):
             return _scalar_type(value)
 
 

@@ -1,4 +1,4 @@
-"""From a request to directions.
+"""The scenario engine: from a request to a scripted response.
 
 cue        what a scripted answer is given on
 script     all scenarios of a run

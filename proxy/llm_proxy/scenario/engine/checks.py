@@ -1,4 +1,4 @@
-"""What a scenario expects of a request: the first thing that differs, in document 000's words."""
+"""Checks a request against its scenario's expectations, in document 000's words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Final
 
 from llm_proxy.conversation import Conversation
-from llm_proxy.scenario.documents.document import Scenario, Step
+from llm_proxy.scenario.documents.document import Scenario, ScenarioTurn
 
 _TOLERANCE: Final = Decimal("0.000001")
 _INTERNAL: Final = "agent__"
@@ -19,55 +19,60 @@ _PLAIN: Final = range(-6, 21)
 """The powers of ten of numbers that JavaScript prints without an exponent."""
 
 
-def context(scenario: Scenario, conversation: Conversation) -> str | None:
+def check_system_prompt(scenario: Scenario, conversation: Conversation) -> str | None:
     """Fragments that the system prompt lacks."""
     required = scenario.system_prompt_must_include
-    missing = [it for it in required if it not in conversation.system]
+    missing = [text for text in required if text not in conversation.system]
     return f"System prompt missing: {', '.join(missing)}" if missing else None
 
 
-def request(step: Step, conversation: Conversation) -> str | None:
+def check_request(step: ScenarioTurn, conversation: Conversation) -> str | None:
     """The first of tools, temperature, top_p and reasoning that is not as the step expects."""
     return (
-        _tools(step, conversation)
-        or _number("temperature", step.expected_temperature, conversation.temperature)
-        or _number("topP", step.expected_top_p, conversation.top_p)
-        or _reasoning(step, conversation)
+        _check_tools(step, conversation)
+        or _check_number("temperature", step.expected_temperature, conversation.temperature)
+        or _check_number("topP", step.expected_top_p, conversation.top_p)
+        or _check_reasoning(step, conversation)
     )
 
 
-def sanitised(name: str) -> str:
+def sanitize_tool_name(name: str) -> str:
     """A tool's name as it is compared: without markers, blanks around it, and odd characters."""
     return _UNSAFE.sub("_", _MARKER.sub("", name).strip())
 
 
-def _tools(step: Step, conversation: Conversation) -> str | None:
+def _check_tools(step: ScenarioTurn, conversation: Conversation) -> str | None:
     if step.allow_missing_tools:
         return None
-    offered = {sanitised(tool.name) for tool in conversation.tools}
-    expected = (it for it in step.expected_tools if not it.startswith(_INTERNAL))
-    missing = [name for name in expected if sanitised(name) not in offered]
+    offered = {sanitize_tool_name(tool.name) for tool in conversation.tools}
+    expected = (
+        expected_tool
+        for expected_tool in step.expected_tools
+        if not expected_tool.startswith(_INTERNAL)
+    )
+    missing = [name for name in expected if sanitize_tool_name(name) not in offered]
     return f"Expected tools not available: {', '.join(missing)}" if missing else None
 
 
-def _number(name: str, expected: float | None, actual: float | None) -> str | None:
-    if expected is None or (actual is not None and _close(expected, actual)):
+def _check_number(name: str, expected: float | None, actual: float | None) -> str | None:
+    if expected is None or (actual is not None and _is_close(expected, actual)):
         return None
-    message = f"Expected {name} {_shown(expected)} but received {_shown(actual)}"
+    message = (
+        f"Expected {name} {_format_js_number(expected)} but received {_format_js_number(actual)}"
+    )
     if actual is None:
         message += " (the request does not send it; some SDKs and models never do)"
     return message
 
 
-def _close(expected: float, actual: float) -> bool:
+def _is_close(expected: float, actual: float) -> bool:
     """Whether two numbers differ by 1e-6 at most, as they are spelled."""
     if not isfinite(expected):
         return False
     return abs(Decimal(str(expected)) - Decimal(str(actual))) <= _TOLERANCE
 
 
-def _shown(number: float | None) -> str:
-    """A number as JavaScript prints it."""
+def _format_js_number(number: float | None) -> str:
     if number is None:
         return "undefined"
     exact = Decimal(repr(float(number))).normalize()
@@ -79,11 +84,11 @@ def _shown(number: float | None) -> str:
     return f"{digits}e{power}"
 
 
-def _reasoning(step: Step, conversation: Conversation) -> str | None:
+def _check_reasoning(step: ScenarioTurn, conversation: Conversation) -> str | None:
     match step.expected_reasoning:
-        case "enabled" if not conversation.reasons:
+        case "enabled" if not conversation.reasoning_enabled:
             return "Expected reasoning to remain enabled"
-        case "disabled" if conversation.reasons:
+        case "disabled" if conversation.reasoning_enabled:
             return "Expected reasoning to be disabled"
         case _:
             return None

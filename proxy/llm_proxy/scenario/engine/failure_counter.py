@@ -1,4 +1,4 @@
-"""What a run of scenarios counts, each session on its own.
+"""Counts simulated failures per session and step.
 
 Nothing here awaits: two requests never get the same number.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 
-class Attempts:
+class FailureCounter:
     """How often a step has failed on purpose."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Attempts:
         self._counts[key] += 1
         return self._counts[key]
 
-    def reset(self, session: str) -> None:
+    def reset_session(self, session: str) -> None:
         """Fail anew in this session."""
         for key in [key for key in self._counts if key[0] == session]:
             del self._counts[key]

@@ -1,4 +1,4 @@
-"""What a scripted answer is given on: a request for a turn, and whoever sent it."""
+"""The match context: a request for a turn and its origin."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import lenient_json
-from llm_proxy.routing import Call
+from llm_proxy.routing import RoutedRequest
 from llm_proxy.turns import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Cue:
+class MatchContext:
     """Scenarios are chosen, checked and filled in by it."""
 
     conversation: Conversation
@@ -29,26 +29,28 @@ class Cue:
     """The id that a header or the session names; empty where neither does."""
 
 
-def cue_of(call: Call, conversation: Conversation, seed: str, chosen: str = "") -> Cue:
+def match_context_of(
+    routed: RoutedRequest, conversation: Conversation, seed: str, chosen: str = ""
+) -> MatchContext:
     """What scenarios are given on; `chosen` is the scenario of the session."""
     try:
-        body = lenient_json.parse(call.plain.body)
+        body = lenient_json.parse_json(routed.decompressed.body)
     except ValueError:
         body = None
-    return Cue(
+    return MatchContext(
         conversation,
         body,
-        model=call.dialect.model(call.plain),
-        path=call.plain.path,
-        provider=call.provider,
-        dialect=call.dialect.name,
-        session=call.session,
+        model=routed.dialect.model(routed.decompressed),
+        path=routed.decompressed.path,
+        provider=routed.provider,
+        dialect=routed.dialect.name,
+        session=routed.session,
         seed=seed,
-        scenario=_decoded(call.scenario) or chosen,
+        scenario=_decode_header(routed.scenario) or chosen,
     )
 
 
-def _decoded(header: str) -> str:
+def _decode_header(header: str) -> str:
     """What a header says in UTF-8, where it does: HTTP itself knows only Latin-1."""
     try:
         return header.encode("latin-1").decode()

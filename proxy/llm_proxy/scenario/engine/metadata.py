@@ -1,4 +1,4 @@
-"""What a scenario says to one provider alone, under that provider's name.
+"""Provider-specific metadata of scenarios.
 
 The dialect that answers is told what stands under its own names; the rest is only reported.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from llm_proxy.scenario.documents.document import Thought
+from llm_proxy.scenario.documents.document import ReasoningSpec
 from llm_proxy.turns import Metadata, Reasoning
 
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -31,26 +31,31 @@ _SEALED: Final = (
 )
 
 
-def told(provided: Mapping[str, Mapping[str, Any]], dialect: str, provider: str) -> Metadata:
+def provider_metadata(
+    provided: Mapping[str, Mapping[str, Any]], dialect: str, provider: str
+) -> Metadata:
     """What this dialect is to tell, by its own names."""
     return tuple(
         (name, value)
-        for key in _keys(dialect, provider)
+        for key in _provider_keys(dialect, provider)
         for name, value in provided.get(key, {}).items()
     )
 
 
-def reasoning(thought: Thought, dialect: str, provider: str) -> Reasoning:
+def reasoning_part(thought: ReasoningSpec, dialect: str, provider: str) -> Reasoning:
     """A part of reasoning, with the seal that this dialect knows."""
-    said = dict(told(thought.provider_metadata, dialect, provider))
-    seal, sealed = next(_texts(said, _SEALS), None), next(_texts(said, _SEALED), None)
-    left = {name: it for name, it in said.items() if name not in (*_SEALS, *_SEALED)}
+    fields = dict(provider_metadata(thought.provider_metadata, dialect, provider))
+    seal, sealed = (
+        next(_text_fields(fields, _SEALS), None),
+        next(_text_fields(fields, _SEALED), None),
+    )
+    left = {name: value for name, value in fields.items() if name not in (*_SEALS, *_SEALED)}
     return Reasoning(thought.text, seal, sealed, tuple(left.items()))
 
 
-def _keys(dialect: str, provider: str) -> tuple[str, ...]:
+def _provider_keys(dialect: str, provider: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_NAMES.get(dialect, ()), provider)))
 
 
-def _texts(said: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
-    return (said[name] for name in names if isinstance(said.get(name), str) and said[name])
+def _text_fields(fields: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
+    return (fields[name] for name in names if isinstance(fields.get(name), str) and fields[name])

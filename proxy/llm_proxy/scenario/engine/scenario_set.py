@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from llm_proxy.scenario.documents.document import Mock, Scenario
-from llm_proxy.scenario.engine.matcher import Matcher
+from llm_proxy.scenario.documents.document import MockSpec, Scenario
+from llm_proxy.scenario.engine.matcher import CompiledMatch
 
 _NEAREST: Final = 3
 """Ids that a mistake names."""
@@ -20,7 +20,7 @@ _COMPARED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Scripted:
+class LocatedScenario:
     """A scenario, and where it stands."""
 
     scenario: Scenario
@@ -29,47 +29,51 @@ class Scripted:
 
 
 @dataclass(frozen=True)
-class Script:
+class ScenarioSet:
     """What a run plays by."""
 
-    scenarios: tuple[Scripted, ...] = ()
-    mock: Mock | None = None
+    scenarios: tuple[LocatedScenario, ...] = ()
+    mock: MockSpec | None = None
 
     @cached_property
-    def by_id(self) -> dict[str, Scripted]:
+    def by_id(self) -> dict[str, LocatedScenario]:
         """The scenarios by the id that requests name; of two, the first."""
-        return {it.scenario.id: it for it in reversed(self.scenarios)}
+        return {scenario.scenario.id: scenario for scenario in reversed(self.scenarios)}
 
     @cached_property
-    def models(self) -> tuple[str, ...]:
+    def named_models(self) -> tuple[str, ...]:
         """The models that scenarios name, for lists of models; `test-llm` where they name none."""
-        patterns = (it.scenario.match.model for it in self.scenarios if it.scenario.match)
-        named = (it for it in patterns if it and not set(it) & set("*?["))
+        patterns = (
+            scenario.scenario.match.model for scenario in self.scenarios if scenario.scenario.match
+        )
+        named = (pattern for pattern in patterns if pattern and not set(pattern) & set("*?["))
         return tuple(dict.fromkeys(named)) or ("test-llm",)
 
     @cached_property
-    def matchers(self) -> tuple[tuple[Scripted, Matcher], ...]:
+    def compiled_matches(self) -> tuple[tuple[LocatedScenario, CompiledMatch], ...]:
         """The scenarios that are chosen by what a request is like, in file order."""
         return tuple(
-            (it, Matcher.of(it.scenario.match)) for it in self.scenarios if it.scenario.match
+            (scenario, CompiledMatch.compile(scenario.scenario.match))
+            for scenario in self.scenarios
+            if scenario.scenario.match
         )
 
     @cached_property
-    def searches(self) -> bool:
+    def has_slow_patterns(self) -> bool:
         """Whether choosing may take its time."""
-        return any(matcher.searches for _, matcher in self.matchers)
+        return any(matcher.has_slow_patterns for _, matcher in self.compiled_matches)
 
-    def nearest(self, name: str) -> list[str]:
+    def nearest_ids(self, name: str) -> list[str]:
         """The ids most like this one, if any is; none is like a long text."""
         if len(name) > _LONGEST:
             return []
         ids = list(self.by_id)
         if len(ids) > _COMPARED:
-            ids = heapq.nlargest(_COMPARED, ids, lambda it: _shared(it, name))
+            ids = heapq.nlargest(_COMPARED, ids, lambda text: _common_prefix_length(text, name))
         return difflib.get_close_matches(name, ids, _NEAREST)
 
 
-def _shared(one: str, other: str) -> int:
+def _common_prefix_length(one: str, other: str) -> int:
     """How many characters two texts begin with alike."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

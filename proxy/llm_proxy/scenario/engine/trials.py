@@ -1,4 +1,4 @@
-"""Why each scenario does or does not answer a request."""
+"""Explains why each scenario does or does not answer a request."""
 
 from __future__ import annotations
 
@@ -6,54 +6,70 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from llm_proxy.errors import TooSlow, printable
+from llm_proxy.errors import PatternsTooSlow, printable
 from llm_proxy.scenario.engine import history
-from llm_proxy.scenario.engine.choosing import Chosen, Unknown, complaint
-from llm_proxy.scenario.engine.match_context import Cue
-from llm_proxy.scenario.engine.matcher import Effort, Matcher
-from llm_proxy.scenario.engine.scenario_set import Script, Scripted
+from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario, no_scenario_message
+from llm_proxy.scenario.engine.match_context import MatchContext
+from llm_proxy.scenario.engine.matcher import CompiledMatch, MatchBudget
+from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
 
 _SHOWN: Final = 60
 """Characters of a text that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ScenarioTrial:
     """One scenario, held against a request."""
 
-    scripted: Scripted
-    answers: bool
-    why: str
+    located: LocatedScenario
+    is_chosen: bool
+    reason: str
     """Why it does, or does not."""
 
 
-def trials(
-    script: Script, cue: Cue, chosen: Chosen | Unknown, clock: Callable[[], float]
-) -> list[Trial]:
+def try_scenarios(
+    script: ScenarioSet,
+    cue: MatchContext,
+    chosen: ChosenScenario | NoScenario,
+    clock: Callable[[], float],
+) -> list[ScenarioTrial]:
     """Every scenario in file order; at most one of them answers.
 
     `clock` gives the CPU time of this thread, in s.
     """
-    winner = chosen.scripted if isinstance(chosen, Chosen) else None
-    reason = chosen.why if isinstance(chosen, Chosen) else complaint(script, chosen)
+    winner = chosen.located if isinstance(chosen, ChosenScenario) else None
+    reason = (
+        chosen.reason if isinstance(chosen, ChosenScenario) else no_scenario_message(script, chosen)
+    )
     return [
-        Trial(
-            it, it is winner, reason if it is winner else _why_not(it, cue, winner, Effort(clock))
+        ScenarioTrial(
+            scenario,
+            scenario is winner,
+            reason
+            if scenario is winner
+            else _mismatch_reason(scenario, cue, winner, MatchBudget(clock)),
         )
-        for it in script.scenarios
+        for scenario in script.scenarios
     ]
 
 
-def _why_not(it: Scripted, cue: Cue, winner: Scripted | None, effort: Effort) -> str:
+def _mismatch_reason(
+    located_scenario: LocatedScenario,
+    cue: MatchContext,
+    winner: LocatedScenario | None,
+    effort: MatchBudget,
+) -> str:
     if cue.scenario:
         return f"{printable(cue.scenario, _SHOWN)} is named"
-    if it.scenario.match is None:
-        said = cue.conversation.first_user_text.strip()
-        return f"the first user message is {printable(said, _SHOWN)!r}"
-    seen, _ = history.view(it.scenario, cue)
+    if located_scenario.scenario.match is None:
+        text = cue.conversation.first_user_text.strip()
+        return f"the first user message is {printable(text, _SHOWN)!r}"
+    seen, _ = history.visible_request(located_scenario.scenario, cue)
     try:
-        unmet = "; ".join(Matcher.of(it.scenario.match).differences(seen, effort))
-    except TooSlow as error:
+        unmet = "; ".join(
+            CompiledMatch.compile(located_scenario.scenario.match).mismatches(seen, effort)
+        )
+    except PatternsTooSlow as error:
         return str(error)
     if unmet or winner is None:
         return unmet

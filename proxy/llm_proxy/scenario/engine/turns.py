@@ -1,4 +1,4 @@
-"""Answers of scenario documents as turns."""
+"""Converts scenario responses into turns."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from msgspec import UNSET
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.scenario.documents.document import (
-    Answer,
-    FinalReport,
-    Parts,
-    ReAct,
+    FinalReportResponse,
+    PartsResponse,
+    ReActResponse,
+    ReasoningPartSpec,
+    ReasoningSpec,
+    RefusalPartSpec,
     Response,
-    SaidCall,
-    SaidReasoning,
-    SaidRefusal,
-    SaidText,
-    Structured,
-    TextAnswer,
-    Thought,
-    ToolCalls,
-    Usage,
+    ResponseSpec,
+    StructuredResponse,
+    TextPartSpec,
+    TextResponse,
+    ToolCallPartSpec,
+    ToolCallsResponse,
+    UsageSpec,
 )
 from llm_proxy.scenario.documents.fields import Arguments
 from llm_proxy.scenario.engine import error_reports, metadata
-from llm_proxy.scenario.engine.match_context import Cue
+from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.generation import generated_values, react
 from llm_proxy.turns import Finish, Json, Part, Refusal, Text, ToolCall, Turn
 from llm_proxy.turns import Usage as Counted
@@ -50,18 +50,18 @@ FINISHES: Final[Mapping[str, Finish]] = {
 """What the words of providers mean, in small letters and with underscores."""
 
 
-def turn(response: Response, cue: Cue) -> Turn:
+def scripted_turn(response: Response, cue: MatchContext) -> Turn:
     """What the answer says, for the dialect and the model that are asked.
 
-    Raises `CannotSay` where it is to be made of a schema that nothing fits.
+    Raises `NotRepresentable` where it is to be made of a schema that nothing fits.
     """
-    parts = (*_thoughts(response, cue), *_parts(response, cue))
-    finish, raw = finish_of(response.finish_reason, parts)
-    told = metadata.told(response.provider_metadata, cue.dialect, cue.provider)
-    return Turn(parts, finish, raw, usage_of(response.usage), model=cue.model, metadata=told)
+    parts = (*_reasoning_parts(response, cue), *_response_parts(response, cue))
+    finish, raw = finish_and_raw(response.finish_reason, parts)
+    told = metadata.provider_metadata(response.provider_metadata, cue.dialect, cue.provider)
+    return Turn(parts, finish, raw, scripted_usage(response.usage), model=cue.model, metadata=told)
 
 
-def finish_of(reason: str, parts: tuple[Part, ...]) -> tuple[Finish, str]:
+def finish_and_raw(reason: str, parts: tuple[Part, ...]) -> tuple[Finish, str]:
     """Why an answer finished, and the word for it where no other will do."""
     if not reason:
         calls = any(isinstance(part, ToolCall) for part in parts)
@@ -70,99 +70,113 @@ def finish_of(reason: str, parts: tuple[Part, ...]) -> tuple[Finish, str]:
     return (Finish.OTHER, reason) if finish is None else (finish, "")
 
 
-def usage_of(usage: Usage, given_input: int = _INPUT, given_output: int = _OUTPUT) -> Counted:
+def scripted_usage(
+    usage: UsageSpec, given_input: int = _INPUT, given_output: int = _OUTPUT
+) -> Counted:
     """The tokens; what is not scripted has its default, and a total is the sum."""
-    heard = given_input if usage.input is None else usage.input
-    said = given_output if usage.output is None else usage.output
-    total = heard + said if usage.total is None else usage.total
-    return Counted(heard, said, total, usage.cache_read, usage.cache_write, usage.reasoning)
+    number = given_input if usage.input is None else usage.input
+    count = given_output if usage.output is None else usage.output
+    total = number + count if usage.total is None else usage.total
+    return Counted(number, count, total, usage.cache_read, usage.cache_write, usage.reasoning)
 
 
-def _thoughts(response: Answer, cue: Cue) -> Iterator[Part]:
+def _reasoning_parts(response: ResponseSpec, cue: MatchContext) -> Iterator[Part]:
     """Reasoning in any of its forms; `reasoning` before `reasoning_content`."""
     content = response.reasoning_content
     more = content if isinstance(content, tuple) else () if content is None else (content,)
-    for each in (*response.reasoning, *more):
-        thought = Thought(text=each) if isinstance(each, str) else each
-        yield metadata.reasoning(thought, cue.dialect, cue.provider)
+    for reasoning_spec in (*response.reasoning, *more):
+        thought = (
+            ReasoningSpec(text=reasoning_spec)
+            if isinstance(reasoning_spec, str)
+            else reasoning_spec
+        )
+        yield metadata.reasoning_part(thought, cue.dialect, cue.provider)
 
 
-def _parts(response: Response, cue: Cue) -> tuple[Part, ...]:
+def _response_parts(response: Response, cue: MatchContext) -> tuple[Part, ...]:
     match response:
-        case TextAnswer(assistant_text=text):
+        case TextResponse(assistant_text=text):
             return (Text(text),)
-        case ToolCalls():
-            return tuple(_calls(response, cue))
-        case FinalReport():
-            return tuple(_report(response))
-        case Structured(values=values):
+        case ToolCallsResponse():
+            return tuple(_tool_calls(response, cue))
+        case FinalReportResponse():
+            return tuple(_final_report_call(response))
+        case StructuredResponse(values=values):
             value: Json = dict(values)
-            if cue.conversation.schema is not None:
-                value = generated_values.value(cue.conversation.schema, cue.seed, values)
-            return (Text(stringified(value)),)
-        case ReAct():
-            return (Text(react.text(response)),)
-        case Parts(parts=parts):
-            return tuple(_part(part, at, cue) for at, part in enumerate(parts))
+            if cue.conversation.response_schema is not None:
+                value = generated_values.make_value(
+                    cue.conversation.response_schema, cue.seed, values
+                )
+            return (Text(json_stringify(value)),)
+        case ReActResponse():
+            return (Text(react.react_text(response)),)
+        case PartsResponse(parts=parts):
+            return tuple(_part_of_spec(part, at, cue) for at, part in enumerate(parts))
 
 
-def _calls(response: ToolCalls, cue: Cue) -> Iterator[Part]:
+def _tool_calls(response: ToolCallsResponse, cue: MatchContext) -> Iterator[Part]:
     if response.assistant_text:
         yield Text(response.assistant_text)
     for number, call in enumerate(response.tool_calls, 1):
         if call.assistant_text:
             yield Text(call.assistant_text)
-        arguments = _arguments(call.tool_name, call.arguments, cue)
+        arguments = _arguments_text(call.tool_name, call.arguments, cue)
         yield ToolCall(call.call_id or f"call-{number}", call.tool_name, arguments)
 
 
-def _report(response: FinalReport) -> Iterator[Part]:
+def _final_report_call(response: FinalReportResponse) -> Iterator[Part]:
     if response.assistant_text:
         yield Text(response.assistant_text)
-    said = {
+    fields = {
         "status": response.status,
         "report_format": response.report_format or UNSET,
         "report_content": response.report_content,
         "content_json": response.report_content_json,
     }
-    arguments = {name: it for name, it in said.items() if it is not UNSET}
-    yield ToolCall(error_reports.CALL_ID, error_reports.TOOL, stringified(arguments))
+    arguments = {name: value for name, value in fields.items() if value is not UNSET}
+    yield ToolCall(error_reports.CALL_ID, error_reports.TOOL, json_stringify(arguments))
 
 
-def _part(part: SaidText | SaidReasoning | SaidRefusal | SaidCall, at: int, cue: Cue) -> Part:
+def _part_of_spec(
+    part: TextPartSpec | ReasoningPartSpec | RefusalPartSpec | ToolCallPartSpec,
+    at: int,
+    cue: MatchContext,
+) -> Part:
     match part:
-        case SaidText(text=text):
+        case TextPartSpec(text=text):
             return Text(text)
-        case SaidReasoning():
-            return metadata.reasoning(part, cue.dialect, cue.provider)
-        case SaidRefusal(text=text):
+        case ReasoningPartSpec():
+            return metadata.reasoning_part(part, cue.dialect, cue.provider)
+        case RefusalPartSpec(text=text):
             return Refusal(text)
-        case SaidCall(tool_name=name, arguments=arguments, call_id=call_id):
-            return ToolCall(call_id or f"call-{at + 1}", name, _arguments(name, arguments, cue))
+        case ToolCallPartSpec(tool_name=name, arguments=arguments, call_id=call_id):
+            return ToolCall(
+                call_id or f"call-{at + 1}", name, _arguments_text(name, arguments, cue)
+            )
 
 
-def _arguments(name: str, arguments: Arguments, cue: Cue) -> str:
+def _arguments_text(name: str, arguments: Arguments, cue: MatchContext) -> str:
     """The arguments as JSON; those to be made fit the schema of the tool that is offered."""
     if arguments != "made":
-        return stringified(arguments)
-    offered = (tool.schema for tool in cue.conversation.tools if tool.name == name)
+        return json_stringify(arguments)
+    offered = (tool.response_schema for tool in cue.conversation.tools if tool.name == name)
     schema = next(offered, None)
-    return stringified({} if schema is None else generated_values.value(schema, cue.seed))
+    return json_stringify({} if schema is None else generated_values.make_value(schema, cue.seed))
 
 
-def stringified(value: Any) -> str:
+def json_stringify(value: Any) -> str:
     """JSON as `JSON.stringify` writes it: compact, in the order given, 1.0 as 1."""
-    return lenient_json.compact(_numbered(value))
+    return lenient_json.compact_json(_parse_number(value))
 
 
-def _numbered(value: Any) -> Json:
+def _parse_number(value: Any) -> Json:
     match value:
         case float() if value.is_integer() and abs(value) < _EXACT:
             return int(value)
         case dict():
-            return {name: _numbered(it) for name, it in value.items()}
+            return {name: _parse_number(argument) for name, argument in value.items()}
         case list() | tuple():
-            return [_numbered(it) for it in value]
+            return [_parse_number(content) for content in value]
         case _:
             found: Json = value
             return found

@@ -1,4 +1,4 @@
-"""What is made to fit a request.
+"""Generates values that fit a request.
 
 made_values  values that are valid against a JSON Schema
 json_schema  schemas read and merged, and values of each type

@@ -1,4 +1,4 @@
-"""Values made up to fit a JSON Schema: arguments of calls, and answers in a form asked for.
+"""Generates values for JSON Schemas: tool arguments and structured output.
 
 The same schema and seed give the same value.  Where a schema has an example or a default, that is
 taken.  Required properties are always there, others too, unless they would go on without an end
@@ -10,55 +10,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from llm_proxy.errors import CannotMake, printable
-from llm_proxy.scenario.generation.json_schema.budget import STEPS, Budget, TooMuch
-from llm_proxy.scenario.generation.json_schema.maker import Maker
+from llm_proxy.errors import SchemaNotSatisfiable, printable
+from llm_proxy.scenario.generation.json_schema.budget import STEPS, SchemaBudget, SchemaTooExpensive
+from llm_proxy.scenario.generation.json_schema.maker import SchemaValueMaker
 from llm_proxy.scenario.generation.json_schema.merging import NoValue
 from llm_proxy.turns import Json
 
 
-def value(schema: Json, seed: str, given: Mapping[str, Json] | None = None) -> Json:
+def make_value(schema: Json, seed: str, fields: Mapping[str, Json] | None = None) -> Json:
     """A value that is valid against the schema; an object where the schema says nothing.
 
     `given` are properties of it that are not made up: they are taken as they are, and what is
-    made goes with them where it can.  Raises `CannotMake`, naming the place, where there is no
-    such value or the schema asks for what is not understood.
+    made goes with them where it can.  Raises `SchemaNotSatisfiable`, naming the place, where there
+    is no such value or the schema asks for what is not understood.
     """
-    fixed = dict(given or {})
+    fixed = dict(fields or {})
     schema = {} if schema is None else schema
     try:
-        made = _beside(fixed, schema, seed) if fixed else _made(schema, schema, seed, STEPS)
+        made = (
+            _complete_object(fixed, schema, seed)
+            if fixed
+            else _make_value(schema, schema, seed, STEPS)
+        )
     except NoValue as error:
-        raise CannotMake(_refusal(error.path or "$", error.why)) from None
-    except TooMuch as error:
-        raise CannotMake(_refusal("$", str(error))) from None
+        raise SchemaNotSatisfiable(_refusal_message(error.path or "$", error.why)) from None
+    except SchemaTooExpensive as error:
+        raise SchemaNotSatisfiable(_refusal_message("$", str(error))) from None
     except RecursionError:
-        raise CannotMake(_refusal("$", "its schemas are nested too deeply")) from None
+        raise SchemaNotSatisfiable(
+            _refusal_message("$", "its schemas are nested too deeply")
+        ) from None
     if not fixed:
         return made
     if not isinstance(made, dict):
         names = printable(", ".join(fixed), 100)
-        raise CannotMake(f"the schema asks for no object, so nothing can be given for {names}")
+        raise SchemaNotSatisfiable(
+            f"the schema asks for no object, so nothing can be given for {names}"
+        )
     return made | fixed
 
 
-def _refusal(path: str, why: str) -> str:
+def _refusal_message(path: str, why: str) -> str:
     return (
         f"no value can be made up at {path}: {why}; write it in the scenario, or give the schema "
         "an example"
     )
 
 
-def _beside(fixed: dict[str, Json], schema: Json, seed: str) -> Json:
+def _complete_object(fixed: dict[str, Json], schema: Json, seed: str) -> Json:
     """A value that goes with what is given, else one that is valid without it."""
-    consts: dict[str, Json] = {name: {"const": it} for name, it in fixed.items()}
+    consts: dict[str, Json] = {name: {"const": value} for name, value in fixed.items()}
     wanted: Json = {"allOf": [schema, {"properties": consts, "required": list(fixed)}]}
     try:
-        return _made(wanted, schema, seed, STEPS // 2)
-    except (NoValue, TooMuch):
-        return _made(schema, schema, seed, STEPS // 2)
+        return _make_value(wanted, schema, seed, STEPS // 2)
+    except (NoValue, SchemaTooExpensive):
+        return _make_value(schema, schema, seed, STEPS // 2)
 
 
-def _made(wanted: Json, root: Json, seed: str, steps: int) -> Json:
-    """A value for what is wanted, with references into the root."""
-    return Maker(root, seed, Budget(steps)).made(wanted)
+def _make_value(wanted: Json, root: Json, seed: str, steps: int) -> Json:
+    return SchemaValueMaker(root, seed, SchemaBudget(steps)).made(wanted)

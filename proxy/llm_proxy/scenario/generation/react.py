@@ -1,34 +1,33 @@
-"""ReAct: calls of tools spelled out as text, for models that are offered none (document 002)."""
+"""Renders ReAct text for models without tools (document 002)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.scenario.documents.document import ReAct
+from llm_proxy.scenario.documents.document import ReActResponse
 
 
-def text(said: ReAct) -> str:
+def react_text(react_response: ReActResponse) -> str:
     """The answer as its client parses it: a line each, those left out that have nothing to say.
 
     Thought and action are one line each, whatever line ends they hold: the owner's parser reads
     no further than the first.  An action always has an input, and a line end behind it.
     """
-    return "\n".join(_lines(said))
+    return "\n".join(_react_lines(react_response))
 
 
-def _lines(said: ReAct) -> Iterator[str]:
-    if thought := _one_line(said.thought):
+def _react_lines(react_response: ReActResponse) -> Iterator[str]:
+    if thought := _join_lines(react_response.thought):
         yield f"Thought: {thought}"
-    if action := _one_line(said.action):
+    if action := _join_lines(react_response.action):
         yield f"Action: {action}"
-        yield f"Action Input: {lenient_json.compact(dict(said.action_input))}"
-    if said.final_answer.strip():
-        yield f"Final Answer: {said.final_answer.strip()}"
+        yield f"Action Input: {lenient_json.compact_json(dict(react_response.action_input))}"
+    if react_response.final_answer.strip():
+        yield f"Final Answer: {react_response.final_answer.strip()}"
     elif action or thought:
         yield ""
 
 
-def _one_line(text: str) -> str:
-    """The text in one line, its other blanks kept."""
+def _join_lines(text: str) -> str:
     return " ".join(line.strip() for line in text.splitlines()).strip()

@@ -1,4 +1,4 @@
-"""Templates: `{{ $.messages[-1].content }}` in a text stands for what the request has there.
+"""Fills templates: `{{ $.messages[-1].content }}` is the request's value at that path.
 
 Between the braces stands a JSONPath (RFC 9535) into the body of the request, and nothing else: no
 code, and what it finds is never read as a template again.  Strings are taken as they are, other
@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 from llm_proxy import json_paths
 from llm_proxy.dialects import lenient_json
-from llm_proxy.errors import TooManySteps, printable
+from llm_proxy.errors import JsonPathTooManySteps, printable
 from llm_proxy.turns import Json
 
 JSON_FIELDS: Final = frozenset(("action_input", "arguments", "report_content_json", "values"))
@@ -40,16 +40,16 @@ _SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FilledTemplates:
     """A value whose templates have been filled in."""
 
-    value: Json
+    fill_value: Json
     warnings: tuple[str, ...]
     """Each path that found nothing, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Hole:
+class _TemplateExpression:
     """A template amid a text."""
 
     path: str
@@ -59,87 +59,96 @@ class _Hole:
     is_closed: bool = True
 
 
-def mistakes(text: str) -> str | None:
+def template_mistake(text: str) -> str | None:
     """What is wrong with the templates of this text, in a sentence; None where nothing is."""
-    for piece in _pieces(text):
+    for piece in _split_templates(text):
         match piece:
-            case _Hole(path=path, is_closed=False):
+            case _TemplateExpression(path=path, is_closed=False):
                 return (
-                    f"{_shown(path)} is not closed: a template, and each quoted name in it, has "
+                    f"{_quoted_path(path)} is not closed: a template, and each quoted name in "
+                    f"it, has "
                     "an end; {{ '{{' }} stands for two braces"
                 )
-            case _Hole(path=path) if path not in _BRACES:
-                if isinstance(why := _compiled(path), str):
-                    return f"{_shown(path, _CLOSE)} is no JSONPath: {why}"
+            case _TemplateExpression(path=path) if path not in _BRACES:
+                if isinstance(why := _compile_path(path), str):
+                    return f"{_quoted_path(path, _CLOSE)} is no JSONPath: {why}"
     return None
 
 
-def filled(value: Any, body: Json) -> Filled:
+def fill_templates(value: Any, body: Json) -> FilledTemplates:
     """A value of a document with every template in its texts filled in from a request's body.
 
     Of a struct, the value is what `msgspec.to_builtins` gives.  Names of objects are left alone,
     and so is what `mistakes` finds wrong.
     """
-    filling = _Filling(body)
-    return Filled(filling.value(value, is_json=False), tuple(dict.fromkeys(filling.warnings)))
+    filling = _TemplateFiller(body)
+    return FilledTemplates(
+        filling.fill_value(value, is_json=False), tuple(dict.fromkeys(filling.warnings))
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Filling:
+class _TemplateFiller:
     """One request's body, on its way into the texts of an answer."""
 
     body: Json
-    steps: json_paths.Steps = field(default_factory=json_paths.Steps)
+    steps: json_paths.StepBudget = field(default_factory=json_paths.StepBudget)
     warnings: list[str] = field(default_factory=list)
 
-    def value(self, value: Any, *, is_json: bool) -> Any:
+    def fill_value(self, value: Any, *, is_json: bool) -> Any:
         """The value, filled in; `is_json` within JSON of the author's own."""
         match value:
             case str() if _OPEN in value:
-                return self._text(value, is_json=is_json)
+                return self._fill_text(value, is_json=is_json)
             case list() | tuple():
-                return [self.value(item, is_json=is_json) for item in value]
+                return [self.fill_value(item, is_json=is_json) for item in value]
             case dict():
                 return {
-                    name: self.value(it, is_json=is_json or name in JSON_FIELDS)
-                    for name, it in value.items()
+                    name: self.fill_value(content, is_json=is_json or name in JSON_FIELDS)
+                    for name, content in value.items()
                 }
             case _:
                 return value
 
-    def _text(self, text: str, *, is_json: bool) -> Json:
-        match list(_pieces(text.strip() if is_json else text)):
-            case [_Hole() as alone] if is_json:
-                found = self._found(alone)
+    def _fill_text(self, text: str, *, is_json: bool) -> Json:
+        match list(_split_templates(text.strip() if is_json else text)):
+            case [_TemplateExpression() as alone] if is_json:
+                found = self._evaluate(alone)
                 return found if len(found) > 1 else next(iter(found), None)
         return "".join(
-            "\n".join(map(_spelled, self._found(it))) if isinstance(it, _Hole) else it
-            for it in _pieces(text)
+            "\n".join(map(_value_as_text, self._evaluate(split_template)))
+            if isinstance(split_template, _TemplateExpression)
+            else split_template
+            for split_template in _split_templates(text)
         )
 
-    def _found(self, hole: _Hole) -> list[Json]:
+    def _evaluate(self, hole: _TemplateExpression) -> list[Json]:
         """What a template stands for; nothing, with a warning, where its path finds nothing."""
         if hole.path in _BRACES:
             return [_OPEN]
-        path = _compiled(hole.path) if hole.is_closed else ""
+        path = _compile_path(hole.path) if hole.is_closed else ""
         if isinstance(path, str):
             return [hole.spelled]
-        nodes = json_paths.nodes(path, self.body, self.steps)
+        nodes = json_paths.find_nodes(path, self.body, self.steps)
         try:
-            found = [cast("Json", it.obj) for it in islice(nodes, _MOST + 1)]
-        except TooManySteps as error:
-            raise TooManySteps(f"the template {_shown(hole.path, _CLOSE)} {error}") from None
+            found = [
+                cast("Json", json_path_match.obj) for json_path_match in islice(nodes, _MOST + 1)
+            ]
+        except JsonPathTooManySteps as error:
+            raise JsonPathTooManySteps(
+                f"the template {_quoted_path(hole.path, _CLOSE)} {error}"
+            ) from None
         if len(found) > _MOST:
-            self._warn(hole, f"more than {_MOST} values in the request: the first are taken")
+            self._add_warning(hole, f"more than {_MOST} values in the request: the first are taken")
         if not found:
-            self._warn(hole, "nothing in the request")
+            self._add_warning(hole, "nothing in the request")
         return found[:_MOST]
 
-    def _warn(self, hole: _Hole, found: str) -> None:
-        self.warnings.append(f"the template {_shown(hole.path, _CLOSE)} finds {found}")
+    def _add_warning(self, hole: _TemplateExpression, found: str) -> None:
+        self.warnings.append(f"the template {_quoted_path(hole.path, _CLOSE)} finds {found}")
 
 
-def _pieces(text: str) -> Iterator[str | _Hole]:
+def _split_templates(text: str) -> Iterator[str | _TemplateExpression]:
     """The text cut at its templates; one that is not closed reaches to the end."""
     at = 0
     while (start := text.find(_OPEN, at)) >= 0:
@@ -148,27 +157,28 @@ def _pieces(text: str) -> Iterator[str | _Hole]:
         inside = _INSIDE.match(text, start + len(_OPEN))
         end = inside.end() if inside else start + len(_OPEN)
         if not text.startswith(_CLOSE, end):
-            yield _Hole(text[start + len(_OPEN) :].strip(), text[start:], is_closed=False)
+            yield _TemplateExpression(
+                text[start + len(_OPEN) :].strip(), text[start:], is_closed=False
+            )
             return
         at = end + len(_CLOSE)
-        yield _Hole(text[start + len(_OPEN) : end].strip(), text[start:at])
+        yield _TemplateExpression(text[start + len(_OPEN) : end].strip(), text[start:at])
     if at < len(text):
         yield text[at:]
 
 
-def _spelled(value: Json) -> str:
-    return value if isinstance(value, str) else lenient_json.compact(value)
+def _value_as_text(value: Json) -> str:
+    return value if isinstance(value, str) else lenient_json.compact_json(value)
 
 
-def _compiled(path: str) -> json_paths.Path | str:
-    """The path, or why it is none in a few words."""
+def _compile_path(path: str) -> json_paths.CountedPath | str:
     if not path.startswith("$"):
         return "one begins with $, as in $.messages[-1].content"
     try:
-        return json_paths.compiled(path)
+        return json_paths.compile_path(path)
     except ValueError as error:
         return printable(str(error), _SHOWN)
 
 
-def _shown(path: str, close: str = "") -> str:
-    return " ".join(it for it in (_OPEN, printable(path, _SHOWN), close) if it)
+def _quoted_path(path: str, close: str = "") -> str:
+    return " ".join(text for text in (_OPEN, printable(path, _SHOWN), close) if text)

@@ -1,4 +1,4 @@
-"""Recorded exchanges as a scenario.
+"""Generates scenarios from recorded exchanges.
 
 from_cassettes  which exchange is which turn
 from_turns      what was said as an answer of a scenario

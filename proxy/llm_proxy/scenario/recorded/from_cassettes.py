@@ -1,4 +1,4 @@
-"""Recorded exchanges of one conversation as a scenario that plays it again, to be edited by hand.
+"""Generates a scenario from the recorded exchanges of one conversation, for editing.
 
 What was said becomes the answers, and the number of each turn that of its request.  What a request
 says is hardly checked: the tools that it offered must be there, and nothing else.  Failures that
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import asked, dialect_of, turns_of
+from llm_proxy.cassette_views import cassette_dialect, cassette_turns, stored_http_request
 from llm_proxy.conversation import Conversation
-from llm_proxy.errors import CannotSay, printable
-from llm_proxy.exchange import header
-from llm_proxy.outcome import outcome
-from llm_proxy.scenario.recorded.from_turns import Fields, response
-from llm_proxy.scenario.recorded.patterns import literally
-from llm_proxy.scenario.recorded.yaml_writing import block
+from llm_proxy.errors import NotRepresentable, printable
+from llm_proxy.exchange import header_value
+from llm_proxy.outcome import outcome_of
+from llm_proxy.scenario.recorded.from_turns import Fields, response_of_turn
+from llm_proxy.scenario.recorded.patterns import literal_pattern
+from llm_proxy.scenario.recorded.yaml_writing import yaml_block
 from llm_proxy.turns import Failure, Json, Turn
 
 _REFUSED: Final = 400
@@ -38,20 +38,20 @@ _NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ScenarioOptions:
     """What its author wants of a scenario."""
 
     id: str = ""
     """Empty for one that is made of dialect, model and key."""
-    exact: bool = False
+    matches_exactly: bool = False
     """Whether requests must have the temperature and top_p that were recorded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GeneratedScenario:
     """A scenario made of recordings."""
 
-    scenario: Fields
+    generate_scenario: Fields
     """As it stands in a document."""
     text: str
     """The document: YAML, with remarks."""
@@ -60,7 +60,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class _Recorded:
+class _DecodedExchange:
     """One exchange, and what it means."""
 
     cassette: Cassette
@@ -77,138 +77,160 @@ class _Recorded:
         return next((turn.failure for turn in self.turns if turn.failure), None)
 
 
-def scenario(cassettes: Sequence[Cassette], wishes: Wishes = Wishes()) -> Told:
+def generate_scenario(
+    cassettes: Sequence[Cassette], wishes: ScenarioOptions = ScenarioOptions()
+) -> GeneratedScenario:
     """The scenario that plays what these recorded, which are of one conversation.
 
-    Raises `CannotSay`, with the file and what to do, for what is no turn, is not complete, or is
-    of another conversation than the first.
+    Raises `NotRepresentable`, with the file and what to do, for what is no turn, is not complete,
+    or is of another conversation than the first.
     """
-    recorded = sorted(map(_recorded, cassettes), key=lambda it: it.cassette.meta.recorded)
+    recorded = sorted(map(_decode_exchange, cassettes), key=lambda it: it.cassette.meta.recorded)
     if not recorded:
-        raise CannotSay("a scenario is made of cassettes, and there are none")
-    numbers = _numbers(recorded)
-    _check_that_it_is_one(recorded)
-    by_turn: defaultdict[int, list[_Recorded]] = defaultdict(list)
-    for number, it in zip(numbers, recorded, strict=True):
-        by_turn[number].append(it)
+        raise NotRepresentable("a scenario is made of cassettes, and there are none")
+    numbers = _turn_numbers(recorded)
+    _check_single_conversation(recorded)
+    by_turn: defaultdict[int, list[_DecodedExchange]] = defaultdict(list)
+    for number, decoded_exchange in zip(numbers, recorded, strict=True):
+        by_turn[number].append(decoded_exchange)
     notes: list[str] = []
-    made = [_step(number, by_turn[number], wishes, notes) for number in sorted(by_turn)]
+    made = [_make_step(number, by_turn[number], wishes, notes) for number in sorted(by_turn)]
     played = {number: it for number, it in zip(sorted(by_turn), made, strict=True) if it}
     if not played:
-        raise CannotSay(
+        raise NotRepresentable(
             f"{recorded[0].file} is a failure, and no answer was recorded after it: give one too"
         )
-    if missing := [str(it) for it in range(1, max(played)) if it not in by_turn]:
+    if missing := [str(count) for count in range(1, max(played)) if count not in by_turn]:
         notes.append(f"turn {', '.join(missing)} is in none of these cassettes")
-    answers = {number: _answer(by_turn[number]) for number in played}
-    return _told(list(played.values()), [it for it in answers.values() if it], wishes, notes)
+    answers = {number: _first_success(by_turn[number]) for number in played}
+    return _generated_scenario(
+        list(played.values()), [answer for answer in answers.values() if answer], wishes, notes
+    )
 
 
-def _recorded(cassette: Cassette) -> _Recorded:
-    """The exchange, read.  Raises `CannotSay` for one that a scenario could not play."""
+def _decode_exchange(cassette: Cassette) -> _DecodedExchange:
+    """The exchange, read.  Raises `NotRepresentable` for one that a scenario could not play."""
     file = printable(cassette.file, 500)
-    conversation = dialect_of(cassette).conversation(asked(cassette))
-    turns = turns_of(cassette)
+    conversation = cassette_dialect(cassette).decode_request(stored_http_request(cassette))
+    turns = cassette_turns(cassette)
     if conversation is None or not turns:
-        raise CannotSay(f"{file} holds no turn: a scenario is made of those")
-    judged = outcome(cassette)
+        raise NotRepresentable(f"{file} holds no turn: a scenario is made of those")
+    judged = outcome_of(cassette)
     if not judged.complete:
-        raise CannotSay(f"{file} is {judged}; played again it would seem whole")
-    return _Recorded(cassette, conversation, turns)
+        raise NotRepresentable(f"{file} is {judged}; played again it would seem whole")
+    return _DecodedExchange(cassette, conversation, turns)
 
 
-def _numbers(recorded: Sequence[_Recorded]) -> list[int]:
+def _turn_numbers(recorded: Sequence[_DecodedExchange]) -> list[int]:
     """The number of each one's turn, also where a request only names the answer it continues."""
-    by_id = {turn.id: it for it in recorded for turn in it.turns if turn.id}
+    by_id = {
+        turn.id: decoded_exchange
+        for decoded_exchange in recorded
+        for turn in decoded_exchange.turns
+        if turn.id
+    }
 
-    def number(it: _Recorded, after: frozenset[str]) -> int:
-        previous = it.conversation.previous
-        if it.conversation.stored:
-            raise CannotSay(
-                f"{it.file} adds to a conversation that its provider keeps, so what came before "
+    def number(decoded_exchange: _DecodedExchange, after: frozenset[str]) -> int:
+        previous = decoded_exchange.conversation.previous_response_id
+        if decoded_exchange.conversation.stored_conversation_id:
+            raise NotRepresentable(
+                f"{decoded_exchange.file} adds to a conversation that its provider keeps, so "
+                "what came before "
                 "is not recorded: write its turn by hand"
             )
         if not previous:
-            return it.conversation.turn
+            return decoded_exchange.conversation.turn
         if previous not in by_id or previous in after:
-            raise CannotSay(
-                f"{it.file} continues the answer {printable(previous, _SHOWN)}, which none of "
+            raise NotRepresentable(
+                f"{decoded_exchange.file} continues the answer {printable(previous, _SHOWN)}, "
+                "which none of "
                 "these cassettes holds: give its cassette too"
             )
-        return number(by_id[previous], after | {previous}) + it.conversation.turn
+        return number(by_id[previous], after | {previous}) + decoded_exchange.conversation.turn
 
-    return [number(it, frozenset()) for it in recorded]
+    return [number(decoded_exchange, frozenset()) for decoded_exchange in recorded]
 
 
-def _check_that_it_is_one(recorded: Sequence[_Recorded]) -> None:
-    """Raise `CannotSay` where these are several conversations."""
-    whole = [it for it in recorded if not it.conversation.previous]
-    for it in whole[1:]:
-        if it.conversation.first_user_text != whole[0].conversation.first_user_text:
-            raise CannotSay(
-                f"{whole[0].file} and {it.file} are of two conversations, as their first user "
+def _check_single_conversation(recorded: Sequence[_DecodedExchange]) -> None:
+    """Raise `NotRepresentable` where these are several conversations."""
+    whole = [
+        decoded_exchange
+        for decoded_exchange in recorded
+        if not decoded_exchange.conversation.previous_response_id
+    ]
+    for decoded_exchange in whole[1:]:
+        if decoded_exchange.conversation.first_user_text != whole[0].conversation.first_user_text:
+            raise NotRepresentable(
+                f"{whole[0].file} and {decoded_exchange.file} are of two conversations, as "
+                "their first user "
                 "texts say: make a scenario of each"
             )
 
 
-def _answer(attempts: Sequence[_Recorded]) -> _Recorded | None:
+def _first_success(attempts: Sequence[_DecodedExchange]) -> _DecodedExchange | None:
     """The first attempt that succeeded."""
-    return next((it for it in attempts if it.failure is None), None)
+    return next((attempt for attempt in attempts if attempt.failure is None), None)
 
 
-def _step(
-    number: int, attempts: Sequence[_Recorded], wishes: Wishes, notes: list[str]
+def _make_step(
+    number: int, attempts: Sequence[_DecodedExchange], wishes: ScenarioOptions, notes: list[str]
 ) -> Fields | None:
     """The turn of this number; None where every attempt failed."""
-    it = _answer(attempts)
-    if it is None:
+    decoded_exchange = _first_success(attempts)
+    if decoded_exchange is None:
         notes.append(f"turn {number} is left out: {attempts[0].file} is a failure, as is all else")
         return None
-    at = attempts.index(it)
-    notes += (f"{one.file} is turn {number} again, and left out" for one in attempts[at + 1 :])
-    said, left = response(it.turns[0], dialect_of(it.cassette).name)
-    if len(it.turns) > 1:
-        left = (*left, f"{len(it.turns) - 1} of {len(it.turns)} choices")
+    at = attempts.index(decoded_exchange)
+    notes += (
+        f"{attempt.file} is turn {number} again, and left out" for attempt in attempts[at + 1 :]
+    )
+    fields, left = response_of_turn(
+        decoded_exchange.turns[0], cassette_dialect(decoded_exchange.cassette).name
+    )
+    if len(decoded_exchange.turns) > 1:
+        left = (
+            *left,
+            f"{len(decoded_exchange.turns) - 1} of {len(decoded_exchange.turns)} choices",
+        )
     if left:
         notes.append(f"turn {number} does not say: {printable('; '.join(left), 500)}")
-    step: Fields = {"turn": number, **_expected(it.conversation, wishes)}
-    return step | _failures(number, attempts[:at], notes) | {"response": said}
+    step: Fields = {"turn": number, **_request_expectations(decoded_exchange.conversation, wishes)}
+    return step | _failure_fields(number, attempts[:at], notes) | {"response": fields}
 
 
-def _expected(conversation: Conversation, wishes: Wishes) -> Fields:
-    """What a request must have."""
+def _request_expectations(conversation: Conversation, wishes: ScenarioOptions) -> Fields:
     tools: list[Json] = [*dict.fromkeys(tool.name for tool in conversation.tools if tool.name)]
     expected: Fields = {"expected_tools": tools} if tools else {}
-    if wishes.exact and conversation.temperature is not None:
+    if wishes.matches_exactly and conversation.temperature is not None:
         expected["expected_temperature"] = conversation.temperature
-    if wishes.exact and conversation.top_p is not None:
+    if wishes.matches_exactly and conversation.top_p is not None:
         expected["expected_top_p"] = conversation.top_p
     return expected
 
 
-def _failures(number: int, failed: Sequence[_Recorded], notes: list[str]) -> Fields:
+def _failure_fields(number: int, failed: Sequence[_DecodedExchange], notes: list[str]) -> Fields:
     """How the turn fails before it succeeds: as often as it did, and as it did the last time."""
     if not failed:
         return {}
-    kinds = [_kind(it) for it in failed]
+    kinds = [_failure_kind(decoded_exchange) for decoded_exchange in failed]
     if any(kind != kinds[-1] for kind in kinds):
         notes.append(f"turn {number} failed in several ways: it fails {len(kinds)} times as last")
     return {"failures_before_success": len(failed), **kinds[-1]}
 
 
-def _kind(it: _Recorded) -> Fields:
+def _failure_kind(decoded_exchange: _DecodedExchange) -> Fields:
     """A failure in a scenario's words."""
-    status = it.cassette.head.status
-    message = it.failure.message if it.failure else ""
-    said: Fields = {"failure_message": message} if message else {}
+    status = decoded_exchange.cassette.head.status
+    message = decoded_exchange.failure.message if decoded_exchange.failure else ""
+    fields: Fields = {"failure_message": message} if message else {}
     if status == _OFTEN:
-        after = _retry_after_ms(it.cassette)
+        after = _retry_after_ms(decoded_exchange.cassette)
         waits: Fields = {} if after is None else {"failure_retry_after_ms": after}
-        return {"failure_status": "rate_limit", **said, **waits}
+        return {"failure_status": "rate_limit", **fields, **waits}
     if status < _REFUSED:  # within the answer, of which nothing else is kept
-        return {"failure_status": "model_error", **said}
+        return {"failure_status": "model_error", **fields}
     is_final = status < _BROKEN and status not in _AGAIN
-    fault: Fields = {"failure_status": "model_error", **said}
+    fault: Fields = {"failure_status": "model_error", **fields}
     fault |= {"failure_retryable": False} if is_final else {}
     return fault | ({} if status in {_REFUSED, _BROKEN} else {"failure_error": {"status": status}})
 
@@ -216,55 +238,69 @@ def _kind(it: _Recorded) -> Fields:
 def _retry_after_ms(cassette: Cassette) -> int | float | None:
     """When to ask again, in ms; None where that is not said in numbers."""
     for name, unit in (("retry-after-ms", 1), ("retry-after", 1000)):
-        text = (header(cassette.head.headers, name) or "").strip()
+        text = (header_value(cassette.head.headers, name) or "").strip()
         if _NUMBER.fullmatch(text):
             ms = float(text) * unit
             return int(ms) if ms.is_integer() else ms
     return None
 
 
-def _told(
-    steps: list[Fields], answers: Sequence[_Recorded], wishes: Wishes, notes: Sequence[str]
-) -> Told:
+def _generated_scenario(
+    steps: list[Fields],
+    answers: Sequence[_DecodedExchange],
+    wishes: ScenarioOptions,
+    notes: Sequence[str],
+) -> GeneratedScenario:
     first = answers[0]
-    about: Fields = {"id": wishes.id or _id(first.cassette), "description": _description(first)}
-    users = dict.fromkeys(it.conversation.last_user_text for it in answers)
-    if pattern := _pattern([text for text in users if text]):
-        about["match"] = {"user": pattern}
+    fields: Fields = {
+        "id": wishes.id or _scenario_id(first.cassette),
+        "description": _scenario_description(first),
+    }
+    users = dict.fromkeys(answer.conversation.last_user_text for answer in answers)
+    if pattern := _user_text_pattern([text for text in users if text]):
+        fields["match"] = {"user": pattern}
     else:
         notes = (*notes, "no user text was recorded: name the scenario by a header or a session")
     turns: list[Json] = [*steps]
-    text = "".join((*_remarks(answers), block(about), *_hint(first), block({"turns": turns})))
-    return Told({**about, "turns": turns}, text, tuple(notes))
+    text = "".join(
+        (
+            *_origin_comments(answers),
+            yaml_block(fields),
+            *_system_prompt_hint(first),
+            yaml_block({"turns": turns}),
+        )
+    )
+    return GeneratedScenario({**fields, "turns": turns}, text, tuple(notes))
 
 
-def _id(cassette: Cassette) -> str:
+def _scenario_id(cassette: Cassette) -> str:
     meta = cassette.meta
     words = f"{meta.dialect} {meta.model} {meta.key[:8]}".lower()
     return re.sub(r"[^a-z0-9]+", "-", words).strip("-")
 
 
-def _description(it: _Recorded) -> str:
-    lines = it.conversation.first_user_text.strip().splitlines()
+def _scenario_description(decoded_exchange: _DecodedExchange) -> str:
+    lines = decoded_exchange.conversation.first_user_text.strip().splitlines()
     return printable(lines[0].strip(), _SHOWN) if lines else "A recorded conversation."
 
 
-def _pattern(texts: Sequence[str]) -> str:
+def _user_text_pattern(texts: Sequence[str]) -> str:
     """A regular expression for the latest user texts of its turns; empty where there are none."""
-    each = [literally(text[:_MATCHED]) + ("$" if len(text) <= _MATCHED else "") for text in texts]
-    return "^" + (each[0] if len(each) == 1 else f"(?:{'|'.join(each)})") if each else ""
+    items = [
+        literal_pattern(text[:_MATCHED]) + ("$" if len(text) <= _MATCHED else "") for text in texts
+    ]
+    return "^" + (items[0] if len(items) == 1 else f"(?:{'|'.join(items)})") if items else ""
 
 
-def _remarks(answers: Sequence[_Recorded]) -> Iterator[str]:
-    """Where it comes from."""
+def _origin_comments(answers: Sequence[_DecodedExchange]) -> Iterator[str]:
     yield "# Made by llm-proxy scenario from; edit it as you like. It was recorded in:\n"
-    yield from (f"#   {it.file}\n" for it in answers)
+    yield from (f"#   {answer.file}\n" for answer in answers)
 
 
-def _hint(first: _Recorded) -> Iterator[str]:
+def _system_prompt_hint(first: _DecodedExchange) -> Iterator[str]:
     """How to demand the system prompt, where there was one."""
     lines = [line.strip() for line in first.conversation.system.splitlines() if line.strip()]
     if lines:
         demand: Mapping[str, Json] = {"system_prompt_must_include": [printable(lines[0], _MATCHED)]}
         yield "# The system prompt may be any. To demand a part of it:\n"
-        yield from (f"# {line}\n" for line in block(demand).splitlines())
+        yield from (f"# {line}\n" for line in yaml_block(demand).splitlines())

@@ -1,4 +1,4 @@
-"""Regular expressions that people edit, of texts that were said."""
+"""Readable regular expressions that match literal texts."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from typing import Final
 _SPECIAL: Final = re.compile(r"([\\.^$*+?{}\[\]|()])")
 
 
-def literally(text: str) -> str:
+def literal_pattern(text: str) -> str:
     """The expression that is this text, and nothing else."""
     return _SPECIAL.sub(r"\\\1", text).replace("\n", r"\n")

@@ -1,4 +1,4 @@
-"""Values as YAML that people edit: a line each, texts of several lines as they are read.
+"""Writes YAML that people edit: one field per line, readable multi-line texts.
 
 What is written means the same in YAML 1.1 and 1.2.
 """
@@ -23,11 +23,11 @@ _ODD: Final = re.compile("[\x85\u2028\u2029]")
 _WIDE: Final = 1_000_000
 
 
-def block(value: Mapping[str, Json]) -> str:
+def yaml_block(value: Mapping[str, Json]) -> str:
     """An object as YAML, each field on a line of its own, in their order."""
     text: str = yaml.dump(
         value,
-        Dumper=_Dumper,
+        Dumper=_ReadableDumper,
         sort_keys=False,
         allow_unicode=True,
         width=_WIDE,
@@ -36,7 +36,7 @@ def block(value: Mapping[str, Json]) -> str:
     return text
 
 
-class _Dumper(yaml.SafeDumper):
+class _ReadableDumper(yaml.SafeDumper):
     """Lists further in than their name, no anchors, and texts in the style that reads best."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # never
@@ -47,10 +47,10 @@ class _Dumper(yaml.SafeDumper):
 
     def represent_data(self, data: Any) -> yaml.Node:
         if isinstance(data, str):
-            return self._text(lenient_json.joined([data]))
+            return self._represent_text(lenient_json.join_pieces([data]))
         return super().represent_data(data)
 
-    def _text(self, text: str) -> yaml.Node:
+    def _represent_text(self, text: str) -> yaml.Node:
         style = None
         if _ODD.search(text):
             style = '"'

@@ -1,4 +1,4 @@
-"""From directions to actions.
+"""Renders scripted responses as actions.
 
 outgoing  what goes out, and when
 cutting   how texts become the pieces of a stream

@@ -1,4 +1,4 @@
-"""Spans of time, drawn by chance that repeats: a roll is a hash of what it is rolled for.
+"""Durations drawn by seeded chance.
 
 No roll depends on another, so requests that come at once, or in another order, change nothing.
 """
@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from llm_proxy.chance import roll
+from llm_proxy.chance import seeded_uniform
 from llm_proxy.scenario.documents.fields import Span
 
 
-def drawn(span: Span, *what: object) -> float:
+def draw_ms(span: Span, *values: object) -> float:
     """A span in ms: the number that it is, or one that is rolled between its least and most."""
     if not isinstance(span, tuple):
         return float(span)
     least, most = span
-    return min(least + (most - least) * roll(*what), most)
+    return min(least + (most - least) * seeded_uniform(*values), most)
 
 
-def gap(span: Span, *what: object) -> Callable[[int], float] | None:
+def gap_drawer(span: Span, *values: object) -> Callable[[int], float] | None:
     """The time in ms between piece k and the one before it, drawn anew for each k.
 
     `what` is what tells this answer from all others: seed, session, key, ordinal.  None where no
     time passes.
     """
     longest = max(span) if isinstance(span, tuple) else span
-    return (lambda k: drawn(span, *what, k)) if longest > 0 else None
+    return (lambda k: draw_ms(span, *values, k)) if longest > 0 else None

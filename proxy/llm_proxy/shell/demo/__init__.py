@@ -1,1 +1,1 @@
-"""The demo: a provider of its own, recorded and replayed on loopback."""
+"""The demo: its own provider, recorded and replayed on loopback."""

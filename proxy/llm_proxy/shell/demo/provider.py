@@ -1,4 +1,4 @@
-"""The provider of the demo: it streams one answer, at times and in pieces like a real one.
+"""The demo's provider: streams one response with realistic times and pieces.
 
 The answer is the same in every run: its gaps and its cuts are hashes, not chance.  Pieces do
 not end where events end, and some end inside a character, as they do on a real network.
@@ -40,36 +40,36 @@ _HEAD: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class DemoProvider:
     """Where the provider is, and what it streams."""
 
     host: str
     port: int
     events: int
-    pieces: tuple[Read, ...]
+    network_pieces: tuple[Read, ...]
     """What it writes, and when: ms since it was asked."""
 
     @property
     def body(self) -> bytes:
         """All that it streams."""
-        return b"".join(piece.data for piece in self.pieces)
+        return b"".join(piece.data for piece in self.network_pieces)
 
 
 @asynccontextmanager
-async def provider(host: str = "127.0.0.1") -> AsyncIterator[Provider]:
+async def run_provider(host: str = "127.0.0.1") -> AsyncIterator[DemoProvider]:
     """A provider on a free port; on the way out it listens no more."""
-    events = answer()
-    planned = pieces(events)
+    events = response_events()
+    planned = network_pieces(events)
     answering: set[asyncio.Task[None]] = set()
 
     def asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(_serve(reader, writer, planned))
+        task = asyncio.get_running_loop().create_task(_serve_connection(reader, writer, planned))
         answering.add(task)
         task.add_done_callback(answering.discard)
 
     server = await asyncio.start_server(asked, host, 0)
     try:
-        yield Provider(host, server.sockets[0].getsockname()[1], len(events), planned)
+        yield DemoProvider(host, server.sockets[0].getsockname()[1], len(events), planned)
     finally:
         server.close()
         unfinished = tuple(answering)
@@ -79,7 +79,7 @@ async def provider(host: str = "127.0.0.1") -> AsyncIterator[Provider]:
         await server.wait_closed()
 
 
-def answer() -> tuple[bytes, ...]:
+def response_events() -> tuple[bytes, ...]:
     """The events of the answer, as OpenAI Chat Completions streams them."""
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": word} for word in re.findall(r"\s?[^\s]+", ANSWER)]
@@ -95,55 +95,55 @@ def answer() -> tuple[bytes, ...]:
     return (*(b"data: %b\n\n" % orjson.dumps(chunk) for chunk in chunks), b"data: [DONE]\n\n")
 
 
-def pieces(events: Sequence[bytes]) -> tuple[Read, ...]:
+def network_pieces(events: Sequence[bytes]) -> tuple[Read, ...]:
     """The events as a network delivers them: as many pieces, cut at other places, each timed."""
     body = b"".join(events)
     ends = accumulate(map(len, events[:-1]))
-    cuts = [0, *(end + _into(event) for end, event in zip(ends, events[1:], strict=True))]
-    times = accumulate([_FIRST, *map(_gap, range(1, len(events)))])
+    cuts = [0, *(end + _overlap_size(event) for end, event in zip(ends, events[1:], strict=True))]
+    times = accumulate([_FIRST, *map(_gap_seconds, range(1, len(events)))])
     spans = pairwise([*cuts, len(body)])
     return tuple(Read(at, body[begin:end]) for at, (begin, end) in zip(times, spans, strict=True))
 
 
-def _into(event: bytes) -> int:
+def _overlap_size(event: bytes) -> int:
     """How many bytes of this event come with the piece before it."""
     beyond_ascii = re.search(rb"[\x80-\xff]", event)
     if beyond_ascii is not None:  # the middle of a character
         return beyond_ascii.start() + 1
-    return _chance(event) % (len(event) // 2)
+    return _seeded_byte(event) % (len(event) // 2)
 
 
-def _gap(number: int) -> float:
-    share = _chance(b"gap %d" % number) / 255
+def _gap_seconds(number: int) -> float:
+    share = _seeded_byte(b"gap %d" % number) / 255
     return _SHORTEST + (_LONGEST - _SHORTEST) * share * share
 
 
-def _chance(what: bytes) -> int:
+def _seeded_byte(data: bytes) -> int:
     """0 to 255, the same in every run."""
-    return hashlib.sha256(what).digest()[0]
+    return hashlib.sha256(data).digest()[0]
 
 
-async def _serve(
+async def _serve_connection(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, planned: Sequence[Read]
 ) -> None:
     try:
         with suppress(ConnectionError, asyncio.IncompleteReadError):  # whoever asked has gone
-            await _answer(reader, writer, planned)
+            await _write_response(reader, writer, planned)
     finally:
         writer.close()
 
 
-async def _answer(
+async def _write_response(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, planned: Sequence[Read]
 ) -> None:
     head = await reader.readuntil(b"\r\n\r\n")
     length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
     await reader.readexactly(int(length[1]) if length else 0)
     loop = asyncio.get_running_loop()
-    asked = loop.time()
+    number = loop.time()
     writer.write(_HEAD)
     for piece in planned:
-        await asyncio.sleep(asked + piece.at / 1000 - loop.time())
+        await asyncio.sleep(number + piece.at_ms / 1000 - loop.time())
         writer.write(b"%x\r\n%b\r\n" % (len(piece.data), piece.data))
         await writer.drain()
     writer.write(b"0\r\n\r\n")

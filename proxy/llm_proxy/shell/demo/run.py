@@ -1,4 +1,4 @@
-"""The demo: a provider streams, we record, the provider is stopped, we replay.
+"""Runs the demo: record from a provider, stop it, replay.
 
 Provider, proxies and client run in this process, on loopback, on free ports.  The proxies are
 the very ones that `llm-proxy record` and `llm-proxy replay` run.
@@ -19,8 +19,8 @@ import orjson
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.exchange import Read
-from llm_proxy.pacing import Recorded
-from llm_proxy.shell.demo.provider import MODEL, PATH, QUESTION, Provider, provider
+from llm_proxy.pacing import RecordedPace
+from llm_proxy.shell.demo.provider import MODEL, PATH, QUESTION, DemoProvider, run_provider
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.running.proxy import running
 from llm_proxy.shell.running.settings import Settings
@@ -31,17 +31,17 @@ _LIMIT: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Audience:
+class DemoObserver:
     """Who is told how the demo goes, while it goes."""
 
-    step: Callable[[str, str], None]
+    on_step: Callable[[str, str], None]
     """A step begins: its name, and what happens."""
-    heard: Callable[[Read], None]
+    on_received: Callable[[Read], None]
     """The client received something."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedResponse:
     """One answer as the client received it."""
 
     status: int
@@ -55,14 +55,14 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Demo:
+class DemoResult:
     """What was streamed, recorded and replayed."""
 
     sent: bytes
     """What the provider streamed."""
-    live: Heard
+    live: ReceivedResponse
     """What the client got while it was recorded."""
-    replayed: Heard
+    replayed: ReceivedResponse
     """What the client got from the recording."""
     cassette: Cassette
     file: Path
@@ -71,45 +71,48 @@ class Demo:
     """The cassette as it is on disk."""
 
 
-async def play(cassettes: Path, spool: Path, audience: Audience) -> Demo:
+async def play_demo(cassettes: Path, spool: Path, audience: DemoObserver) -> DemoResult:
     """Record into `cassettes`, stop the provider, and replay.
 
     Raises `LlmProxyError` where that cannot be done.
     """
     settings = _settings(cassettes, spool)
     async with AsyncExitStack() as live:
-        source = await live.enter_async_context(provider())
-        audience.step(
-            "provider", f"{_address(source)} speaks OpenAI Chat Completions, {source.events} events"
+        source = await live.enter_async_context(run_provider())
+        audience.on_step(
+            "provider",
+            f"{_host_and_port(source)} speaks OpenAI Chat Completions, {source.events} events",
         )
-        audience.step("record", "llm-proxy record stands before it, and a client asks:")
-        heard, journal = await _recorded(settings, source, audience)
-    audience.step("stop", f"the provider is gone: {await _refusal(source)}")
-    audience.step("replay", "llm-proxy replay has the cassette alone, and the client asks again:")
+        audience.on_step("record", "llm-proxy record stands before it, and a client asks:")
+        received_response, journal = await _record(settings, source, audience)
+    audience.on_step("stop", f"the provider is gone: {await _connection_error(source)}")
+    audience.on_step(
+        "replay", "llm-proxy replay has the cassette alone, and the client asks again:"
+    )
     async with running("replay", settings) as proxy:
-        replayed = await listen(proxy.url, audience)
-    path = _file(journal)
-    return Demo(
+        replayed = await receive(proxy.url, audience)
+    path = _recorded_file(journal)
+    return DemoResult(
         sent=source.body,
-        live=heard,
+        live=received_response,
         replayed=replayed,
-        cassette=Library(cassettes).load(path),
+        cassette=Library(cassettes).load_cassette(path),
         file=path.relative_to(cassettes),
         content=await asyncio.to_thread(path.read_bytes),
     )
 
 
-async def _recorded(
-    settings: Settings, source: Provider, audience: Audience
-) -> tuple[Heard, Journal]:
+async def _record(
+    settings: Settings, source: DemoProvider, audience: DemoObserver
+) -> tuple[ReceivedResponse, Journal]:
     """What the client heard through `record`; on the way out the cassette is on disk."""
-    upstreams = {"default": f"http://{_address(source)}"}
+    upstreams = {"default": f"http://{_host_and_port(source)}"}
     async with running("record", replace(settings, upstreams=upstreams)) as proxy:
-        heard = await listen(proxy.url, audience)
-    return heard, proxy.journal
+        received_response = await receive(proxy.url, audience)
+    return received_response, proxy.journal
 
 
-async def listen(url: str, audience: Audience) -> Heard:
+async def receive(url: str, audience: DemoObserver) -> ReceivedResponse:
     """Ask the demo's question, and give the answer chunk by chunk, as it comes off the socket.
 
     Raises `LlmProxyError` for an answer that is none.
@@ -118,32 +121,32 @@ async def listen(url: str, audience: Audience) -> Heard:
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         async with asyncio.timeout(_LIMIT):
-            writer.write(_request(f"{host}:{port}"))
+            writer.write(_request_bytes(f"{host}:{port}"))
             await writer.drain()
-            return await _listen(reader, audience)
+            return await _receive_chunks(reader, audience)
     except (OSError, EOFError, ValueError) as error:
         raise LlmProxyError(f"the demo's client got no whole answer: {error!r}") from error
     finally:
         writer.close()
 
 
-async def _listen(reader: asyncio.StreamReader, audience: Audience) -> Heard:
+async def _receive_chunks(reader: asyncio.StreamReader, audience: DemoObserver) -> ReceivedResponse:
     loop = asyncio.get_running_loop()
-    asked = loop.time()
+    number = loop.time()
     head = await reader.readuntil(b"\r\n\r\n")
     if b"\r\ntransfer-encoding: chunked\r\n" not in head.lower():
         raise ValueError(f"it is no stream: {head[:40]!r}")
     reads: list[Read] = []
     while size := int(await reader.readuntil(b"\r\n"), 16):
         data = (await reader.readexactly(size + 2))[:-2]
-        reads.append(Read((loop.time() - asked) * 1000, data))
-        audience.heard(reads[-1])
+        reads.append(Read((loop.time() - number) * 1000, data))
+        audience.on_received(reads[-1])
     if not reads:
         raise ValueError("no body")
-    return Heard(int(head.split(b" ", 2)[1]), tuple(reads))
+    return ReceivedResponse(int(head.split(b" ", 2)[1]), tuple(reads))
 
 
-def _request(host: str) -> bytes:
+def _request_bytes(host: str) -> bytes:
     question = {
         "model": MODEL,
         "messages": [{"role": "user", "content": QUESTION}],
@@ -158,25 +161,27 @@ def _request(host: str) -> bytes:
     return head.encode() + body
 
 
-async def _refusal(source: Provider) -> str:
+async def _connection_error(source: DemoProvider) -> str:
     """What connecting to the stopped provider says.  Raises `LlmProxyError` if it answers."""
-    where = f"connecting to {_address(source)} says"
+    where = f"connecting to {_host_and_port(source)} says"
     try:
         _, writer = await asyncio.open_connection(source.host, source.port)
     except OSError as error:
         return f'{where} "{os.strerror(error.errno or 0)}"'
     writer.close()
-    raise LlmProxyError(f"{_address(source)} still answers: another program took the port; again")
+    raise LlmProxyError(
+        f"{_host_and_port(source)} still answers: another program took the port; again"
+    )
 
 
-def _file(journal: Journal) -> Path:
+def _recorded_file(journal: Journal) -> Path:
     """The cassette that was recorded.  Raises `LlmProxyError` where there is none."""
     if journal.failures or len(journal.recorded) != 1:
         raise LlmProxyError("; ".join(journal.failures) or "the demo recorded nothing")
     return Path(journal.recorded[0].file)
 
 
-def _address(source: Provider) -> str:
+def _host_and_port(source: DemoProvider) -> str:
     return f"{source.host}:{source.port}"
 
 
@@ -192,7 +197,7 @@ def _settings(cassettes: Path, spool: Path) -> Settings:
         idle_timeout=_LIMIT,
         finish_on_disconnect=False,
         max_body=1024 * 1024,
-        pace=Recorded(),
+        pace=RecordedPace(),
         after_last="repeat",
         on_miss="fail",
         allow_partial=False,

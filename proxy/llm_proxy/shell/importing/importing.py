@@ -1,4 +1,4 @@
-"""Files of other tools, imported into a library one after the other."""
+"""Imports foreign files into a library."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from llm_proxy import importing
 from llm_proxy.cassette import read_cassette, spool
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Outcome
-from llm_proxy.importing import How, Made, Refused, aimock, codings
-from llm_proxy.importing.aimock import Scripted
-from llm_proxy.importing.documents import opened
+from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem, aimock, codings
+from llm_proxy.importing.aimock import ConvertedFixture
+from llm_proxy.importing.documents import open_document
 from llm_proxy.importing.source import (
     INCOMPLETE,
-    Loss,
-    Opened,
-    Present,
+    AlreadyImported,
+    ImportLoss,
+    NotImportable,
+    OpenedFile,
     SourceExchange,
-    Unfit,
-    Unreadable,
+    UnreadableFile,
 )
-from llm_proxy.outcome import outcome
-from llm_proxy.routing import Routing
-from llm_proxy.shell.content_decoders import CodingError, decoder
-from llm_proxy.shell.importing.files import content
+from llm_proxy.outcome import outcome_of
+from llm_proxy.routing import RoutingSettings
+from llm_proxy.shell.content_decoders import InvalidContentCoding, new_decoder
+from llm_proxy.shell.importing.files import read_content
 from llm_proxy.shell.importing.scripting import ScenarioFolder
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording.cassette_filer import Files
+from llm_proxy.shell.recording.cassette_filer import CassetteFiler
 from llm_proxy.shell.recording.spool_writer import LARGEST
 
 Status = Literal["imported", "partly imported", "refused"]
@@ -40,27 +40,27 @@ _Answer = tuple[int, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedExchange:
     """An exchange that is in the library now, or would be."""
 
     number: int
-    made: Made
+    cassette: ImportedCassette
     path: Path | None
     """None where nothing was written."""
     outcome: Outcome
 
     @property
-    def losses(self) -> frozenset[Loss]:
+    def losses(self) -> frozenset[ImportLoss]:
         """What its file does not hold of it."""
-        lost = frozenset(self.made.losses)
+        lost = frozenset(self.cassette.losses)
         return lost if self.outcome.complete else lost | {INCOMPLETE}
 
 
-Result = Imported | Scripted | Present | Refused
+Result = ImportedExchange | ConvertedFixture | AlreadyImported | RefusedItem
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FileReport:
     """What became of a file."""
 
     path: Path
@@ -77,22 +77,26 @@ class Report:
     @property
     def status(self) -> Status:
         """How much of it is in the library, or a scenario."""
-        kept = self.count(Imported) + self.count(Scripted) + self.count(Present)
+        kept = (
+            self.count(ImportedExchange)
+            + self.count(ConvertedFixture)
+            + self.count(AlreadyImported)
+        )
         if kept == 0:
             return "refused"
-        return "partly imported" if self.why or self.count(Refused) else "imported"
+        return "partly imported" if self.why or self.count(RefusedItem) else "imported"
 
     def count(self, kind: type[Result]) -> int:
         """How many of its exchanges came to this."""
-        return sum(isinstance(it, kind) for it in self.results)
+        return sum(isinstance(result, kind) for result in self.results)
 
     @property
-    def losses(self) -> Counter[Loss]:
+    def losses(self) -> Counter[ImportLoss]:
         """What it could not hold, or no scenario says, and of how many of its results."""
-        found: Counter[Loss] = Counter()
-        for it in self.results:
-            if isinstance(it, Imported | Scripted):
-                found.update(it.losses)
+        found: Counter[ImportLoss] = Counter()
+        for result in self.results:
+            if isinstance(result, ImportedExchange | ConvertedFixture):
+                found.update(result.losses)
         return found
 
 
@@ -102,112 +106,127 @@ class Importer:
 
     library: Library
     """Refreshed."""
-    how: How
+    settings: ImportSettings
     sessions: Mapping[Path, str] = field(default_factory=dict)
     """The sessions of files that have one of their own."""
     is_dry: bool = False
     scenarios: ScenarioFolder = field(default_factory=ScenarioFolder)
     """Where fixtures go."""
-    _files: Files = field(init=False)
-    _before: dict[tuple[str, str], Counter[_Answer]] = field(init=False, default_factory=dict)
+    _recording_files: CassetteFiler = field(init=False)
+    _responses_before: dict[tuple[str, str], Counter[_Answer]] = field(
+        init=False, default_factory=dict
+    )
     """The answers that were in the library before, by session and key, and not met again yet."""
 
     def __post_init__(self) -> None:
-        self._files = Files(self.library, renew=False)
+        self._recording_files = CassetteFiler(self.library, renew=False)
 
-    def run(self, paths: Iterable[Path]) -> Iterator[Report]:
+    def run(self, paths: Iterable[Path]) -> Iterator[FileReport]:
         """Import each file.  Raises `SpoolError` where the library cannot be written."""
         for path in paths:
-            yield self._file(path)
+            yield self._import_file(path)
 
-    def _file(self, path: Path) -> Report:
+    def _import_file(self, path: Path) -> FileReport:
         try:
-            file = opened(content(path))
-            if aimock.claims(file):
-                return self._script(path, file)
-        except Unreadable as error:
-            return Report(path, self._session(path), why=str(error))
-        return self._exchanges(path, file)
+            file = open_document(read_content(path))
+            if aimock.is_fixture_file(file):
+                return self._import_fixtures(path, file)
+        except UnreadableFile as error:
+            return FileReport(path, self._session_of(path), why=str(error))
+        return self._import_exchanges(path, file)
 
-    def _script(self, path: Path, file: Opened) -> Report:
+    def _import_fixtures(self, path: Path, file: OpenedFile) -> FileReport:
         """Put the scenarios of fixtures where they belong."""
-        report = Report(path, "", aimock.TITLE)
+        report = FileReport(path, "", aimock.TITLE)
         try:
-            put = self.scenarios.put(path, file.document["fixtures"], is_dry=self.is_dry)
-        except Unreadable as error:
+            put = self.scenarios.write_scenarios(
+                path, file.document["fixtures"], is_dry=self.is_dry
+            )
+        except UnreadableFile as error:
             return replace(report, why=str(error))
         return replace(report, scenarios=put.path, results=put.results)
 
-    def _exchanges(self, path: Path, file: Opened) -> Report:
-        """Import the exchanges of a recording."""
-        session = self._session(path)
-        how = replace(self.how, routing=Routing(session, self.how.routing.rules))
-        report = Report(path, session)
+    def _import_exchanges(self, path: Path, file: OpenedFile) -> FileReport:
+        session = self._session_of(path)
+        import_settings = replace(
+            self.settings, routing=RoutingSettings(session, self.settings.routing.rules)
+        )
+        report = FileReport(path, session)
         results: list[Result] = []
         try:
-            recording = importing.read(file)
+            recording = importing.parse_recording(file)
             report = replace(report, format=recording.format.name)
-            for each in recording.exchanges:
-                if isinstance(each, Refused):
-                    results.append(each)
+            for exchange in recording.exchanges:
+                if isinstance(exchange, RefusedItem):
+                    results.append(exchange)
                 else:
                     name = recording.format.name
-                    results.append(self._one(each.number, each.exchange, how, name))
-        except Unreadable as error:
+                    results.append(
+                        self._import_exchange(
+                            exchange.number, exchange.exchange, import_settings, name
+                        )
+                    )
+        except UnreadableFile as error:
             report = replace(report, why=str(error))
         if not results and not report.why:
             report = replace(report, why="it holds no exchange")
         return replace(report, results=tuple(results))
 
-    def _session(self, path: Path) -> str:
-        return self.sessions.get(path, self.how.routing.session)
+    def _session_of(self, path: Path) -> str:
+        return self.sessions.get(path, self.settings.routing.session)
 
-    def _one(self, number: int, exchange: SourceExchange, how: How, source: str) -> Result:
+    def _import_exchange(
+        self, number: int, exchange: SourceExchange, import_settings: ImportSettings, source: str
+    ) -> Result:
         try:
-            made = importing.made(codings.uncoded(exchange, _undone), how, source)
-        except Unfit as error:
-            return Refused(number, str(error))
-        if self._is_present(made):
-            return Present(number)
+            made = importing.make_cassette(
+                codings.without_content_codings(exchange, _decompress), import_settings, source
+            )
+        except NotImportable as error:
+            return RefusedItem(number, str(error))
+        if self._is_already_present(made):
+            return AlreadyImported(number)
         try:
-            return self._put(number, made)
+            return self._store(number, made)
         except CassetteError as error:
-            return Refused(number, f"no cassette can hold it: {error.why}")
+            return RefusedItem(number, f"no cassette can hold it: {error.why}")
 
-    def _is_present(self, made: Made) -> bool:
+    def _is_already_present(self, made: ImportedCassette) -> bool:
         """Whether a take from before this import has this answer; each counts once."""
         name = (made.meta.session, made.meta.key)
-        if name not in self._before:
-            self._before[name] = Counter(self._answers(*name))
-        before = self._before[name]
-        if before[made.answer] == 0:
+        if name not in self._responses_before:
+            self._responses_before[name] = Counter(self._known_responses(*name))
+        before = self._responses_before[name]
+        if before[made.response_identity] == 0:
             return False
-        before[made.answer] -= 1
+        before[made.response_identity] -= 1
         return True
 
-    def _answers(self, session: str, key: str) -> Iterator[_Answer]:
+    def _known_responses(self, session: str, key: str) -> Iterator[_Answer]:
         for number in self.library.numbers(session, key):
             try:
-                it = self.library.load(self.library.take(session, key, number).path)
+                cassette = self.library.load_cassette(self.library.take(session, key, number).path)
             except CassetteError:
                 continue
-            if it.meta.key == key:
-                yield it.head.status, it.end.sha256, it.end.ending.value
+            if cassette.meta.key == key:
+                yield cassette.head.status, cassette.end.sha256, cassette.end.ending.value
 
-    def _put(self, number: int, made: Made) -> Imported:
+    def _store(self, number: int, made: ImportedCassette) -> ImportedExchange:
         """Put it behind the takes that are there; the lines are checked in a dry run as well."""
-        spooled = made.spooled(str(self.library.root))
+        spooled = made.to_spool_content(str(self.library.root))
         if self.is_dry:
-            lines = spool.assemble(spooled)
-            place = self.library.place(made.meta, made.request, 1)
-            return Imported(number, made, None, outcome(read_cassette(str(place), b"".join(lines))))
-        filed = self._files.put(spooled)
-        return Imported(number, made, filed.path, filed.outcome)
+            lines = spool.assemble_cassette(spooled)
+            place = self.library.path_for_take(made.meta, made.request, 1)
+            return ImportedExchange(
+                number, made, None, outcome_of(read_cassette(str(place), b"".join(lines)))
+            )
+        filed = self._recording_files.file_content(spooled)
+        return ImportedExchange(number, made, filed.path, filed.outcome)
 
 
-def _undone(coding: str, body: bytes) -> bytes | None:
+def _decompress(coding: str, body: bytes) -> bytes | None:
     """A body without this coding; None where it cannot be undone here.  Raises `ValueError`."""
-    undo = decoder(coding)
+    undo = new_decoder(coding)
     if undo is None:
         return None
     plain = bytearray()
@@ -215,13 +234,13 @@ def _undone(coding: str, body: bytes) -> bytes | None:
         for piece in undo.decode(body):
             plain += piece
             if len(plain) > LARGEST:
-                raise Unfit(f"a body unpacks to more than {LARGEST} bytes")
+                raise NotImportable(f"a body unpacks to more than {LARGEST} bytes")
         undo.close()
-    except CodingError as error:
+    except InvalidContentCoding as error:
         raise ValueError(str(error)) from None
     return bytes(plain)
 
 
-def now() -> str:
+def timestamp_now() -> str:
     """The present, as line 1 of a cassette has it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,1 +1,1 @@
-"""A folder of cassettes, and the takes in it."""
+"""The library: a folder of cassettes and the takes in it."""

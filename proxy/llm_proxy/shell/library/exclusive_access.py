@@ -1,4 +1,4 @@
-"""One process at a time."""
+"""Locks a folder for one process at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
+def exclusive_access(folder: Path) -> Iterator[None]:
     """No other process of ours changes this folder meanwhile, where the file system has locks."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

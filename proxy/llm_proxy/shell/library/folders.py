@@ -1,4 +1,4 @@
-"""Folders that are as they should be after a power cut too."""
+"""Creates and syncs folders so that they survive a power cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 def make_folder(folder: Path) -> None:
     """Make a folder that is there after a power cut too, with those above it."""
-    missing = [it for it in (folder, *folder.parents) if not it.exists()]
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:
         sync_folder(made.parent)

@@ -1,4 +1,4 @@
-"""What the cassettes of a library answer, read once: in the background, or at once in need.
+"""Indexes the requests of a library, in the background or on demand.
 
 A thread reads the first two lines of each file, one file after the other, and gives way while
 requests are answered.  Whoever needs all of it reads the rest himself, at full speed.
@@ -18,12 +18,12 @@ import orjson
 
 from llm_proxy.cassette.model import FORMAT
 from llm_proxy.cassette.reader import MAX_FILE
-from llm_proxy.display import counted
+from llm_proxy.display import count_noun
 from llm_proxy.errors import CassetteError
-from llm_proxy.matching import KEY_RULES, Rules
-from llm_proxy.misses.index import Index
+from llm_proxy.matching import KEY_RULES, RuleSet
+from llm_proxy.misses.index import CassetteIndex
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.library.scanning import in_order
+from llm_proxy.shell.library.scanning import sort_paths
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -34,85 +34,86 @@ _PAUSE: Final = 0.005
 
 
 @dataclass(slots=True)
-class Known:
+class LibraryIndex:
     """What was read."""
 
     paths: Sequence[str] = ()
     """All files, by their number in the index."""
-    index: Index = field(default_factory=Index)
-    otherwise: set[str] = field(default_factory=set)
+    index: CassetteIndex = field(default_factory=CassetteIndex)
+    other_keys: set[str] = field(default_factory=set)
     """Those of them that were keyed by other rules than this run's."""
 
 
-class Indexing:
+class LibraryIndexer:
     """Reads the openings of a library that is refreshed and not added to."""
 
-    def __init__(self, library: Library, rules: Rules) -> None:
+    def __init__(self, library: Library, rules: RuleSet) -> None:
         """`rules` are the run's; nothing is read yet."""
         self._library = library
-        self._rules = KEY_RULES, list(rules.spelled)
-        self._known = Known()
-        self._work = self._reading()
-        self._turn = threading.Lock()
-        self._needed = threading.Event()
+        self._rules = KEY_RULES, list(rules.serialized)
+        self._index = LibraryIndex()
+        self._task = self._read_files()
+        self._lock = threading.Lock()
+        self._is_needed_now = threading.Event()
         """Set once somebody waits for all of it, or nobody wants it any more."""
 
-    def begin(self, busy: Callable[[], bool]) -> None:
+    def start(self, busy: Callable[[], bool]) -> None:
         """Read in the background; `busy` tells whether requests are being answered."""
-        threading.Thread(target=self._run, args=(busy,), name="indexing", daemon=True).start()
+        threading.Thread(
+            target=self._run_in_background, args=(busy,), name="indexing", daemon=True
+        ).start()
 
     def stop(self) -> None:
         """Read nothing more in the background."""
-        self._needed.set()
+        self._is_needed_now.set()
 
-    def complete(self) -> Known:
+    def completed_index(self) -> LibraryIndex:
         """All of it, as soon as it is read."""
-        self._needed.set()
-        with self._turn:
-            for _ in self._work:
+        self._is_needed_now.set()
+        with self._lock:
+            for _ in self._task:
                 pass
-        return self._known
+        return self._index
 
-    def _run(self, busy: Callable[[], bool]) -> None:
-        while not self._needed.is_set():
-            with self._turn:
-                if next(self._work, None) is None:
+    def _run_in_background(self, busy: Callable[[], bool]) -> None:
+        while not self._is_needed_now.is_set():
+            with self._lock:
+                if next(self._task, None) is None:
                     return
             if busy():
-                self._needed.wait(_PAUSE)
+                self._is_needed_now.wait(_PAUSE)
 
-    def _reading(self) -> Iterator[bool]:
-        """Reads one file after the other, and gives something after each."""
-        self._known.paths = in_order(self._library.paths())
-        for number, path in enumerate(self._known.paths):
-            self._read(number, path)
+    def _read_files(self) -> Iterator[bool]:
+        self._index.paths = sort_paths(self._library.paths())
+        for number, path in enumerate(self._index.paths):
+            self._index_file(number, path)
             yield True
-        if self._known.otherwise:
+        if self._index.other_keys:
             log.info(
                 "%s keyed by other rules than this run's, and so keyed anew: llm-proxy rekey "
                 "renames them",
-                counted(len(self._known.otherwise), "cassette was", "cassettes were"),
+                count_noun(len(self._index.other_keys), "cassette was", "cassettes were"),
             )
 
-    def _read(self, number: int, path: str) -> None:
+    def _index_file(self, number: int, path: str) -> None:
         """Know of one file; what cannot be read is left out."""
         try:
-            first, second = _lines(path)
+            first, second = _read_opening_lines(path)
             line = orjson.loads(first)
         except (OSError, ValueError):
             return
         if not isinstance(line, dict) or line.get("cassette") != FORMAT:
             try:  # of an older format, or nothing that can be read
-                self._library.opening(Path(path))
+                self._library.read_opening(Path(path))
             except CassetteError:
                 return
         rules = line.get("key_rules"), line.get("rules", [])
         if rules != self._rules:
-            self._known.otherwise.add(path)
-        self._known.index.add(number, second)
+            self._index.other_keys.add(path)
+        self._index.index.add(number, second)
 
 
-def _lines(path: str) -> tuple[bytes, bytes]:
+def _read_opening_lines(path: str) -> tuple[bytes, bytes]:
     """Lines 1 and 2, without their ends.  Raises `ValueError` where there are no two."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

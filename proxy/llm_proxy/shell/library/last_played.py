@@ -1,4 +1,4 @@
-"""When the cassettes of a library were last played on this machine.
+"""Stores when the cassettes of a library were last played on this machine.
 
 A small file for each library, outside of it: playing changes no cassette, and a library in git
 stays as it was committed.  Runs that end at once wait for each other, and lose nothing.
@@ -17,14 +17,14 @@ from typing import Final
 
 import msgspec
 
-from llm_proxy.display import path_text
+from llm_proxy.display import escape_path
 from llm_proxy.errors import LlmProxyError
-from llm_proxy.shell.library.exclusive_access import alone
+from llm_proxy.shell.library.exclusive_access import exclusive_access
 
 _FOLDER: Final = "played"
 
 
-class _Document(msgspec.Struct):
+class _LastPlayedDocument(msgspec.Struct):
     library: str
     since: datetime
     played: dict[str, datetime]
@@ -40,62 +40,73 @@ class LastPlayed:
     """By the file's name within the library."""
 
 
-def read(state: Path, library: Path) -> LastPlayed:
+def read_last_played(state: Path, library: Path) -> LastPlayed:
     """What the state folder knows of a library; nothing where it cannot be read."""
     try:
-        it = msgspec.json.decode(_place(state, library).read_bytes(), type=_Document)
+        last_played_document = msgspec.json.decode(
+            _state_file(state, library).read_bytes(), type=_LastPlayedDocument
+        )
     except (OSError, msgspec.DecodeError):  # never written, or by another version
         return LastPlayed()
-    return LastPlayed(it.since, it.played)
+    return LastPlayed(last_played_document.since, last_played_document.played)
 
 
-def note(state: Path, library: Path, names: Iterable[str], now: datetime) -> None:
+def record_played(state: Path, library: Path, names: Iterable[str], now: datetime) -> None:
     """Remember that these were played.  Raises `LlmProxyError` where that cannot be written."""
-    with_now = dict.fromkeys(map(path_text, names), now)
-    _change(state, library, lambda it: LastPlayed(it.since or now, {**it.played, **with_now}))
+    with_now = dict.fromkeys(map(escape_path, names), now)
+    _update_file(
+        state,
+        library,
+        lambda last_played: LastPlayed(
+            last_played.since or now, {**last_played.played, **with_now}
+        ),
+    )
 
 
-def forget(state: Path, library: Path, names: Iterable[str]) -> None:
+def forget_files(state: Path, library: Path, names: Iterable[str]) -> None:
     """Forget files that are no more.  Raises `LlmProxyError` where that cannot be written."""
-    gone = frozenset(map(path_text, names))
+    gone = frozenset(map(escape_path, names))
 
-    def without(it: LastPlayed) -> LastPlayed:
+    def without(last_played: LastPlayed) -> LastPlayed:
         return LastPlayed(
-            it.since, {name: at for name, at in it.played.items() if name not in gone}
+            last_played.since,
+            {name: at for name, at in last_played.played.items() if name not in gone},
         )
 
-    if read(state, library).since is not None:
-        _change(state, library, without)
+    if read_last_played(state, library).since is not None:
+        _update_file(state, library, without)
 
 
-def rename(state: Path, library: Path, names: Mapping[str, str]) -> None:
+def copy_to_new_names(state: Path, library: Path, names: Mapping[str, str]) -> None:
     """Remember of the new names what is known of the old ones, which are kept as well.
 
     To be called before files are renamed: a crash in between forgets nothing.  Raises
     `LlmProxyError` where that cannot be written.
     """
-    pairs = [(path_text(old), path_text(new)) for old, new in names.items()]
+    pairs = [(escape_path(old), escape_path(new)) for old, new in names.items()]
 
-    def with_new(it: LastPlayed) -> LastPlayed:
-        played = dict(it.played)
+    def with_new(last_played: LastPlayed) -> LastPlayed:
+        played = dict(last_played.played)
         for old, new in pairs:
-            if old in it.played:
-                played[new] = max(it.played[old], played.get(new, it.played[old]))
-        return LastPlayed(it.since, played)
+            if old in last_played.played:
+                played[new] = max(last_played.played[old], played.get(new, last_played.played[old]))
+        return LastPlayed(last_played.since, played)
 
-    if not {old for old, _ in pairs}.isdisjoint(read(state, library).played):
-        _change(state, library, with_new)
+    if not {old for old, _ in pairs}.isdisjoint(read_last_played(state, library).played):
+        _update_file(state, library, with_new)
 
 
-def _change(state: Path, library: Path, change: Callable[[LastPlayed], LastPlayed]) -> None:
-    place = _place(state, library)
+def _update_file(state: Path, library: Path, change: Callable[[LastPlayed], LastPlayed]) -> None:
+    place = _state_file(state, library)
     temporary = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with alone(place.parent):
-            it = change(read(state, library))
-            assert it.since is not None  # noqa: S101 # every change gives it
-            document = _Document(path_text(library.absolute()), it.since, dict(it.played))
+        with exclusive_access(place.parent):
+            last_played = change(read_last_played(state, library))
+            assert last_played.since is not None  # noqa: S101 # every change gives it
+            document = _LastPlayedDocument(
+                escape_path(library.absolute()), last_played.since, dict(last_played.played)
+            )
             temporary.write_bytes(msgspec.json.encode(document, order="sorted"))
             temporary.replace(place)
     except OSError as error:
@@ -104,7 +115,6 @@ def _change(state: Path, library: Path, change: Callable[[LastPlayed], LastPlaye
         raise LlmProxyError(f"{place} cannot be written: {error.strerror}") from None
 
 
-def _place(state: Path, library: Path) -> Path:
-    """The file of a library, however its folder is spelled."""
+def _state_file(state: Path, library: Path) -> Path:
     where = hashlib.sha256(os.fsencode(library.resolve())).hexdigest()[:16]
     return state / _FOLDER / f"{where}.json"

@@ -1,4 +1,4 @@
-"""New takes of a request in the place of its old ones."""
+"""Replaces the takes of a request by new ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
-from llm_proxy.shell.library.exclusive_access import alone
+from llm_proxy.shell.library.exclusive_access import exclusive_access
 from llm_proxy.shell.library.folders import make_folder, sync_folder
 from llm_proxy.shell.library.library import Library
 
@@ -22,9 +22,11 @@ def replace_takes(
     or somebody else's take has the place of one.
     """
     try:
-        with alone(library.root):
-            _check(library, old, [it for _, it in new])
-            placed = [_place(library, path, it, n) for n, (path, it) in enumerate(new, 1)]
+        with exclusive_access(library.root):
+            _check_unchanged(library, old, [cassette for _, cassette in new])
+            placed = [
+                _path_for_new_take(library, path, it, n) for n, (path, it) in enumerate(new, 1)
+            ]
             for path in set(old) - set(placed):
                 path.unlink(missing_ok=True)
             for folder in {path.parent for path in (*placed, *old)}:
@@ -34,9 +36,9 @@ def replace_takes(
     return placed
 
 
-def _check(library: Library, old: Sequence[Path], new: Sequence[Cassette]) -> None:
-    for number, it in enumerate(new, 1):
-        home = library.place(it.meta, it.request, number)
+def _check_unchanged(library: Library, old: Sequence[Path], new: Sequence[Cassette]) -> None:
+    for number, cassette in enumerate(new, 1):
+        home = library.path_for_take(cassette.meta, cassette.request, number)
         if home not in old and home.exists():
             raise SpoolError(
                 f"{home} is there, and none of those that were asked again: another process may "
@@ -44,8 +46,8 @@ def _check(library: Library, old: Sequence[Path], new: Sequence[Cassette]) -> No
             )
 
 
-def _place(library: Library, path: Path, it: Cassette, number: int) -> Path:
-    home = library.place(it.meta, it.request, number)
+def _path_for_new_take(library: Library, path: Path, cassette: Cassette, number: int) -> Path:
+    home = library.path_for_take(cassette.meta, cassette.request, number)
     make_folder(home.parent)
     path.replace(home)
     return home

@@ -1,7 +1,7 @@
-"""Which cassettes lie in a folder, by their names alone.
+"""Lists the cassettes of a folder by their file names.
 
-A library may hold 100,000 of them, so what is done for each is done with plain strings: a `Path`
-is made when somebody asks for one file.
+A library may hold 100,000 of them, so what is done for each is done with plain strings: a
+`CountedPath` is made when somebody asks for one file.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class TakeFile:
 
     path: Path
     session: str
-    key16: str
+    key_prefix: str
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class ScannedLibrary:
     """What a look through a library's folder found."""
 
     takes: Takes
@@ -42,15 +42,15 @@ class Scanned:
     """The cassettes whose names say nothing."""
 
 
-def scan(root: Path) -> Scanned:
+def scan_library(root: Path) -> ScannedLibrary:
     """Look through a library.
 
     Raises `UsageError` where it cannot be read, or two files claim to be the same take.
     """
     takes: Takes = {}
     strays: list[str] = []
-    begin = len("./") if str(root) == "." else 0  # which a `Path` is without
-    for session, entry in _cassettes(str(root)):
+    begin = len("./") if str(root) == "." else 0  # which a `CountedPath` is without
+    for session, entry in _cassettes_below(str(root)):
         path = entry.path[begin:]
         match = _NAME.fullmatch(entry.name)
         if match is None:
@@ -63,51 +63,49 @@ def scan(root: Path) -> Scanned:
                 f"two files are take {number} of one key: {same[number]} and {path}: "
                 "delete or rename one of them"
             )
-    return Scanned(takes, strays)
+    return ScannedLibrary(takes, strays)
 
 
-def in_order(paths: list[str]) -> list[str]:
-    """Paths sorted as `Path`s are: folder by folder."""
+def sort_paths(paths: list[str]) -> list[str]:
+    """Paths sorted as `CountedPath`s are: folder by folder."""
     return sorted(paths, key=lambda path: path.split("/"))
 
 
-def named_take(root: Path, path: Path) -> TakeFile | None:
+def take_of_name(root: Path, path: Path) -> TakeFile | None:
     """What the name and the folder of a library's file say; None where the name says nothing."""
     match = _NAME.fullmatch(path.name)
-    return match and TakeFile(path, session_of(root, path), match[1], int(match[2]))
+    return match and TakeFile(path, session_of_path(root, path), match[1], int(match[2]))
 
 
-def session_of(root: Path, path: Path) -> str:
+def session_of_path(root: Path, path: Path) -> str:
     """The session in whose folder a library's file lies."""
-    return _session(path.relative_to(root).parts[0])
+    return _session_of_folder(path.relative_to(root).parts[0])
 
 
-def files_below(root: Path) -> Iterator[Path]:
+def cassette_files(root: Path) -> Iterator[Path]:
     """The regular `.jsonl` files below `root`, links not followed, in a stable order.
 
     Raises `UsageError` where it cannot be read.
     """
-    for entry in sorted(_entries(str(root)), key=lambda entry: entry.name):
+    for entry in sorted(_sorted_entries(str(root)), key=lambda entry: entry.name):
         if _is_folder(entry):
-            yield from files_below(Path(entry.path))
+            yield from cassette_files(Path(entry.path))
         elif _is_cassette(entry):
             yield Path(entry.path)
 
 
-def _cassettes(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Each cassette below a folder, and the session that it lies in."""
+def _cassettes_below(root: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
     waiting = [(root, "")]
     while waiting:
         folder, session = waiting.pop()
-        for entry in _entries(folder):
+        for entry in _sorted_entries(folder):
             if _is_cassette(entry):
                 yield session or DEFAULT_SESSION, entry
             elif _is_folder(entry):
-                waiting.append((entry.path, session or _session(entry.name)))
+                waiting.append((entry.path, session or _session_of_folder(entry.name)))
 
 
-def _session(top: str) -> str:
-    """The session that what lies in this folder of the library belongs to."""
+def _session_of_folder(top: str) -> str:
     return top[1:] if top.startswith("@") and len(top) > 1 else DEFAULT_SESSION
 
 
@@ -122,7 +120,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     return not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)
 
 
-def _entries(folder: str) -> list[os.DirEntry[str]]:
+def _sorted_entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)

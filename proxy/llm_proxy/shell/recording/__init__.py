@@ -1,1 +1,1 @@
-"""From a running stream to a cassette in the library, whatever happens on the way."""
+"""Records running streams as cassettes, whatever happens on the way."""

@@ -1,4 +1,4 @@
-"""What arrived and is not on the disk yet: how much it may be, and how long one waits for it."""
+"""Limits the bytes that wait for the disk, and the time to wait for it."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ class Backlog:
 
     def __init__(self) -> None:
         self._size = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._capacity_event = asyncio.Event()
+        self._capacity_event.set()
 
-    def grow(self, size: int) -> None:
+    def add(self, size: int) -> None:
         """So many bytes arrived, or, below zero, reached the disk."""
         self._size += size
         if self._size > LARGEST:
-            self._room.clear()
+            self._capacity_event.clear()
         else:
-            self._room.set()
+            self._capacity_event.set()
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether the disk keeps up."""
-        return self._room.is_set()
+        return self._capacity_event.is_set()
 
-    async def room(self) -> bool:
+    async def wait_for_capacity(self) -> bool:
         """Wait until the disk has caught up; False where that takes longer than `PATIENCE`."""
         try:
             async with asyncio.timeout(PATIENCE):
-                return await self._room.wait()
+                return await self._capacity_event.wait()
         except TimeoutError:
             return False

@@ -1,4 +1,4 @@
-"""One exchange being taken down: what came of it, until it is written."""
+"""The event loop's side of one recording: collects items until they are written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from llm_proxy import framing
-from llm_proxy.exchange import Ending, Head, Read, header
+from llm_proxy.exchange import Ending, Read, ResponseHead, header_value
 from llm_proxy.frame_redaction import EVENTSTREAM
 from llm_proxy.shell.recording import backlog
 from llm_proxy.shell.recording.backlog import Backlog
@@ -14,7 +14,7 @@ from llm_proxy.shell.recording.spool_writer import (
     EndItem,
     HeadItem,
     Item,
-    LossItem,
+    RecordingLossItem,
     SecretsItem,
     SpoolWriter,
     StartItem,
@@ -31,7 +31,7 @@ _OVERHEAD: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class ItemBatch:
     """What came of one recording, to be written at once."""
 
     items: list[Item]
@@ -41,7 +41,7 @@ class Batch:
     """Whether it is little work."""
 
 
-class Desk(Protocol):
+class RecordingDesk(Protocol):
     """Where recordings are handed in."""
 
     @property
@@ -51,27 +51,27 @@ class Desk(Protocol):
     def writer(self) -> SpoolWriter:
         """The writer of a new spool."""
 
-    def touched(self, recording: SpooledRecording) -> None:
+    def schedule_write(self, recording: SpooledRecording) -> None:
         """Here is something to write."""
 
 
 class SpooledRecording:
     """One exchange being taken down: the event loop's side."""
 
-    def __init__(self, desk: Desk, start: StartItem) -> None:
+    def __init__(self, desk: RecordingDesk, start: StartItem) -> None:
         """As little as can be: the request has not been sent yet."""
         self._desk = desk
         self._writer: SpoolWriter | None = None
         self._items: list[Item] = [start]
-        self._lost = False
-        self._is_answered = False
-        self.is_coded = False
+        self._is_lost = False
+        self._is_responded = False
+        self.has_content_coding = False
         """Whether few bytes may become many: the upstream compresses, although asked not to."""
-        self._small = SMALL
+        self._small_size = SMALL
         """Bytes of it that are little work."""
         self.in_thread = False
         """Whether the spooling thread writes something of it down."""
-        desk.touched(self)
+        desk.schedule_write(self)
 
     @property
     def writer(self) -> SpoolWriter:
@@ -80,65 +80,67 @@ class SpooledRecording:
             self._writer = self._desk.writer()
         return self._writer
 
-    def conceal(self, secrets: frozenset[bytes]) -> None:
+    def redact_secrets(self, secrets: frozenset[bytes]) -> None:
         """The request went out with these: they are stored of neither it nor its answer."""
-        self._add(SecretsItem(secrets))
+        self._add_item(SecretsItem(secrets))
 
-    def head(self, at: float, head: Head) -> None:
+    def record_head(self, at: float, head: ResponseHead) -> None:
         """The head arrived, at `at` ms."""
-        self._is_answered = True
-        self.is_coded = header(head.headers, "content-encoding") is not None
-        if framing.by_content_type(header(head.headers, "content-type")) == EVENTSTREAM:
-            self._small = min(SMALL, SMALL_FRAMED)
-        self._add(HeadItem(at, head))
+        self._is_responded = True
+        self.has_content_coding = header_value(head.headers, "content-encoding") is not None
+        if framing.codec_of_content_type(header_value(head.headers, "content-type")) == EVENTSTREAM:
+            self._small_size = min(SMALL, SMALL_FRAMED)
+        self._add_item(HeadItem(at, head))
 
-    def read(self, read: Read) -> None:
+    def record_read(self, read: Read) -> None:
         """Bytes arrived."""
-        if not self._lost:
-            self._desk.backlog.grow(_size(read))
-            self._add(read)
+        if not self._is_lost:
+            self._desk.backlog.add(_item_size(read))
+            self._add_item(read)
 
     @property
-    def keeps_up(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether more may come."""
-        return self._lost or self._desk.backlog.has_room
+        return self._is_lost or self._desk.backlog.has_capacity
 
-    async def catch_up(self) -> None:
+    async def wait_for_capacity(self) -> None:
         """Wait until it keeps up, or is given up."""
-        if not await self._desk.backlog.room():
-            self._lost = True
-            self._add(
-                LossItem(f"the disk takes longer than {backlog.PATIENCE:g} s for what arrived")
+        if not await self._desk.backlog.wait_for_capacity():
+            self._is_lost = True
+            self._add_item(
+                RecordingLossItem(
+                    f"the disk takes longer than {backlog.PATIENCE:g} s for what arrived"
+                )
             )
 
-    def end(self, at: float, ending: Ending) -> None:
+    def finish(self, at: float, ending: Ending) -> None:
         """Nothing more will come: write the cassette."""
-        self._add(EndItem(at, ending, self._is_answered))
+        self._add_item(EndItem(at, ending, self._is_responded))
 
     @property
-    def has_more(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something came since the last time."""
         return bool(self._items)
 
-    def drain(self) -> Batch:
+    def take_pending(self) -> ItemBatch:
         """What came since the last time."""
         items, self._items = self._items, []
-        size = sum(map(_size, items))
-        asked = max(map(_request_size, items), default=0)
-        is_small = size <= self._small and asked <= SMALL_REQUEST and not self.is_coded
-        return Batch(items, size, is_small)
+        size = sum(map(_item_size, items))
+        number = max(map(_request_size, items), default=0)
+        is_small = (
+            size <= self._small_size and number <= SMALL_REQUEST and not self.has_content_coding
+        )
+        return ItemBatch(items, size, is_small)
 
-    def _add(self, item: Item) -> None:
+    def _add_item(self, item: Item) -> None:
         self._items.append(item)
         if len(self._items) == 1:
-            self._desk.touched(self)
+            self._desk.schedule_write(self)
 
 
-def _size(item: Item) -> int:
-    """Bytes of memory that an item of an answer has, about."""
+def _item_size(item: Item) -> int:
     return len(item.data) + _OVERHEAD if isinstance(item, Read) else 0
 
 
 def _request_size(item: Item) -> int:
-    """Bytes of the request that a recording begins with."""
-    return len(item.call.request.body) if isinstance(item, StartItem) else 0
+    return len(item.routed.request.body) if isinstance(item, StartItem) else 0

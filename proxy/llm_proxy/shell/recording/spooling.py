@@ -1,4 +1,4 @@
-"""Spool files: where they lie, who holds them, and what a crash left behind.
+"""Spool files: location, locking, and what a crash left behind.
 
 A spool lies outside the library, readable by its owner alone, and is locked for as long as its
 recorder lives.  The kernel drops the lock with the process, so a spool that nobody holds is one
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from llm_proxy.cassette import spool
-from llm_proxy.cassette.spool import Spooled
+from llm_proxy.cassette.spool import SpoolContent
 from llm_proxy.errors import CassetteError, SpoolError
 
 log: Final = logging.getLogger("llm_proxy")
@@ -32,7 +32,7 @@ class SpoolFile:
         """With another name where `name` is taken.  Raises `SpoolError` where it cannot be made."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.path, self._fd = _made(folder, name.removesuffix(SUFFIX))
+            self.path, self._fd = _create_spool(folder, name.removesuffix(SUFFIX))
         except OSError as error:
             raise SpoolError(f"{folder / name} cannot be made: {error.strerror}") from None
 
@@ -62,20 +62,20 @@ class SpoolFile:
         os.close(self._fd)
 
 
-def abandoned(folder: Path) -> list[Path]:
+def abandoned_spools(folder: Path) -> list[Path]:
     """The spools that no living process holds, oldest first.
 
     Raises `SpoolError` where the folder cannot be read.
     """
     found: list[Path] = []
-    for path in spools(folder):
-        with claimed(path) as mine:
+    for path in all_spools(folder):
+        with claim_spool(path) as mine:
             if mine:
                 found.append(path)
     return found
 
 
-def spools(folder: Path) -> list[Path]:
+def all_spools(folder: Path) -> list[Path]:
     """Every spool of a folder, whoever holds it, oldest first; none where there is no folder.
 
     Raises `SpoolError` where the folder cannot be read.
@@ -96,7 +96,7 @@ def spools(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[bool]:
+def claim_spool(path: Path) -> Iterator[bool]:
     """Hold a spool as its recorder would: False where somebody else does, or it is gone."""
     try:
         fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -104,13 +104,13 @@ def claimed(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield _locked(fd) and os.fstat(fd).st_nlink > 0
+        yield _try_lock(fd) and os.fstat(fd).st_nlink > 0
     finally:
         os.close(fd)
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Spooled]:
+def open_spool(path: Path) -> Iterator[SpoolContent]:
     """A spool as far as it goes, its reads to be taken while it is open.
 
     Raises `CassetteError` where not even its opening is whole.
@@ -120,10 +120,10 @@ def opened(path: Path) -> Iterator[Spooled]:
     except OSError as error:
         raise CassetteError(str(path), None, f"it cannot be read: {error.strerror}") from None
     with lines:
-        yield spool.parse(str(path), lines)
+        yield spool.parse_spool(str(path), lines)
 
 
-def belongs(spooled: Spooled, library: Path) -> bool:
+def belongs_to(spooled: SpoolContent, library: Path) -> bool:
     """Whether a spool was made for the library in this folder, however the folder is spelled."""
     try:
         return Path(spooled.target.library).resolve() == library.resolve()
@@ -131,7 +131,7 @@ def belongs(spooled: Spooled, library: Path) -> bool:
         return False
 
 
-def _made(folder: Path, stem: str) -> tuple[Path, int]:
+def _create_spool(folder: Path, stem: str) -> tuple[Path, int]:
     """A new spool and its descriptor, locked.
 
     A process id comes again (in a container it is always the same), so the name may be that of
@@ -152,7 +152,7 @@ def _made(folder: Path, stem: str) -> tuple[Path, int]:
     raise AssertionError("counting never ends")
 
 
-def _locked(fd: int) -> bool:
+def _try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:  # somebody else has it, or the file system knows no locks

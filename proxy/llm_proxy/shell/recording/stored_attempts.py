@@ -1,15 +1,15 @@
-"""Where the attempts at one wish were put down: a later one takes the place of an earlier one."""
+"""Tracks the cassettes of retried requests: a later attempt replaces an earlier one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llm_proxy.take_numbers import Wish
+from llm_proxy.take_numbers import LogicalRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class StoredAttempt:
     """The cassette of the latest attempt."""
 
     path: Path
@@ -18,31 +18,33 @@ class Placed:
     attempt: int
     complete: bool
 
-    def yields_to(self, wish: Wish, *, complete: bool) -> bool:
+    def is_replaced_by(self, logical_request: LogicalRequest, *, complete: bool) -> bool:
         """Whether another attempt takes its place: a later one, unless that is worth less."""
-        return wish.attempt > self.attempt and (complete or not self.complete)
+        return logical_request.attempt > self.attempt and (complete or not self.complete)
 
 
-class Attempts:
+class StoredAttempts:
     """The cassettes of wishes, as they lie by now."""
 
     def __init__(self) -> None:
-        self._placed: dict[int, Placed] = {}
-        self._wishes: dict[Path, int] = {}
+        self._by_path: dict[int, StoredAttempt] = {}
+        self._by_logical_request: dict[Path, int] = {}
 
-    def of(self, wish: Wish | None) -> Placed | None:
+    def attempt_of(self, logical_request: LogicalRequest | None) -> StoredAttempt | None:
         """The cassette of an earlier attempt, or of a later one that was filed before it."""
-        return None if wish is None else self._placed.get(wish.number)
+        return None if logical_request is None else self._by_path.get(logical_request.number)
 
-    def put(self, wish: Wish | None, it: Placed) -> None:
+    def remember(
+        self, logical_request: LogicalRequest | None, stored_attempt: StoredAttempt
+    ) -> None:
         """Remember where an attempt was put down."""
-        if wish is not None:
-            self._placed[wish.number] = it
-            self._wishes[it.path] = wish.number
+        if logical_request is not None:
+            self._by_path[logical_request.number] = stored_attempt
+            self._by_logical_request[stored_attempt.path] = logical_request.number
 
-    def moved(self, source: Path, target: Path) -> None:
+    def renamed(self, source: Path, target: Path) -> None:
         """A cassette was renumbered."""
-        number = self._wishes.pop(source, None)
+        number = self._by_logical_request.pop(source, None)
         if number is not None:
-            self._placed[number] = replace(self._placed[number], path=target)
-            self._wishes[target] = number
+            self._by_path[number] = replace(self._by_path[number], path=target)
+            self._by_logical_request[target] = number

@@ -1,1 +1,1 @@
-"""Stored requests, asked again: of the live provider, through the recorder of `record`."""
+"""Sends stored requests to the live provider again, recorded as by `record`."""

@@ -1,4 +1,4 @@
-"""A stored request on its way to the provider once more; its answer becomes a cassette.
+"""Sends a stored request to its provider again and records the response.
 
 The recorder is that of `record`, with a library of its own: what is in the operator's stays as it
 is until somebody has looked at the new answer.
@@ -18,12 +18,12 @@ from typing import Final
 from llm_proxy import providers
 from llm_proxy.cassette import Cassette, Meta, StoredRequest
 from llm_proxy.errors import SpoolError, UsageError
-from llm_proxy.matching import PLAIN, Rules
-from llm_proxy.reissue import request_of
-from llm_proxy.routing import Call, Routing, route
+from llm_proxy.matching import PLAIN, RuleSet
+from llm_proxy.reissue import reissued_request
+from llm_proxy.routing import RoutedRequest, RoutingSettings, route
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording.cassette_filer import Filed
-from llm_proxy.shell.recording.recorder import Recorder, RecorderEvents
+from llm_proxy.shell.recording.cassette_filer import FiledCassette
+from llm_proxy.shell.recording.recorder import RecorderEvents, SpoolRecorder
 from llm_proxy.shell.running.settings import Sign
 from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.settings import UpstreamSettings
@@ -34,81 +34,87 @@ _FOLDER: Final = ".asked-again-"
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class ReissueSettings:
     """How providers are asked."""
 
     upstream: UpstreamSettings
-    keys: Mapping[str, str] = field(default_factory=dict, repr=False)
+    api_keys: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The key of each provider that there is one for."""
     sign: Sign | None = None
-    rules: Rules = PLAIN
+    rules: RuleSet = PLAIN
     """What the keys of the new cassettes are loosened by."""
 
 
-def keys_of(environ: Mapping[str, str]) -> dict[str, str]:
+def api_keys_of(environ: Mapping[str, str]) -> dict[str, str]:
     """The keys that an environment holds, by provider."""
     found = {
-        it.name: next((key for name in it.keys if (key := environ.get(name, "").strip())), "")
-        for it in providers.PROVIDERS
+        item.name: next(
+            (key for name in item.key_variables if (key := environ.get(name, "").strip())), ""
+        )
+        for item in providers.PROVIDERS
     }
     return {provider: key for provider, key in found.items() if key}
 
 
-def check_keys(asking: Asking, names: set[str]) -> None:
+def check_api_keys(asking: ReissueSettings, names: set[str]) -> None:
     """Raise `UsageError` where a public provider of these would be asked without a key."""
-    for name in sorted(names - asking.keys.keys()):
-        if providers.needs_key(name, asking.upstream.addresses):
-            variables = " or ".join(providers.key_names(name))
+    for name in sorted(names - asking.api_keys.keys()):
+        if providers.needs_api_key(name, asking.upstream.base_urls):
+            variables = " or ".join(providers.key_variables(name))
             raise UsageError(
                 f"{name} is asked with a key: set {variables}, or give --upstream {name}=URL"
             )
 
 
-class Again:
+class Reissuer:
     """Asks stored requests again.  `asking_again` makes one."""
 
-    def __init__(self, asking: Asking, upstream: LiveUpstream, folder: Path) -> None:
-        self._asking = asking
+    def __init__(self, asking: ReissueSettings, upstream: LiveUpstream, folder: Path) -> None:
+        self._settings = asking
         self._upstream = upstream
         self._folder = folder
-        self._serial = itertools.count(1)
+        self._next_number = itertools.count(1)
 
-    async def ask(self, file: str, meta: Meta, stored: StoredRequest) -> Filed:
+    async def reissue(self, file: str, meta: Meta, stored: StoredRequest) -> FiledCassette:
         """The new answer to a stored request, as a cassette that lies in no library.
 
         Raises `CassetteError` for a request that cannot be asked again, `UpstreamFailed` where no
         answer came, `RequestRefused` for what cannot be sent, and `SpoolError` where it could not
         be kept, or may be the answer to another request.
         """
-        call = self._call(file, meta, stored)
-        place = self._folder / str(next(self._serial))
-        filed: list[Filed] = []
+        routed = self._routed_request(file, meta, stored)
+        place = self._folder / str(next(self._next_number))
+        filed: list[FiledCassette] = []
         lost: list[str] = []
-        events = RecorderEvents(lambda _, it: filed.append(it), lambda _, why: lost.append(why))
-        recorder = Recorder(Library(place / "cassettes"), place / "spool", events, renew=False)
+        events = RecorderEvents(
+            lambda _, filed_cassette: filed.append(filed_cassette), lambda _, why: lost.append(why)
+        )
+        recorder = SpoolRecorder(Library(place / "cassettes"), place / "spool", events, renew=False)
         try:
-            answer = self._upstream.stream(call, lambda: recorder.start(call))
+            answer = self._upstream.stream(routed, lambda: recorder.start(routed))
             async with aclosing(answer) as bursts:
                 async for _ in bursts:
                     pass  # the recorder has them
         finally:
             await recorder.close()
-        lost += self._upstream.doubts
+        lost += self._upstream.surplus_responses
         if lost or not filed:
             raise SpoolError("; ".join(lost) or "no answer was kept")
         return filed[0]
 
-    def _call(self, file: str, meta: Meta, stored: StoredRequest) -> Call:
-        signed = meta.provider == BEDROCK and self._asking.sign is not None
-        key = "" if signed else self._asking.keys.get(meta.provider, "")
+    def _routed_request(self, file: str, meta: Meta, stored: StoredRequest) -> RoutedRequest:
+        signed = meta.provider == BEDROCK and self._settings.sign is not None
+        key = "" if signed else self._settings.api_keys.get(meta.provider, "")
         now = asyncio.get_running_loop().time
-        request = request_of(file, meta, stored, key)
-        call = route(request, now(), now, how=Routing(meta.session, self._asking.rules))
-        return replace(call, provider=meta.provider, session=meta.session)
+        request = reissued_request(file, meta, stored, key)
+        routed = route(
+            request, now(), now, settings=RoutingSettings(meta.session, self._settings.rules)
+        )
+        return replace(routed, provider=meta.provider, session=meta.session)
 
 
 @asynccontextmanager
-async def asking_again(asking: Asking, beside: Path | None = None) -> AsyncIterator[Again]:
+async def reissuing(asking: ReissueSettings, path: Path | None = None) -> AsyncIterator[Reissuer]:
     """Something that asks; on the way out the new answers are gone that nobody has moved.
 
     They lie in the folder `beside`, from which they can be renamed into a library there, or where
@@ -117,23 +123,23 @@ async def asking_again(asking: Asking, beside: Path | None = None) -> AsyncItera
     async with AsyncExitStack() as stack:
         signer: AwsSigner | None = None
         if asking.sign is not None:
-            bedrock = providers.address(BEDROCK, asking.upstream.addresses)
+            bedrock = providers.upstream_address(BEDROCK, asking.upstream.base_urls)
             signer = await asyncio.to_thread(AwsSigner, bedrock)
         try:
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER, dir=beside))
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER, dir=path))
         except OSError as error:
-            where = beside or "the folder of temporary files"
+            where = path or "the folder of temporary files"
             raise UsageError(
                 f"{where} cannot be written: {error.strerror}; nothing was asked"
             ) from None
         upstream = await stack.enter_async_context(LiveUpstream(asking.upstream, signer))
-        yield Again(asking, upstream, Path(folder))
+        yield Reissuer(asking, upstream, Path(folder))
 
 
-async def live_answer(asking: Asking, it: Cassette) -> Cassette:
+async def live_response(asking: ReissueSettings, cassette: Cassette) -> Cassette:
     """What the provider answers today, as it would be recorded; nothing of it is kept.
 
-    Raises as `Again.ask` does.
+    Raises as `Reissuer.ask` does.
     """
-    async with asking_again(asking) as again:
-        return (await again.ask(it.file, it.meta, it.request)).cassette
+    async with reissuing(asking) as again:
+        return (await again.reissue(cassette.file, cassette.meta, cassette.request)).cassette

@@ -1,4 +1,4 @@
-"""Cassettes asked again and replaced: all takes of a request together, or none of them."""
+"""Re-records cassettes: all takes of a request together, or none."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from itertools import islice
 from pathlib import Path
 
 from llm_proxy.cassette import Cassette
-from llm_proxy.cassette_views import turns_of
+from llm_proxy.cassette_views import cassette_turns
 from llm_proxy.errors import CassetteError, LlmProxyError, printable
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.replacing import replace_takes
-from llm_proxy.shell.recording.cassette_filer import Filed
-from llm_proxy.shell.reissuing.reissuer import Again, Asking, asking_again
-from llm_proxy.shell.reissuing.take_group import Group
+from llm_proxy.shell.recording.cassette_filer import FiledCassette
+from llm_proxy.shell.reissuing.reissuer import Reissuer, ReissueSettings, reissuing
+from llm_proxy.shell.reissuing.take_group import TakeGroup
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class RerecordedGroup:
     """What became of a group."""
 
-    group: Group
+    group: TakeGroup
     failure: str
     """Why its old takes were kept; empty where they were replaced."""
     files: tuple[Path, ...]
@@ -32,41 +32,48 @@ class Done:
     seconds: float
 
 
-async def rerecorded(
-    asking: Asking, library: Library, groups: Sequence[Group], jobs: int
-) -> AsyncGenerator[Done, None]:
+async def rerecord(
+    asking: ReissueSettings, library: Library, groups: Sequence[TakeGroup], jobs: int
+) -> AsyncGenerator[RerecordedGroup, None]:
     """Ask these groups again, so many at once; gives each as it is done.
 
     Takes of a group are asked one after the other, in their order.  Raises `UsageError` where
     requests cannot be signed.
     """
     left = iter(groups)
-    async with asking_again(asking, library.root) as again:
-        running = {_started(again, library, it) for it in islice(left, jobs)}
+    async with reissuing(asking, library.root) as again:
+        running = {
+            _rerecord_in_task(again, library, take_group) for take_group in islice(left, jobs)
+        }
         try:
             while running:
                 done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                running |= {_started(again, library, it) for it in islice(left, len(done))}
-                for each in done:
-                    yield each.result()
+                running |= {
+                    _rerecord_in_task(again, library, take_group)
+                    for take_group in islice(left, len(done))
+                }
+                for task in done:
+                    yield task.result()
         finally:
-            for each in running:
-                each.cancel()
-            for each in running:
+            for task in running:
+                task.cancel()
+            for task in running:
                 with suppress(asyncio.CancelledError, LlmProxyError):
-                    await each
+                    await task
 
 
-def _started(again: Again, library: Library, group: Group) -> asyncio.Task[Done]:
-    return asyncio.ensure_future(_rerecorded(again, library, group))
+def _rerecord_in_task(
+    again: Reissuer, library: Library, group: TakeGroup
+) -> asyncio.Task[RerecordedGroup]:
+    return asyncio.ensure_future(_rerecord_group(again, library, group))
 
 
-async def _rerecorded(again: Again, library: Library, group: Group) -> Done:
+async def _rerecord_group(again: Reissuer, library: Library, group: TakeGroup) -> RerecordedGroup:
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
-        new = [await _asked(again, library, path) for path in group.files]
-        takes = [(it.path, it.cassette) for it in new]
+        new = [await _rerecord_take(again, library, path) for path in group.files]
+        takes = [(filed_cassette.path, filed_cassette.cassette) for filed_cassette in new]
         placing = asyncio.ensure_future(
             asyncio.to_thread(replace_takes, library, group.files, takes)
         )
@@ -76,27 +83,28 @@ async def _rerecorded(again: Again, library: Library, group: Group) -> Done:
             await placing  # all takes or none: their folder is deleted after that
             raise
     except LlmProxyError as error:
-        return Done(group, str(error), (), loop.time() - began)
-    return Done(group, "", tuple(files), loop.time() - began)
+        return RerecordedGroup(group, str(error), (), loop.time() - began)
+    return RerecordedGroup(group, "", tuple(files), loop.time() - began)
 
 
-async def _asked(again: Again, library: Library, path: Path) -> Filed:
+async def _rerecord_take(again: Reissuer, library: Library, path: Path) -> FiledCassette:
     """The new take in the place of this one.
 
     Raises `LlmProxyError` where there is none, or it is no better.
     """
-    old = await asyncio.to_thread(library.load, path)
-    new = await again.ask(old.file, old.meta, old.request)
+    old = await asyncio.to_thread(library.load_cassette, path)
+    new = await again.reissue(old.file, old.meta, old.request)
     if not new.outcome.complete:
         raise CassetteError(old.file, None, f"the new answer is {new.outcome}; this one is kept")
     status = new.cassette.head.status
     if status >= HTTPStatus.BAD_REQUEST and status != old.head.status:
-        raise CassetteError(old.file, None, f"the new answer is {_error(new.cassette)}; it is kept")
+        raise CassetteError(
+            old.file, None, f"the new answer is {_error_summary(new.cassette)}; it is kept"
+        )
     return new
 
 
-def _error(it: Cassette) -> str:
-    """An answer that is an error, in a few words."""
-    said = next((turn.failure.message for turn in turns_of(it) if turn.failure), "")
-    what = f"an error, {it.head.status} {it.head.reason}".rstrip()
-    return f"{what}: {printable(said, 200)}" if said else what
+def _error_summary(cassette: Cassette) -> str:
+    text = next((turn.failure.message for turn in cassette_turns(cassette) if turn.failure), "")
+    content = f"an error, {cassette.head.status} {cassette.head.reason}".rstrip()
+    return f"{content}: {printable(text, 200)}" if text else content

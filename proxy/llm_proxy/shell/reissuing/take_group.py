@@ -1,4 +1,4 @@
-"""What is asked again together."""
+"""The takes of one request and session, which are reissued together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class TakeGroup:
     """All takes of one request in one session, in the order in which they are played."""
 
     session: str

@@ -1,1 +1,1 @@
-"""A server from start to stop: settings, environment, signals, logs."""
+"""Runs a server: settings, environment, signals, logs."""

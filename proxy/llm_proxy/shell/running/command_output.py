@@ -1,4 +1,4 @@
-"""What a command prints, of which the last is kept."""
+"""Captures the output of a command, and keeps its end."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ _KEPT: Final = 8 * 1024
 """Bytes, the last, that can be told in the end."""
 
 
-class Output:
+class CommandOutput:
     """A file that a command prints to, however much: it is emptied before it fills the disk."""
 
     def __init__(self, file: IO[bytes], most: int = 64 * 1024 * 1024) -> None:
         """`most` is the size from which it is emptied, in bytes."""
         self.file = file
-        self._most = most
-        self._before = b""
+        self._max_size = most
+        self._kept_tail = b""
         """The end of what was there when the file was last emptied."""
-        _append(file)
+        _open_for_append(file)
 
-    def trim(self) -> None:
+    def trim_if_large(self) -> None:
         """Empty the file where it has grown too large; its end is remembered."""
-        if os.fstat(self.file.fileno()).st_size > self._most:
-            self._before = self._last()
+        if os.fstat(self.file.fileno()).st_size > self._max_size:
+            self._kept_tail = self._read_end()
             os.ftruncate(self.file.fileno(), 0)
 
-    def tail(self) -> str:
+    def last_output(self) -> str:
         """The last that was printed."""
-        return (self._before + self._last())[-_KEPT:].decode("utf-8", "replace")
+        return (self._kept_tail + self._read_end())[-_KEPT:].decode("utf-8", "replace")
 
-    def _last(self) -> bytes:
+    def _read_end(self) -> bytes:
         size = self.file.seek(0, os.SEEK_END)
         self.file.seek(max(0, size - _KEPT))
         return self.file.read()
 
 
-def _append(file: IO[bytes]) -> None:
+def _open_for_append(file: IO[bytes]) -> None:
     """Have everybody write at its end, also where it has become shorter."""
     import fcntl  # noqa: PLC0415 # not on every platform
 

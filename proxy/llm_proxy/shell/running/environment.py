@@ -1,4 +1,4 @@
-"""What a child process needs in its environment to talk to us instead of the providers."""
+"""The environment of a child process, so that its clients use the proxy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from typing import Final
 
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.running.settings import checked_url
+from llm_proxy.shell.running.settings import checked_http_url
 
 BASE_URLS: Final = {
     "OPENAI_BASE_URL": "/v1",
@@ -65,26 +65,26 @@ def child_environment(base: Mapping[str, str], url: str, *, dummy_keys: bool) ->
         hosts = [host for host in base.get(name, "").split(",") if host]
         child[name] = ",".join([*hosts, *(host for host in _LOOPBACK if host not in hosts)])
     if dummy_keys:
-        child |= dict.fromkeys(keys_not_set(base), DUMMY_KEY)
+        child |= dict.fromkeys(missing_key_variables(base), DUMMY_KEY)
     return child
 
 
-def keys_not_set(environ: Mapping[str, str]) -> list[str]:
+def missing_key_variables(environ: Mapping[str, str]) -> list[str]:
     """The API keys that are not set, or to nothing: CI gives a secret so that it does not have."""
     return [name for name in KEYS if not environ.get(name)]
 
 
-def adopted_upstreams(environ: Mapping[str, str], given: Container[str] = ()) -> dict[str, str]:
+def adopted_upstreams(environ: Mapping[str, str], container: Container[str] = ()) -> dict[str, str]:
     """The addresses that the operator's environment names, of the providers not `given`.
 
     Raises `UsageError` for one that is no plain http or https URL: what is meant for a private
     gateway must not go to the public provider.
     """
     adopted: dict[str, str] = {}
-    for name, provider in counting(environ).items():
-        if provider not in given:
+    for name, provider in base_url_variables(environ).items():
+        if provider not in container:
             try:
-                adopted[provider] = checked_url(name, base_url(name, environ))
+                adopted[provider] = checked_http_url(name, normalized_base_url(name, environ))
             except UsageError as error:
                 raise UsageError(
                     f"{error}; correct it, unset it, or give --upstream {provider}=URL, which wins"
@@ -92,22 +92,22 @@ def adopted_upstreams(environ: Mapping[str, str], given: Container[str] = ()) ->
     return adopted
 
 
-def counting(environ: Mapping[str, str]) -> dict[str, str]:
+def base_url_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that name an address, one for each provider, and that provider."""
     chosen: dict[str, str] = {}
     for name, provider in ADOPTED.items():
-        if provider not in chosen.values() and base_url(name, environ):
+        if provider not in chosen.values() and normalized_base_url(name, environ):
             chosen[name] = provider
     return chosen
 
 
-def base_url(name: str, environ: Mapping[str, str]) -> str:
+def normalized_base_url(name: str, environ: Mapping[str, str]) -> str:
     """The value of a base-URL variable as it is meant; empty where it is not set."""
     value = environ.get(name, "").strip()
-    return _ollama(value) if name == "OLLAMA_HOST" else value
+    return _ollama_url(value) if name == "OLLAMA_HOST" else value
 
 
-def with_our_v1(providers: Container[str]) -> frozenset[str]:
+def providers_with_v1(providers: Container[str]) -> frozenset[str]:
     """Those of these providers whose clients are given our address with a `/v1`."""
     return frozenset(
         provider
@@ -116,7 +116,7 @@ def with_our_v1(providers: Container[str]) -> frozenset[str]:
     )
 
 
-def _ollama(host: str) -> str:
+def _ollama_url(host: str) -> str:
     """`OLLAMA_HOST` as a URL: its clients take `HOST`, `HOST:PORT` and `:PORT` as well."""
     if not host or "://" in host or host.lower().startswith(("http:", "https:")):
         return host  # a URL, or a mistake in one
@@ -130,7 +130,7 @@ def _ollama(host: str) -> str:
     return f"http://{user}{at}{name or '127.0.0.1'}:{port or '11434'}{slash}{path}"
 
 
-def exports(url: str) -> list[str]:
+def export_lines(url: str) -> list[str]:
     """Shell lines that point the most common clients at `url`."""
     return [
         f"export {name}={url}{BASE_URLS[name]}"

@@ -1,4 +1,4 @@
-"""What faults take of the world: files of rules, a clock."""
+"""Reads fault rule files, and builds the conditions of a run."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Final
 
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.document import FaultDocument
-from llm_proxy.faults.engine import Conditions
-from llm_proxy.faults.grammar import rules_of
+from llm_proxy.faults.engine import FaultConditions
+from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.faults.location import AtFraction
-from llm_proxy.faults.rule import Rule
+from llm_proxy.faults.rule import FaultRule
 from llm_proxy.scenario.documents import loading
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.simulation import clock
+from llm_proxy.shell.running.simulation import clock_of
 
 _LARGEST: Final = 1024 * 1024
 """Bytes of a file of rules."""
 
 
-def read_rules(path: Path) -> tuple[Rule, ...]:
+def read_fault_rules(path: Path) -> tuple[FaultRule, ...]:
     """The rules of a file.  Raises `UsageError` for one that cannot be read, or holds none."""
     try:
         with path.open("rb") as file:
@@ -28,20 +28,22 @@ def read_rules(path: Path) -> tuple[Rule, ...]:
         raise UsageError(f"--faults {path} cannot be read: {error.strerror}") from None
     if len(data) > _LARGEST:
         raise UsageError(f"--faults {path}: it is larger than {_LARGEST} bytes")
-    return rules_of(loading.one_file(FaultDocument, str(path), data, "faults").faults)
+    return parse_rules(loading.parse_struct_file(FaultDocument, str(path), data, "faults").faults)
 
 
-def check_live(mode: str, rules: tuple[Rule, ...]) -> None:
+def check_live_rules(mode: str, rules: tuple[FaultRule, ...]) -> None:
     """Raises `UsageError` for a rule that could never strike a live answer."""
     for rule in rules:
-        if mode == "record" and isinstance(rule.place, AtFraction):
+        if mode == "record" and isinstance(rule.location, AtFraction):
             raise UsageError(
                 f"fault '{rule.text}': nobody knows the length of a live stream beforehand, so "
                 "fraction= has no meaning in record: place it by after=, bytes=, ms= or at="
             )
 
 
-def conditions(settings: Settings) -> Conditions:
+def fault_conditions(settings: Settings) -> FaultConditions:
     """What holds for all rules of a run."""
-    how = settings.simulating
-    return Conditions(settings.seed, how.silence * 1000, clock(how.clock))
+    simulation_options = settings.simulating
+    return FaultConditions(
+        settings.seed, simulation_options.silence * 1000, clock_of(simulation_options.clock)
+    )

@@ -1,4 +1,4 @@
-"""The file that a run leaves its journal in."""
+"""Writes the journal file of a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import orjson
 from llm_proxy.errors import LlmProxyError, UsageError
 
 
-def check_place(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Raise `UsageError` where no file can be written at the end; nothing is made by asking."""
-    folder = _target(path).parent
+    folder = _resolve_link(path).parent
     if path.is_dir():
         raise UsageError(f"--journal {path} is a folder: name a file in it")
     if path.exists() and not path.is_file():
@@ -28,9 +28,9 @@ def check_place(path: Path) -> None:
         )
 
 
-def write(path: Path, document: Mapping[str, Any]) -> None:
+def write_journal(path: Path, document: Mapping[str, Any]) -> None:
     """Write a journal document, whole or not at all.  Raises `LlmProxyError` where that fails."""
-    target = _target(path)
+    target = _resolve_link(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         temporary.write_bytes(orjson.dumps(document, option=orjson.OPT_APPEND_NEWLINE))
@@ -40,6 +40,6 @@ def write(path: Path, document: Mapping[str, Any]) -> None:
         raise LlmProxyError(f"--journal {path} cannot be written: {error.strerror}") from None
 
 
-def _target(path: Path) -> Path:
+def _resolve_link(path: Path) -> Path:
     """The file itself, where a link leads to it: the link stays."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path.absolute()

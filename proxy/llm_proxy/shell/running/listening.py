@@ -1,4 +1,4 @@
-"""Where a server listens, and what it is called there."""
+"""Binds the server's socket and computes its URL."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ async def listen(runner: web.ServerRunner, settings: Settings) -> str:
 
     Raises `UsageError` where that is not possible.
     """
-    port = await _bound(runner, settings)
-    _refuse_self(settings, port)
-    return f"http://{_shown(settings.host)}:{port}"
+    port = await _bind_port(runner, settings)
+    _refuse_own_upstream(settings, port)
+    return f"http://{_connectable_host(settings.host)}:{port}"
 
 
-async def _bound(runner: web.ServerRunner, settings: Settings) -> int:
-    """The port."""
+async def _bind_port(runner: web.ServerRunner, settings: Settings) -> int:
     host, port = settings.host, settings.port
     try:
         await web.TCPSite(runner, host, port, backlog=BACKLOG, reuse_port=False).start()
@@ -44,7 +43,7 @@ async def _bound(runner: web.ServerRunner, settings: Settings) -> int:
     return int(runner.addresses[0][1])
 
 
-def _shown(host: str) -> str:
+def _connectable_host(host: str) -> str:
     """A host that clients can connect to: never the name `localhost`, which may be another's."""
     match host:
         case "0.0.0.0" | "" | "localhost":  # noqa: S104 # told by the operator, not chosen
@@ -55,7 +54,7 @@ def _shown(host: str) -> str:
             return f"[{host}]" if ":" in host else host
 
 
-def _refuse_self(settings: Settings, port: int) -> None:
+def _refuse_own_upstream(settings: Settings, port: int) -> None:
     for name, address in settings.upstreams.items():
         for own in ("127.0.0.1", "localhost", "[::1]", settings.host):
             if address.split("://", 1)[-1].split("/", 1)[0].lower() == f"{own}:{port}":

@@ -1,4 +1,4 @@
-"""Logs go to stderr: for people, or as JSON lines."""
+"""Configures logging on stderr, as text or JSON lines."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ class JsonFormatter(logging.Formatter):
         return orjson.dumps(fields).decode()
 
 
-def configure(log_format: str) -> None:
+def configure_logging(log_format: str) -> None:
     """Send the package's log to stderr, as `text` or `json`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         JsonFormatter() if log_format == "json" else logging.Formatter("llm-proxy: %(message)s")
     )
-    for name, level in (("llm_proxy", logging.INFO), *((it, logging.WARNING) for it in _OTHERS)):
+    for name, level in (
+        ("llm_proxy", logging.INFO),
+        *((other, logging.WARNING) for other in _OTHERS),
+    ):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.setLevel(level)

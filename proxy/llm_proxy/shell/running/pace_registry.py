@@ -1,4 +1,4 @@
-"""The paces of a run: the one that it was started with, and those that were set since."""
+"""The paces of a run: the one at start, and those set since."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ _MOST: Final = 10_000
 """Sessions with a pace of their own, the latest."""
 
 
-class Paces:
+class PaceRegistry:
     """Which pace holds for which session, by now.
 
     One that is set for a session alone comes before the one that is set for all.
     """
 
     def __init__(self, started: Pace, seed: int = 0) -> None:
-        self.started = started
+        self.startup_pace = started
         self.seed = seed
-        self.sessions: dict[str, Pace] = {}
+        self.session_paces: dict[str, Pace] = {}
         """Those that are set for a session alone."""
-        self._all: Pace | None = None
+        self._override: Pace | None = None
 
     @property
     def pace(self) -> Pace:
         """The pace of sessions without one of their own."""
-        return self._all or self.started
+        return self._override or self.startup_pace
 
-    def of(self, session: str) -> Pace:
+    def pace_of(self, session: str) -> Pace:
         """The pace of a session."""
-        return self.sessions.get(session) or self.pace
+        return self.session_paces.get(session) or self.pace
 
-    def set(self, pace: Pace | None, session: str = "") -> None:
+    def set_pace(self, pace: Pace | None, session: str = "") -> None:
         """Set the pace of a session, or of all where none is named; None takes it back."""
         if not session:
-            self._all = pace
+            self._override = pace
         elif pace is not None:
-            self.sessions.pop(session, None)
-            self.sessions[session] = pace
-            if len(self.sessions) > _MOST:  # the one that was set first
-                del self.sessions[next(iter(self.sessions))]
+            self.session_paces.pop(session, None)
+            self.session_paces[session] = pace
+            if len(self.session_paces) > _MOST:  # the one that was set first
+                del self.session_paces[next(iter(self.session_paces))]
         else:
-            self.sessions.pop(session, None)
+            self.session_paces.pop(session, None)
 
     def reset(self, session: str) -> None:
         """Begin a session again: it has no pace of its own."""
-        self.set(None, session)
+        self.set_pace(None, session)

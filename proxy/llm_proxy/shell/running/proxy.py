@@ -1,4 +1,4 @@
-"""A server from start to stop."""
+"""Starts and stops a proxy server."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from typing import Final
 
 from aiohttp import web
 
-from llm_proxy.faults.engine import Injector
+from llm_proxy.faults.engine import FaultEngine
 from llm_proxy.modes import Mode
-from llm_proxy.routing import Routing
+from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.library.library import Library
-from llm_proxy.shell.recording.recorder import Recorder
-from llm_proxy.shell.running.fault_rules import check_live, conditions
-from llm_proxy.shell.running.listener_gate import Doors
+from llm_proxy.shell.recording.recorder import SpoolRecorder
+from llm_proxy.shell.running.fault_rules import check_live_rules, fault_conditions
+from llm_proxy.shell.running.listener_gate import ListenerGate
 from llm_proxy.shell.running.listening import listen
 from llm_proxy.shell.running.settings import Settings
-from llm_proxy.shell.running.sources import ModeName, Sources, mode_of, sources_of
-from llm_proxy.shell.server.control import Control
-from llm_proxy.shell.server.control.fault_pages import Faults
-from llm_proxy.shell.server.control.pace_page import Pacing
-from llm_proxy.shell.server.control.session_pages import Sessions
-from llm_proxy.shell.server.control.status_pages import Told
-from llm_proxy.shell.server.control.verdict_page import Judged
-from llm_proxy.shell.server.fault_middleware import Injecting
-from llm_proxy.shell.server.guards import Guards
-from llm_proxy.shell.server.intake import Admission, ServerLimits
+from llm_proxy.shell.running.sources import ModeName, ModeSources, make_mode, mode_sources
+from llm_proxy.shell.server.control import ControlPages
+from llm_proxy.shell.server.control.fault_pages import FaultPages
+from llm_proxy.shell.server.control.pace_page import PacePage
+from llm_proxy.shell.server.control.session_pages import SessionPages
+from llm_proxy.shell.server.control.status_pages import StatusPages
+from llm_proxy.shell.server.control.verdict_page import VerdictPage
+from llm_proxy.shell.server.fault_middleware import FaultMiddleware
+from llm_proxy.shell.server.guards import RequestGuards
+from llm_proxy.shell.server.intake import RequestAdmission, RequestLimits
 from llm_proxy.shell.server.journal import Journal
-from llm_proxy.shell.server.library_usage import Usage
-from llm_proxy.shell.server.retries import Retries
-from llm_proxy.shell.server.server import Server
+from llm_proxy.shell.server.library_usage import LibraryUsage
+from llm_proxy.shell.server.retries import RetryTracker
+from llm_proxy.shell.server.server import ProxyServer
 from llm_proxy.shell.upstream.live import LiveUpstream
 
 log: Final = logging.getLogger("llm_proxy")
@@ -55,33 +55,33 @@ class RunningProxy:
     """A server that is up."""
 
     url: str
-    server: Server
-    injecting: Injecting
+    server: ProxyServer
+    fault_middleware: FaultMiddleware
     journal: Journal
     upstream: LiveUpstream | None
-    recorder: Recorder | None
+    recorder: SpoolRecorder | None
     library: Library
     """As it was when the run began, unless this records alone."""
     stop_listening: Callable[[], Coroutine[None, None, None]]
 
-    def busy(self) -> int:
+    def active_streams(self) -> int:
         """Streams that are not over."""
-        return max(self.server.active, self.upstream.running if self.upstream else 0)
+        return max(self.server.active_count, self.upstream.active_count if self.upstream else 0)
 
     async def drain(self, hurry: asyncio.Event) -> None:
         """Take no more requests; let streams end, for 30 s or until `hurry`, then cut them."""
         await self.stop_listening()
         self.server.wind_down()
-        await self._until_idle(_DRAIN, hurry)
+        await self._wait_until_idle(_DRAIN, hurry)
         if self.upstream is not None:
-            await self.upstream.cut()
-            await self._until_idle(_LAST_MOMENT, asyncio.Event())
-        self.server.cut()
+            await self.upstream.stop_all()
+            await self._wait_until_idle(_LAST_MOMENT, asyncio.Event())
+        self.server.abort_all()
 
-    async def _until_idle(self, seconds: float, hurry: asyncio.Event) -> None:
+    async def _wait_until_idle(self, seconds: float, hurry: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        while self.busy() and not hurry.is_set() and loop.time() < deadline:  # noqa: ASYNC110 # two counters, and only while stopping
+        while self.active_streams() and not hurry.is_set() and loop.time() < deadline:  # noqa: ASYNC110 # two counters, and only while stopping
             await asyncio.sleep(0.02)
 
 
@@ -91,14 +91,14 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
 
     Raises `UsageError` where the settings do not allow it to run.
     """
-    check_live(mode, settings.faults)
+    check_live_rules(mode, settings.faults)
     sys.setswitchinterval(_SWITCH)
-    journal = Journal(Usage(settings.cassettes, settings.care.max_age))
+    journal = Journal(LibraryUsage(settings.cassettes, settings.care.max_age))
     async with AsyncExitStack() as stack:
-        sources = await sources_of(mode, settings, journal, stack)
-        chosen = mode_of(mode, settings, sources)
-        injecting = _injecting(settings, journal)
-        server = _server(chosen, settings, journal, sources, injecting)
+        sources = await mode_sources(mode, settings, journal, stack)
+        chosen = make_mode(mode, settings, sources)
+        injecting = _make_fault_middleware(settings, journal)
+        server = _make_server(chosen, settings, journal, sources, injecting)
         listener = server.listener(
             access_log=None,
             keepalive_timeout=_KEEPALIVE,
@@ -112,40 +112,44 @@ async def running(mode: ModeName, settings: Settings) -> AsyncIterator[RunningPr
         stack.callback(server.wind_down)
         url = await listen(runner, settings)
         if sources.takes is not None:
-            sources.takes.indexing.begin(lambda: server.active > 0)
+            sources.takes.indexing.start(lambda: server.active_count > 0)
             stack.callback(sources.takes.indexing.stop)
-        doors = Doors(runner, injecting)
+        doors = ListenerGate(runner, injecting)
         stack.push_async_callback(doors.stop)
-        await doors.follow()
+        await doors.start()
         upstream, recorder = sources.upstream, sources.recorder
         library = sources.library
         yield RunningProxy(url, server, injecting, journal, upstream, recorder, library, doors.stop)
 
 
-def _injecting(settings: Settings, journal: Journal) -> Injecting:
-    """What injects the faults of the run, of which the journal tells."""
-    injector = Injector(settings.faults, conditions(settings))
-    journal.tell_rules(lambda: [it.told() for it in injector.standing])
-    return Injecting(injector, hears_headers=settings.fault_header)
+def _make_fault_middleware(settings: Settings, journal: Journal) -> FaultMiddleware:
+    injector = FaultEngine(settings.faults, fault_conditions(settings))
+    journal.set_rules_provider(
+        lambda: [active_rule.to_document() for active_rule in injector.active_rules]
+    )
+    return FaultMiddleware(injector, hears_headers=settings.fault_header)
 
 
-def _server(
-    mode: Mode, settings: Settings, journal: Journal, sources: Sources, injecting: Injecting
-) -> Server:
-    """The server of this mode, with its pages."""
-    choose = None if sources.simulate is None else sources.simulate.choose
-    control = Control(
+def _make_server(
+    mode: Mode,
+    settings: Settings,
+    journal: Journal,
+    sources: ModeSources,
+    injecting: FaultMiddleware,
+) -> ProxyServer:
+    choose = None if sources.simulate is None else sources.simulate.choose_scenario
+    control = ControlPages(
         (
-            Told(mode, journal),
-            Judged(journal),
-            Sessions(mode, choose, (injecting.reset, sources.paces.reset)),
-            Faults(injecting),
-            Pacing(sources.paces, mode.name),
+            StatusPages(mode, journal),
+            VerdictPage(journal),
+            SessionPages(mode, choose, (injecting.reset_session, sources.paces.reset)),
+            FaultPages(injecting),
+            PacePage(sources.paces, mode.name),
         )
     )
     identity = sources.upstream.identity if sources.upstream is not None else ""
-    guards = Guards(settings.allow_hosts, settings.allow_origins, identity)
-    routing = Routing(settings.matching.session, settings.matching.rules)
-    retries = Retries(collapses=settings.matching.collapse_retries)
-    admission = Admission(guards, ServerLimits(settings.max_body), routing, retries)
-    return Server(mode, admission, journal, control, injecting)
+    guards = RequestGuards(settings.allow_hosts, settings.allow_origins, identity)
+    routing = RoutingSettings(settings.matching.session, settings.matching.rules)
+    retries = RetryTracker(collapses=settings.matching.collapse_retries)
+    admission = RequestAdmission(guards, RequestLimits(settings.max_body), routing, retries)
+    return ProxyServer(mode, admission, journal, control, injecting)

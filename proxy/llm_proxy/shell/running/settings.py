@@ -1,4 +1,4 @@
-"""Flags, environment and file meet in one frozen value."""
+"""The frozen settings of a server, from flags, environment and file."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from llm_proxy.ages import MaxAge
 from llm_proxy.cassette.model import DEFAULT_SESSION
 from llm_proxy.errors import UsageError, printable
-from llm_proxy.faults.rule import Rule
-from llm_proxy.matching import PLAIN, Rules
+from llm_proxy.faults.rule import FaultRule
+from llm_proxy.matching import PLAIN, RuleSet
 from llm_proxy.pacing import Pace
 from llm_proxy.take_numbers import AfterLast, OnMiss
 
@@ -38,7 +38,7 @@ _LONGEST_SHOWN: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Simulating:
+class SimulationOptions:
     """What an operator decides about scripted and made-up answers."""
 
     scenarios: Path | None = None
@@ -54,12 +54,12 @@ class Simulating:
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class MatchingOptions:
     """What an operator decides about which cassette answers."""
 
     session: str = DEFAULT_SESSION
     """That of requests that name none."""
-    rules: Rules = PLAIN
+    rules: RuleSet = PLAIN
     """What keys are loosened by."""
     nearest: float | None = None
     """How alike, from 0 to 1, a cassette must be that answers where none is the same; None where
@@ -69,7 +69,7 @@ class Matching:
 
 
 @dataclass(frozen=True, slots=True)
-class Care:
+class LibraryChecks:
     """What an operator wants to know of the library at the end of a run."""
 
     fail_on_unused: bool = False
@@ -101,16 +101,16 @@ class Settings:
     allow_origins: frozenset[str]
     spool: Path
     log_format: str
-    clients_own: frozenset[str] = frozenset()
+    client_chosen_upstreams: frozenset[str] = frozenset()
     """Providers whose address stands where clients have our `/v1`: it was theirs before."""
     sign: Sign | None = None
     """None passes the clients' own credentials on."""
-    matching: Matching = Matching()
-    care: Care = Care()
-    simulating: Simulating = Simulating()
+    matching: MatchingOptions = MatchingOptions()
+    care: LibraryChecks = LibraryChecks()
+    simulating: SimulationOptions = SimulationOptions()
     seed: int = 0
     """What made ids and every roll of chance are hashed from."""
-    faults: tuple[Rule, ...] = ()
+    faults: tuple[FaultRule, ...] = ()
     fault_header: bool = False
     """Whether a request may bring faults along."""
     journal: Path | None = None
@@ -131,11 +131,11 @@ def parse_upstreams(pairs: Iterable[str]) -> dict[str, str]:
             raise UsageError(
                 f"--upstream {pair!r}: write NAME=URL, such as openai=http://127.0.0.1:8000"
             )
-        upstreams[name.strip()] = checked_url(f"--upstream {name}", url.strip())
+        upstreams[name.strip()] = checked_http_url(f"--upstream {name}", url.strip())
     return upstreams
 
 
-def checked_url(what: str, url: str) -> str:
+def checked_http_url(label: str, url: str) -> str:
     """`url` with its scheme in small letters, if it is a plain http or https URL.
 
     Raises `UsageError` otherwise, with what of it can hold no key.
@@ -148,16 +148,17 @@ def checked_url(what: str, url: str) -> str:
         valid = False
         parts = urlsplit("")
     if not valid or not url.isprintable() or " " in url or parts.scheme != scheme.lower():
-        raise UsageError(f"{what}: {shown_url(url)!r} is no http:// or https:// URL")
+        raise UsageError(f"{label}: {displayable_url(url)!r} is no http:// or https:// URL")
     if "@" in parts.netloc or "?" in url or "#" in url:
         raise UsageError(
-            f"{what}: {shown_url(url)!r} is only part of what is given: an upstream is a URL "
+            f"{label}: {displayable_url(url)!r} is only part of what is given: an upstream is a "
+            "URL "
             "without user, query and fragment"
         )
     return f"{parts.scheme}://{rest}"
 
 
-def shown_url(url: str) -> str:
+def displayable_url(url: str) -> str:
     """What may be a URL as it can be shown: without user, password, query and fragment."""
     if len(url) > _LONGEST_NAME and not set(url) & set(".:/"):
         return f"{printable(url, 4)}…"  # a key, where an address should be
@@ -185,7 +186,7 @@ def find_config(start: Path) -> Path | None:
         own, shared = folder / CONFIG, folder / "pyproject.toml"
         if own.is_file():
             return own
-        if shared.is_file() and _ours(shared):
+        if shared.is_file() and _tool_table(shared):
             return shared
     return None
 
@@ -195,7 +196,7 @@ def read_config(path: Path, known: Iterable[str]) -> dict[str, Any]:
 
     Raises `UsageError` for a file that cannot be read and for a name that is no setting.
     """
-    document = _ours(path) if path.name == "pyproject.toml" else _toml(path)
+    document = _tool_table(path) if path.name == "pyproject.toml" else _parse_toml(path)
     settings: dict[str, Any] = {}
     names = sorted(known)
     for key, value in document.items():
@@ -205,21 +206,23 @@ def read_config(path: Path, known: Iterable[str]) -> dict[str, Any]:
             hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
             raise UsageError(f"{path}: {key} is no setting{hint}")
         settings[name] = (
-            [f"{each}={url}" for each, url in value.items()] if isinstance(value, dict) else value
+            [f"{content}={url}" for content, url in value.items()]
+            if isinstance(value, dict)
+            else value
         )
     return settings
 
 
-def _ours(path: Path) -> dict[str, Any]:
+def _tool_table(path: Path) -> dict[str, Any]:
     """The table `[tool.llm-proxy]` of a `pyproject.toml`; empty where there is none."""
-    tool = _toml(path).get("tool", {})
+    tool = _parse_toml(path).get("tool", {})
     table = tool.get("llm-proxy", {}) if isinstance(tool, dict) else {}
     if not isinstance(table, dict):
         raise UsageError(f"{path}: tool.llm-proxy must be a table")
     return table
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _parse_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -228,6 +231,6 @@ def _toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not TOML: {error}") from None
 
 
-def in_ci(environ: Mapping[str, str]) -> bool:
+def is_ci(environ: Mapping[str, str]) -> bool:
     """Whether this runs in CI, where nothing is recorded by surprise."""
     return environ.get("CI", "").lower() not in {"", "0", "false"}

@@ -1,4 +1,4 @@
-"""What an operator is told at the start: what cannot work, and what will hardly be meant."""
+"""Checks settings at start: errors, and warnings about settings without effect."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Final
 
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
-from llm_proxy.shell.library.library import files_below
-from llm_proxy.shell.running.environment import KEYS, keys_not_set
-from llm_proxy.shell.running.settings import Settings, Simulating
-from llm_proxy.shell.running.simulation import simulates
+from llm_proxy.shell.library.library import cassette_files
+from llm_proxy.shell.running.environment import KEYS, missing_key_variables
+from llm_proxy.shell.running.settings import Settings, SimulationOptions
+from llm_proxy.shell.running.simulation import is_simulating
 
 _OF_FAULTS: Final = ("silence", "clock")
 """Options of simulation that faults go by, too."""
 _EFFECTIVE: Final = os.access in os.supports_effective_ids
 
 
-def records(mode: str, settings: Settings) -> bool:
+def records_anything(mode: str, settings: Settings) -> bool:
     """Whether anything can be recorded in this mode."""
     return mode == "record" or (mode == "auto" and settings.on_miss == "record")
 
 
-def goes_live(settings: Settings) -> bool:
+def auto_goes_live(settings: Settings) -> bool:
     """Whether `auto` asks a provider for what is not on disk."""
     return settings.on_miss in {"record", "passthrough"}
 
@@ -34,7 +34,7 @@ def goes_live(settings: Settings) -> bool:
 def check_folders(settings: Settings) -> None:
     """Raise `UsageError` where recordings cannot be written; nothing is made by asking."""
     for option, folder in (("--cassettes", settings.cassettes), ("--spool", settings.spool)):
-        there = _nearest(folder.absolute())
+        there = _nearest_existing(folder.absolute())
         if not there.is_dir():
             raise UsageError(
                 f"{option} {folder} cannot be written: {there} is no folder; give one that you "
@@ -47,15 +47,15 @@ def check_folders(settings: Settings) -> None:
             )
 
 
-def warnings(mode: str, settings: Settings) -> Iterator[str]:
+def settings_warnings(mode: str, settings: Settings) -> Iterator[str]:
     """A sentence for each setting that is allowed, and will hardly do what is meant."""
-    if (asked := _idle_care(settings)) and mode in {"record", "simulate"}:
-        yield f"{asked} without effect: {mode} plays no cassette"
+    if (text := _unused_check_options(settings)) and mode in {"record", "simulate"}:
+        yield f"{text} without effect: {mode} plays no cassette"
     if mode == "simulate":
         return
-    yield from _idle_simulation(mode, settings)
+    yield from _unused_simulation_warnings(mode, settings)
     if mode == "replay":
-        if next(files_below(settings.cassettes), None) is None:
+        if next(cassette_files(settings.cassettes), None) is None:
             there = settings.cassettes.exists()
             lack = "holds no cassettes" if there else "does not exist"
             yield (
@@ -64,7 +64,7 @@ def warnings(mode: str, settings: Settings) -> Iterator[str]:
                 + ("" if there else ", or give --cassettes the folder that has them")
             )
         return
-    known = [*(it.name for it in providers.PROVIDERS), providers.ANY]
+    known = [*(provider.name for provider in providers.PROVIDERS), providers.ANY]
     for name, url in settings.upstreams.items():
         if name not in known:
             near = difflib.get_close_matches(name.lower(), known, 1)
@@ -75,23 +75,25 @@ def warnings(mode: str, settings: Settings) -> Iterator[str]:
             )
 
 
-def _idle_care(settings: Settings) -> str:
-    """The options that ask for what is told of cassettes that are played."""
-    asked = {"--fail-on-unused": settings.care.fail_on_unused, "--max-age": settings.care.max_age}
-    names = [name for name, value in asked.items() if value]
+def _unused_check_options(settings: Settings) -> str:
+    document = {
+        "--fail-on-unused": settings.care.fail_on_unused,
+        "--max-age": settings.care.max_age,
+    }
+    names = [name for name, value in document.items() if value]
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}" if names else ""
 
 
-def _idle_simulation(mode: str, settings: Settings) -> Iterator[str]:
+def _unused_simulation_warnings(mode: str, settings: Settings) -> Iterator[str]:
     """What is said of options of simulation where nothing is simulated."""
-    if simulates(mode, settings):
+    if is_simulating(mode, settings):
         return
-    plain = Simulating()
+    plain = SimulationOptions()
     options = [
-        f"--{it.name.replace('_', '-')}"
-        for it in fields(Simulating)
-        if getattr(settings.simulating, it.name) != getattr(plain, it.name)
-        and not (it.name in _OF_FAULTS and settings.faults)
+        f"--{field.name.replace('_', '-')}"
+        for field in fields(SimulationOptions)
+        if getattr(settings.simulating, field.name) != getattr(plain, field.name)
+        and not (field.name in _OF_FAULTS and settings.faults)
     ]
     if not options:
         return
@@ -104,10 +106,14 @@ def _idle_simulation(mode: str, settings: Settings) -> Iterator[str]:
     yield f"{', '.join(options)} {verb} no effect: nothing is simulated in this run; {hint}"
 
 
-def on_dummy_keys(mode: str, settings: Settings, environ: Mapping[str, str]) -> str:
+def dummy_key_warning(mode: str, settings: Settings, environ: Mapping[str, str]) -> str:
     """What to say of keys that are none, where a request could go live with one; mostly nothing."""
-    names = [name for name in keys_not_set(environ) if _is_public(KEYS[name], settings.upstreams)]
-    if mode != "auto" or not goes_live(settings) or not names:
+    names = [
+        name
+        for name in missing_key_variables(environ)
+        if _is_public_address(KEYS[name], settings.upstreams)
+    ]
+    if mode != "auto" or not auto_goes_live(settings) or not names:
         return ""
     verb, dummy = ("is", "a dummy") if len(names) == 1 else ("are", "dummies")
     return (
@@ -116,12 +122,12 @@ def on_dummy_keys(mode: str, settings: Settings, environ: Mapping[str, str]) -> 
     )
 
 
-def _is_public(provider: str, upstreams: Mapping[str, str]) -> bool:
+def _is_public_address(provider: str, upstreams: Mapping[str, str]) -> bool:
     """Whether requests of this provider go to its built-in address: one of ours may need no key."""
     configured = provider in upstreams or providers.ANY in upstreams
-    return not configured and providers.address(provider, {}) is not None
+    return not configured and providers.upstream_address(provider, {}) is not None
 
 
-def _nearest(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """`path`, or what is nearest above it of what exists; a broken link exists."""
-    return next(it for it in (path, *path.parents) if os.path.lexists(it))
+    return next(item for item in (path, *path.parents) if os.path.lexists(item))

@@ -1,4 +1,4 @@
-"""What a simulation takes of the world: scenario files, the operator's function, the time."""
+"""The shell's part of simulation: scenario files, the operator's function, the clock."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from llm_proxy.errors import UsageError
-from llm_proxy.modes import Simulate, Simulation
+from llm_proxy.modes import SimulateMode, SimulationSettings
 from llm_proxy.modes.simulate import Respond
 from llm_proxy.scenario.documents import loading
-from llm_proxy.scenario.documents.document import Mock
-from llm_proxy.scenario.documents.loading import Loaded
-from llm_proxy.scenario.engine.scenario_set import Script, Scripted
-from llm_proxy.scenario.render.failures import Limits
-from llm_proxy.shell.running.pace_registry import Paces
+from llm_proxy.scenario.documents.document import MockSpec
+from llm_proxy.scenario.documents.loading import LoadedScenarios
+from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
+from llm_proxy.scenario.render.failures import FailureLimits
+from llm_proxy.shell.running.pace_registry import PaceRegistry
 from llm_proxy.shell.running.settings import Clock, Settings
 from llm_proxy.shell.scenarios.library import ScenarioLibrary
 
@@ -31,58 +31,67 @@ _EPOCH: Final = 1_767_225_600
 """The time of the fixed clock, in s since 1970: the first of January 2026, UTC."""
 
 
-def simulates(mode: str, settings: Settings) -> bool:
+def is_simulating(mode: str, settings: Settings) -> bool:
     """Whether anything is answered by a scenario in this mode."""
     is_other = mode in {"replay", "auto"}
     return mode == "simulate" or (is_other and settings.on_miss == "scenario")
 
 
-async def simulator(mode: str, settings: Settings, paces: Paces) -> Simulate:
+async def make_simulator(mode: str, settings: Settings, paces: PaceRegistry) -> SimulateMode:
     """The mode that answers from scenarios, or that helps this one out.
 
     Raises `UsageError` for files with mistakes, a mock that is none, and a function that is not
     there.
     """
-    it = settings.simulating
-    library = None if it.scenarios is None else ScenarioLibrary(it.scenarios)
+    simulation_options = settings.simulating
+    library = (
+        None
+        if simulation_options.scenarios is None
+        else ScenarioLibrary(simulation_options.scenarios)
+    )
     if library is not None:
         await asyncio.to_thread(library.load)
-    scripts = _Scripts(library, _mock(it.mock))
-    simulation = Simulation(
+    scripts = _LoadedScenarioSource(library, _parse_mock(simulation_options.mock))
+    simulation = SimulationSettings(
         seed=settings.seed,
-        created=clock(it.clock),
+        created_at=clock_of(simulation_options.clock),
         cpu_time=time.thread_time,
         paces=paces,
-        limits=Limits(it.silence * 1000),
-        synthesises=it.on_unknown == "synthesis",
-        aside=aside,
-        is_second=mode != "simulate",
-        respond=await asyncio.to_thread(_function, it.respond) if it.respond else None,
+        limits=FailureLimits(simulation_options.silence * 1000),
+        synthesises=simulation_options.on_unknown == "synthesis",
+        offload=run_in_thread,
+        is_fallback=mode != "simulate",
+        respond=await asyncio.to_thread(_import_function, simulation_options.respond)
+        if simulation_options.respond
+        else None,
     )
-    return Simulate(scripts, simulation)
+    return SimulateMode(scripts, simulation)
 
 
-class _Scripts:
+class _LoadedScenarioSource:
     """The scenarios of the files, with the mock of the command line before theirs."""
 
-    def __init__(self, library: ScenarioLibrary | None, mock: Mock | None) -> None:
+    def __init__(self, library: ScenarioLibrary | None, mock: MockSpec | None) -> None:
         self._library = library
-        self._mock = mock
-        self._loaded = Loaded()
-        self._script = Script(mock=mock)
+        self._parse_mock = mock
+        self._loaded = LoadedScenarios()
+        self._script = ScenarioSet(mock=mock)
 
-    async def current(self) -> Script:
+    async def current(self) -> ScenarioSet:
         """What to play by now."""
         if self._library is not None:
             loaded = await self._library.current()
             if loaded is not self._loaded:
                 self._loaded = loaded
-                scripted = (Scripted(it.value, it.file, it.line) for it in loaded.scenarios)
-                self._script = Script(tuple(scripted), self._mock or loaded.mock)
+                scripted = (
+                    LocatedScenario(scenario.value, scenario.file, scenario.line)
+                    for scenario in loaded.scenarios
+                )
+                self._script = ScenarioSet(tuple(scripted), self._parse_mock or loaded.mock)
         return self._script
 
 
-async def aside(function: Callable[[], T]) -> T:
+async def run_in_thread(function: Callable[[], T]) -> T:
     """Run a function in a thread of its own, which keeps nobody from ending.
 
     asyncio's own threads are waited for at the end of the process, however long they take.
@@ -111,42 +120,41 @@ async def aside(function: Callable[[], T]) -> T:
     return await done  # as long as the function takes, or the client stays
 
 
-class OneByOne:
+class SequentialOffload:
     """Runs functions aside, one at a time.
 
     More at once would each be slower, and the event loop would have its turn less often.
     """
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def __call__(self, function: Callable[[], T], /) -> T:
         """What the function gives."""
-        async with self._turn:
-            return await aside(function)
+        async with self._lock:
+            return await run_in_thread(function)
 
 
-def clock(which: Clock) -> Callable[[], int]:
+def clock_of(which: Clock) -> Callable[[], int]:
     """The time that answers name, in s since 1970."""
-    return _fixed if which == "fixed" else _now
+    return _fixed_epoch if which == "fixed" else _current_time
 
 
-def _fixed() -> int:
+def _fixed_epoch() -> int:
     return _EPOCH
 
 
-def _now() -> int:
+def _current_time() -> int:
     return int(datetime.now(tz=UTC).timestamp())
 
 
-def _mock(text: str) -> Mock | None:
-    """The mock that an option spells."""
+def _parse_mock(text: str) -> MockSpec | None:
     if not text:
         return None
-    return loading.one(Mock, "--mock", text)
+    return loading.parse_struct(MockSpec, "--mock", text)
 
 
-def _function(name: str) -> Respond:
+def _import_function(name: str) -> Respond:
     """The function that `module:function` names; modules are found in the working folder too."""
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:

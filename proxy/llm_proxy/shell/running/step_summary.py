@@ -1,4 +1,4 @@
-"""The summary page of a CI job, to which a run adds what was not answered, or not quite."""
+"""Writes misses and nearest responses to a CI job's summary page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.display import counted, percent
-from llm_proxy.misses.grouping import grouped
-from llm_proxy.misses.step_summary import Section, summary
+from llm_proxy.display import count_noun, format_percent
+from llm_proxy.misses.grouping import group_misses
+from llm_proxy.misses.step_summary import SummarySection, render_summary
 from llm_proxy.shell.server.journal import Journal
 
 log: Final = logging.getLogger("llm_proxy")
@@ -19,8 +19,11 @@ VARIABLE: Final = "GITHUB_STEP_SUMMARY"
 """Where GitHub Actions says which file the page is made of."""
 
 
-def leave(
-    typed: str, journal: Journal, environ: Mapping[str, str], sections: Sequence[Section] = ()
+def write_step_summary(
+    typed: str,
+    journal: Journal,
+    environ: Mapping[str, str],
+    sections: Sequence[SummarySection] = (),
 ) -> None:
     """Add this run to the page, where there is one and something to tell; never fails.
 
@@ -30,7 +33,11 @@ def leave(
     file = environ.get(VARIABLE, "")
     if not file:
         return
-    text = summary(f"llm-proxy {typed}", grouped(journal.misses), [*_nearest(journal), *sections])
+    text = render_summary(
+        f"llm-proxy {typed}",
+        group_misses(journal.misses),
+        [*_nearest_responses(journal), *sections],
+    )
     if not text:
         return
     try:
@@ -40,13 +47,18 @@ def leave(
         log.warning("%s %s cannot be written: %s", VARIABLE, file, error.strerror)
 
 
-def _nearest(journal: Journal) -> list[Section]:
+def _nearest_responses(journal: Journal) -> list[SummarySection]:
     """The answers that were only alike."""
     alike = Counter(
-        (f"{it.method} {it.path}", it.session, it.origin, percent(it.likeness))
-        for it in journal.entries
-        if it.likeness is not None
+        (
+            f"{entry.method} {entry.path}",
+            entry.session,
+            entry.origin,
+            format_percent(entry.likeness),
+        )
+        for entry in journal.entries
+        if entry.likeness is not None
     )
-    rows = [(*what, f"{times:,}") for what, times in alike.items()]
-    title = f"{counted(journal.counts.nearest, 'request')} answered by the nearest cassette"
-    return [Section(title, ("request", "session", "cassette", "alike", "times"), rows)]
+    rows = [(*values, f"{times:,}") for values, times in alike.items()]
+    title = f"{count_noun(journal.counts.nearest, 'request')} answered by the nearest cassette"
+    return [SummarySection(title, ("request", "session", "cassette", "alike", "times"), rows)]

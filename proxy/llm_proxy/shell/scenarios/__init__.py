@@ -1,1 +1,1 @@
-"""Scenario files on disk: found, read, and read again when they change; see `shell`."""
+"""Scenario files on disk: found, read, and reloaded when they change."""

@@ -1,4 +1,4 @@
-"""The scenarios of a server: read at its start, and again whenever a file changes.
+"""The scenarios of a server, reloaded when a file changes.
 
 A change that is a mistake is told in the log, and what was good before goes on being played.
 """
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from llm_proxy.display import counted, path_text
+from llm_proxy.display import count_noun, escape_path
 from llm_proxy.errors import UsageError
-from llm_proxy.scenario.documents.loading import Loaded, together
-from llm_proxy.scenario.documents.mistakes import ROOT, Mistake
-from llm_proxy.shell.scenarios.files import Seen, read, survey
+from llm_proxy.scenario.documents.loading import LoadedScenarios, merge_loaded
+from llm_proxy.scenario.documents.mistakes import ROOT, DocumentMistake
+from llm_proxy.shell.scenarios.files import ScannedFile, read_files, scan_files
 
 log: Final = logging.getLogger("llm_proxy")
 
@@ -36,114 +36,113 @@ class ScenarioLibrary:
     ) -> None:
         """`now` is a clock in s, `patience` is in s too; nothing is read before `load`."""
         self.path = path
-        self._now = now
-        self._patience = patience
-        self._checked = -CHECK_EVERY
-        self._seen: tuple[Seen, ...] = ()
-        self._trouble = ""
-        self._files: dict[Seen, Loaded] = {}
-        self._good = Loaded()
-        self._held: frozenset[Path] = frozenset()
+        self._clock = now
+        self._check_interval = patience
+        self._checked_at = -CHECK_EVERY
+        self._scanned_files: tuple[ScannedFile, ...] = ()
+        self._logged_trouble = ""
+        self._files: dict[ScannedFile, LoadedScenarios] = {}
+        self._last_good = LoadedScenarios()
+        self._held_back: frozenset[Path] = frozenset()
         """The files that `_good` is from."""
-        self._renewal: asyncio.Task[None] | None = None
-        self._is_slow = False
+        self._renewal_task: asyncio.Task[None] | None = None
+        self._reads_in_thread = False
         """Whether nobody waits for the renewal any more: it reads a change, or has taken long."""
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedScenarios:
         """Read them at the start.  Raises `UsageError` with the mistakes where there are any."""
-        loaded = self._read(survey([self.path]))
+        loaded = self._read_changed(scan_files([self.path]))
         if loaded.mistakes:
-            raise UsageError(_refusal(self.path, loaded.mistakes))
-        self._accept(loaded)
-        self._checked = self._now()
+            raise UsageError(_mistakes_message(self.path, loaded.mistakes))
+        self._accept_loaded(loaded)
+        self._checked_at = self._clock()
         return loaded
 
-    async def current(self) -> Loaded:
+    async def current(self) -> LoadedScenarios:
         """What is to be played now.
 
         A change of the last 0.2 s may not be in it yet, nor one that takes long to read: who
         comes while it is read gets what was good before, and so does who noticed it, after 1 s.
         """
-        if self._renewal is None and self._now() - self._checked >= CHECK_EVERY:
-            self._renewal = asyncio.create_task(self._renew())
-        if (renewal := self._renewal) is not None and not self._is_slow:
-            done, _ = await asyncio.wait([renewal], timeout=self._patience)
+        if self._renewal_task is None and self._clock() - self._checked_at >= CHECK_EVERY:
+            self._renewal_task = asyncio.create_task(self._renew_if_changed())
+        if (renewal := self._renewal_task) is not None and not self._reads_in_thread:
+            done, _ = await asyncio.wait([renewal], timeout=self._check_interval)
             if done:
                 renewal.result()  # a fault of ours is not passed over in silence
-            elif renewal is self._renewal:
-                self._is_slow = True
-        return self._good
+            elif renewal is self._renewal_task:
+                self._reads_in_thread = True
+        return self._last_good
 
-    async def _renew(self) -> None:
-        """Look at the files, and read what has changed, each in a thread."""
+    async def _renew_if_changed(self) -> None:
         try:
-            seen = await asyncio.to_thread(self._look)
+            seen = await asyncio.to_thread(self._scan_if_changed)
             if seen is not None:
-                self._is_slow = True
+                self._reads_in_thread = True
                 await asyncio.to_thread(self._reload, seen)
         finally:
-            self._checked = self._now()
-            self._is_slow = False
-            self._renewal = None
+            self._checked_at = self._clock()
+            self._reads_in_thread = False
+            self._renewal_task = None
 
-    def _look(self) -> tuple[Seen, ...] | None:
+    def _scan_if_changed(self) -> tuple[ScannedFile, ...] | None:
         """The files, where anything has changed."""
         try:
-            seen = survey([self.path])
+            seen = scan_files([self.path])
         except UsageError as error:
-            self._complain(str(error))
+            self._log_trouble_once(str(error))
             return None
-        if seen == self._seen and not self._trouble:
+        if seen == self._scanned_files and not self._logged_trouble:
             return None
-        self._trouble = ""
+        self._logged_trouble = ""
         return seen
 
-    def _reload(self, seen: tuple[Seen, ...]) -> None:
-        """Read what has changed."""
-        loaded = self._read(seen)
-        emptied = tuple(self._emptied())
+    def _reload(self, seen: tuple[ScannedFile, ...]) -> None:
+        loaded = self._read_changed(seen)
+        emptied = tuple(self._emptied_files())
         if emptied or loaded.mistakes:
             mistakes = (*loaded.mistakes, *emptied)
-            log.error("what was good before stays: %s", _refusal(self.path, mistakes))
+            log.error("what was good before stays: %s", _mistakes_message(self.path, mistakes))
             return
-        self._accept(loaded)
-        count = counted(len(loaded.scenarios), "scenario")
-        log.info("%s has changed: %s read anew", path_text(self.path), count)
+        self._accept_loaded(loaded)
+        count = count_noun(len(loaded.scenarios), "scenario")
+        log.info("%s has changed: %s read anew", escape_path(self.path), count)
 
-    def _complain(self, trouble: str) -> None:
-        """Say once that the path cannot be read."""
-        if trouble != self._trouble:
+    def _log_trouble_once(self, trouble: str) -> None:
+        if trouble != self._logged_trouble:
             log.error("what was good before stays: %s", trouble)
-        self._trouble = trouble
+        self._logged_trouble = trouble
 
-    def _read(self, seen: tuple[Seen, ...]) -> Loaded:
-        self._seen = seen
-        self._files = read(seen, self._files)
-        return together(self._files.values())
+    def _read_changed(self, seen: tuple[ScannedFile, ...]) -> LoadedScenarios:
+        self._scanned_files = seen
+        self._files = read_files(seen, self._files)
+        return merge_loaded(self._files.values())
 
-    def _accept(self, loaded: Loaded) -> None:
-        _warn(loaded.warnings)
-        self._good = loaded
-        self._held = frozenset(it.path for it, held in self._files.items() if not held.is_blank)
+    def _accept_loaded(self, loaded: LoadedScenarios) -> None:
+        _log_warnings(loaded.warnings)
+        self._last_good = loaded
+        self._held_back = frozenset(
+            scanned_file.path for scanned_file, held in self._files.items() if not held.is_blank
+        )
 
-    def _emptied(self) -> Iterator[Mistake]:
+    def _emptied_files(self) -> Iterator[DocumentMistake]:
         """Files that held something and hold nothing now: a save that is not over looks so."""
         for seen, held in self._files.items():
-            if held.is_blank and seen.path in self._held:
+            if held.is_blank and seen.path in self._held_back:
                 why = "the file holds nothing any more: save it whole, or delete it"
-                yield Mistake(path_text(seen.path), 0, 0, ROOT, why)
+                yield DocumentMistake(escape_path(seen.path), 0, 0, ROOT, why)
 
 
-def _refusal(path: Path, mistakes: tuple[Mistake, ...]) -> str:
+def _mistakes_message(path: Path, mistakes: tuple[DocumentMistake, ...]) -> str:
     """The mistakes in one text: the first of them, and how many there are more."""
-    lines = [str(it) for it in mistakes[:_TOLD]]
+    lines = [str(mistake) for mistake in mistakes[:_TOLD]]
     more = len(mistakes) - len(lines)
     if more:
         lines.append(f"and {more} more: llm-proxy scenario lint tells all of them")
-    count = counted(len(mistakes), "mistake")
-    return "\n  ".join((f"the scenarios in {path_text(path)} have {count}:", *lines))
+    count = count_noun(len(mistakes), "mistake")
+    return "\n  ".join((f"the scenarios in {escape_path(path)} have {count}:", *lines))
 
 
-def _warn(warnings: Iterable[Mistake]) -> None:
-    for it in warnings:
-        log.warning("%s", it)
+def _log_warnings(warnings: Iterable[DocumentMistake]) -> None:
+    for warning in warnings:
+        log.warning("%s", warning)

@@ -1,1 +1,1 @@
-"""Requests in, responses out, byte for byte and on time."""
+"""The HTTP server: requests in, responses out, byte for byte and on time."""

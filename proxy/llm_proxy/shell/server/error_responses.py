@@ -1,4 +1,4 @@
-"""Answers that say what went wrong, in the dialect's own error shape."""
+"""Sends errors in the dialect's own error shape."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Final
 
 from llm_proxy.dialects import Dialect
 from llm_proxy.errors import (
-    CannotSay,
     CassetteError,
     CassetteTooNew,
     LlmProxyError,
     Miss,
+    NotRepresentable,
     RequestRefused,
-    RespondFailed,
+    RespondFunctionFailed,
     ScriptExhausted,
     UpstreamFailed,
 )
-from llm_proxy.exchange import Head
+from llm_proxy.exchange import ResponseHead
 from llm_proxy.routing import ERROR_HEADER
-from llm_proxy.shell.server.response_writer import Wire
+from llm_proxy.shell.server.response_writer import ResponseWriter
 
 _MISSED: Final = 424
 """No SDK retries it, and no client has a habit on it."""
 
 
-async def fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
+async def send_error(wire: ResponseWriter, dialect: Dialect, error: LlmProxyError) -> None:
     """Answer with an error of our own.  Raises `ConnectionError` when the client has gone."""
-    status, kind = _as_http(error)
-    body = dialect.error(status, kind, _advised(error))
+    status, kind = _status_and_type(error)
+    body = dialect.error_body(status, kind, _message_with_advice(error))
     headers: list[tuple[str, str]] = [
         ("Content-Type", "application/json"),
         (ERROR_HEADER, kind),
@@ -36,18 +36,18 @@ async def fail(wire: Wire, dialect: Dialect, error: LlmProxyError) -> None:
     if not isinstance(error, UpstreamFailed) or status == HTTPStatus.LOOP_DETECTED:
         # What an upstream failed at may be asked again, as without us.
         headers.append(("x-should-retry", "false"))
-    await wire.whole(Head(status, "llm-proxy", tuple(headers), "length", len(body)), body)
+    await wire.send_response(
+        ResponseHead(status, "llm-proxy", tuple(headers), "length", len(body)), body
+    )
 
 
-def _advised(error: LlmProxyError) -> str:
-    """What an error says, with what to do about it."""
+def _message_with_advice(error: LlmProxyError) -> str:
     if isinstance(error, CassetteError) and not isinstance(error, CassetteTooNew):
         return f"{error}. Delete it, or record it again with llm-proxy record."
     return str(error)
 
 
-def _as_http(error: LlmProxyError) -> tuple[int, str]:
-    """The status and the error type that an error is answered with."""
+def _status_and_type(error: LlmProxyError) -> tuple[int, str]:
     match error:
         case Miss():
             return _MISSED, "cassette_not_found"
@@ -57,9 +57,9 @@ def _as_http(error: LlmProxyError) -> tuple[int, str]:
             return status, "upstream_failed"
         case ScriptExhausted():
             return _MISSED, "script_exhausted"
-        case CannotSay():
+        case NotRepresentable():
             return _MISSED, "cannot_say"
-        case RespondFailed():
+        case RespondFunctionFailed():
             return 500, "respond_failed"
         case RequestRefused(status=status):
             return status, "request_refused"

@@ -1,4 +1,4 @@
-"""Requests that are refused before anything else is done with them.
+"""Refuses requests by host and origin before anything else is done.
 
 "It listens on localhost" protects nobody: a web page can reach us by DNS rebinding or by a
 cross-site POST.  So the `Host` must be ours, and a browser's request must not come from
@@ -19,7 +19,7 @@ from typing import Final
 from aiohttp import HttpVersion11, web
 
 from llm_proxy.errors import RequestRefused
-from llm_proxy.redaction import shown_target
+from llm_proxy.redaction import displayable_target
 
 _LOCAL: Final = "localhost"
 _HOST: Final = re.compile(
@@ -28,7 +28,7 @@ _HOST: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Guards:
+class RequestGuards:
     """Who may ask."""
 
     allow_hosts: frozenset[str] = frozenset()
@@ -42,7 +42,7 @@ class Guards:
         """Raises `RequestRefused` for a request that is not meant for us."""
         target = request.raw_path
         if not target.startswith("/"):
-            shown = shown_target(target)
+            shown = displayable_target(target)
             raise RequestRefused(400, f"{shown!a} is no path: this is no forward proxy")
         if request.version < HttpVersion11 and "Transfer-Encoding" in request.headers:
             raise RequestRefused(400, "HTTP/1.0 has no Transfer-Encoding: send a Content-Length")
@@ -59,9 +59,9 @@ class Guards:
             raise RequestRefused(400, "a request needs one Host header")
         socket = request.transport and request.transport.get_extra_info("sockname")
         port = socket[1] if socket else None
-        if not _is_ours(hosts[0], port, self.allow_hosts):
-            name, _ = _split(hosts[0])
-            if _is_local(name):
+        if not _is_own_host(hosts[0], port, self.allow_hosts):
+            name, _ = _split_host(hosts[0])
+            if _is_local_name(name):
                 raise RequestRefused(
                     421,
                     f"the host is right, the port of {hosts[0]!a} is not: this proxy listens on "
@@ -88,15 +88,14 @@ class Guards:
 
 
 @lru_cache(64)  # one client says the same again and again
-def _is_ours(host: str, port: int | None, allowed: frozenset[str]) -> bool:
-    """Whether a Host header names us, who listen on that port."""
-    name, named_port = _split(host)
+def _is_own_host(host: str, port: int | None, allowed: frozenset[str]) -> bool:
+    name, named_port = _split_host(host)
     if name in allowed or host.lower() in allowed:
         return True
-    return _is_local(name) and (named_port or "80") == str(port)
+    return _is_local_name(name) and (named_port or "80") == str(port)
 
 
-def _split(host: str) -> tuple[str, str]:
+def _split_host(host: str) -> tuple[str, str]:
     """Name and port of a Host header: the port empty where none is given, both where it is none."""
     match = _HOST.fullmatch(host)
     if match is None:
@@ -104,7 +103,7 @@ def _split(host: str) -> tuple[str, str]:
     return (match["v6"] or match["name"]).lower(), match["port"] or ""
 
 
-def _is_local(name: str) -> bool:
+def _is_local_name(name: str) -> bool:
     """Whether this can be no other machine's name."""
     if name == _LOCAL:
         return True

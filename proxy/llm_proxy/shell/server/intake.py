@@ -1,4 +1,4 @@
-"""A request on its way in: its connection, its expectation, its body.
+"""Receives a request: its connection, its expectation, its body.
 
 aiohttp parses requests.  One thing gets lost between its parser and the reader of a body: a
 chunk that breaks the framing after the request was handed out.  The parser forgets the reader,
@@ -19,11 +19,11 @@ from aiohttp.streams import StreamReader
 
 from llm_proxy.dialects import OPAQUE
 from llm_proxy.errors import RequestRefused, printable
-from llm_proxy.routing import Routing
-from llm_proxy.shell.server.error_responses import fail
-from llm_proxy.shell.server.guards import Guards
-from llm_proxy.shell.server.response_writer import Wire
-from llm_proxy.shell.server.retries import Retries
+from llm_proxy.routing import RoutingSettings
+from llm_proxy.shell.server.error_responses import send_error
+from llm_proxy.shell.server.guards import RequestGuards
+from llm_proxy.shell.server.response_writer import ResponseWriter
+from llm_proxy.shell.server.retries import RetryTracker
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _TOO_LONG: Final = re.compile(r"(?:\d+, message:\s*)?Got more than (\d+) bytes when reading")
@@ -32,7 +32,7 @@ _LONGEST_LINE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class ServerLimits:
+class RequestLimits:
     """What a client may ask of us."""
 
     max_body: int = 64 * 1024 * 1024
@@ -42,16 +42,16 @@ class ServerLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class RequestAdmission:
     """Who may ask, how much, and what calls are made of it."""
 
-    guards: Guards = field(default_factory=Guards)
-    limits: ServerLimits = field(default_factory=ServerLimits)
-    routing: Routing = field(default_factory=Routing)
-    retries: Retries = field(default_factory=Retries)
+    guards: RequestGuards = field(default_factory=RequestGuards)
+    limits: RequestLimits = field(default_factory=RequestLimits)
+    routing: RoutingSettings = field(default_factory=RoutingSettings)
+    retries: RetryTracker = field(default_factory=RetryTracker)
 
 
-class Connection(web.RequestHandler):
+class ClientConnection(web.RequestHandler):
     """The protocol of one client's connection."""
 
     __slots__ = ("_body",)
@@ -81,11 +81,11 @@ class Connection(web.RequestHandler):
         """The answer to what is no request; aiohttp calls this with its parser's `message`."""
         if message is None:  # never the parser: a fault, which aiohttp logs
             return super().handle_error(request, status, exc)
-        why = f"this is no HTTP request that can be read: {_line(message)}"
-        return _Refusal(request, RequestRefused(status, why))
+        why = f"this is no HTTP request that can be read: {_parser_error_line(message)}"
+        return _RefusalResponse(request, RequestRefused(status, why))
 
 
-class _Refusal(Wire):
+class _RefusalResponse(ResponseWriter):
     """An answer that is written when aiohttp wants it written."""
 
     def __init__(self, request: web.BaseRequest, refused: RequestRefused) -> None:
@@ -95,31 +95,31 @@ class _Refusal(Wire):
 
     async def write_eof(self, data: bytes = b"") -> None:
         """Write all of it."""
-        await fail(self, OPAQUE, self._refused)
+        await send_error(self, OPAQUE, self._refused)
 
 
-class Listener(web.Server):
-    """Makes a `Connection` of every client that connects."""
+class ConnectionListener(web.Server):
+    """Makes a `ClientConnection` of every client that connects."""
 
-    def __call__(self) -> Connection:
+    def __call__(self) -> ClientConnection:
         """The protocol of a new connection; asyncio calls this."""
-        return Connection(self, loop=self._loop, **self._kwargs)
+        return ClientConnection(self, loop=self._loop, **self._kwargs)
 
 
-async def body_of(request: web.BaseRequest, limits: ServerLimits) -> bytes:
+async def read_body(request: web.BaseRequest, limits: RequestLimits) -> bytes:
     """The request's body, once all of it is here.
 
     Raises `RequestRefused` for one that is too large, too slow or malformed, and for an
     expectation that cannot be met.
     """
     if (request.content_length or 0) > limits.max_body:
-        raise _too_large(limits)
+        raise _body_too_large(limits)
     if request.version >= HttpVersion11 and "Expect" in request.headers:
-        _meet_expectation(request)
+        _send_continue(request)
     content = request.content
     try:
         # Most come with their heads, and need no patience.
-        body = await (content.read() if content.is_eof() else _patiently(content, limits))
+        body = await (content.read() if content.is_eof() else _read_with_timeout(content, limits))
     except TimeoutError:
         # Nobody will wait for the rest of it, aiohttp neither.
         request.content.set_exception(web.RequestPayloadError("given up"))
@@ -127,14 +127,15 @@ async def body_of(request: web.BaseRequest, limits: ServerLimits) -> bytes:
             408, f"nothing of the request body came for {limits.body_silence:g} s: send it faster"
         ) from None
     except web.RequestPayloadError as error:
-        raise RequestRefused(400, f"the request body is malformed: {_line(str(error))}") from None
+        raise RequestRefused(
+            400, f"the request body is malformed: {_parser_error_line(str(error))}"
+        ) from None
     if len(body) > limits.max_body:
-        raise _too_large(limits)
+        raise _body_too_large(limits)
     return body
 
 
-async def _patiently(content: StreamReader, limits: ServerLimits) -> bytes:
-    """A body that arrives bit by bit."""
+async def _read_with_timeout(content: StreamReader, limits: RequestLimits) -> bytes:
     pieces: list[bytes] = []
     size = 0
     loop = asyncio.get_running_loop()
@@ -144,18 +145,18 @@ async def _patiently(content: StreamReader, limits: ServerLimits) -> bytes:
             pieces.append(piece)
             size += len(piece)
             if size > limits.max_body:
-                raise _too_large(limits)
+                raise _body_too_large(limits)
     return b"".join(pieces)
 
 
-def _meet_expectation(request: web.BaseRequest) -> None:
+def _send_continue(request: web.BaseRequest) -> None:
     if request.headers["Expect"].lower() != "100-continue":
         raise RequestRefused(417, "the only expectation that is met is 100-continue")
     if request.transport is not None and not request.content.is_eof():
         request.transport.write(_CONTINUE)
 
 
-def _too_large(limits: ServerLimits) -> RequestRefused:
+def _body_too_large(limits: RequestLimits) -> RequestRefused:
     return RequestRefused(
         413,
         f"the request body is larger than {limits.max_body} bytes: start llm-proxy with a larger "
@@ -163,8 +164,8 @@ def _too_large(limits: ServerLimits) -> RequestRefused:
     )
 
 
-def _line(said: str) -> str:
+def _parser_error_line(text: str) -> str:
     """The first line of what the parser says; it draws a picture of the bytes below it."""
-    if (too_long := _TOO_LONG.match(said)) is not None:  # which shows the bytes as Python does
+    if (too_long := _TOO_LONG.match(text)) is not None:  # which shows the bytes as Python does
         return f"its first line or one of its headers is longer than {too_long[1]} bytes"
-    return printable(said.partition("\n")[0].rstrip(":"), _LONGEST_LINE)
+    return printable(text.partition("\n")[0].rstrip(":"), _LONGEST_LINE)

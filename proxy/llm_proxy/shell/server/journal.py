@@ -1,4 +1,4 @@
-"""What was asked and answered in this run.
+"""The journal: the requests and responses of this run.
 
 The counts go on for as long as the run does; what they count is kept up to a limit, the latest.
 """
@@ -11,10 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from llm_proxy.actions import Send, Source
-from llm_proxy.faults.fault_record import Injected
-from llm_proxy.miss_report import Missed
-from llm_proxy.scenario.scripted_response import Direction, Exhausted, Fail, Say
-from llm_proxy.shell.server.library_usage import Usage
+from llm_proxy.faults.fault_record import FaultRecord
+from llm_proxy.miss_report import MissReport
+from llm_proxy.scenario.scripted_response import (
+    FailResponse,
+    ReportExhausted,
+    ScriptedResponse,
+    SendTurns,
+)
+from llm_proxy.shell.server.library_usage import LibraryUsage
 from llm_proxy.turns import ToolCall
 
 _KEPT: Final = 10_000
@@ -24,7 +29,7 @@ _MISSES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Simulated:
+class SimulatedDetails:
     """A simulated answer, as the journal tells it."""
 
     source: str
@@ -43,26 +48,26 @@ class Simulated:
     """What the scenario reports with the turn, by provider."""
 
     @classmethod
-    def of(cls, direction: Direction, source: Source) -> Simulated:
+    def from_scripted(cls, direction: ScriptedResponse, source: Source) -> SimulatedDetails:
         """What a direction comes to, and what is sent for it."""
-        what, finish, calls, failure = direction.what, "", list[str](), ""
-        match what:
-            case Say(turns=turns):
+        send_turns, finish, calls, failure = direction.action, "", list[str](), ""
+        match send_turns:
+            case SendTurns(turns=turns):
                 finish = str(turns[0].finish or "")
                 parts = [part for turn in turns for part in turn.parts]
                 calls = [part.name for part in parts if isinstance(part, ToolCall)]
-            case Fail(status=failure):
+            case FailResponse(status=failure):
                 pass
-            case Exhausted():
+            case ReportExhausted():
                 pass
         sent = source if isinstance(source, tuple) else ()
         chunks = sum(isinstance(action, Send) for action in sent)
-        about = (direction.unsuccessful, direction.notes, direction.reported)
-        return cls(direction.source, finish, tuple(calls), chunks, failure, *about)
+        values = (direction.unsuccessful, direction.notes, direction.reported)
+        return cls(direction.origin, finish, tuple(calls), chunks, failure, *values)
 
 
 @dataclass(slots=True)
-class Entry:
+class JournalEntry:
     """One request and its answer, as the API gives it."""
 
     number: int
@@ -91,7 +96,7 @@ class Entry:
     """`sent`, `cut` (broken off as the source said) or `client_gone`."""
     note: str = ""
     """What went wrong, in a sentence."""
-    simulated: Simulated | None = None
+    simulated: SimulatedDetails | None = None
     """What a simulated answer follows; None for any other."""
     at_ms: float = 0.0
     """When the request was read in full, since the run began."""
@@ -103,7 +108,7 @@ class Entry:
     """How long the answer told the client to wait; None where it told nothing."""
     should_retry: bool | None = None
     """What the answer told the client of asking again; None where it told nothing."""
-    faults: tuple[Injected, ...] = ()
+    faults: tuple[FaultRecord, ...] = ()
     """What was injected into the answer."""
     likeness: float | None = None
     """How alike the request of the cassette is that answered as the nearest; None for any other."""
@@ -114,7 +119,7 @@ class Entry:
 
 
 @dataclass(slots=True)
-class Recorded:
+class RecordedFile:
     """What became of one recording."""
 
     file: str
@@ -123,7 +128,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsuccessful:
+class FailedSession:
     """A session that has failed."""
 
     session: str
@@ -131,7 +136,7 @@ class Unsuccessful:
 
 
 @dataclass(slots=True)
-class Counts:
+class JournalCounts:
     """How often it happened in this run."""
 
     requests: int = 0
@@ -159,15 +164,15 @@ class Counts:
 class Journal:
     """Everything that happened, newest last."""
 
-    def __init__(self, usage: Usage | None = None) -> None:
-        self.counts = Counts()
-        self.usage = usage or Usage()
+    def __init__(self, usage: LibraryUsage | None = None) -> None:
+        self.counts = JournalCounts()
+        self.usage = usage or LibraryUsage()
         """What was used of the library."""
-        self.entries: deque[Entry] = deque(maxlen=_KEPT)
-        self._recorded: deque[Recorded] = deque(maxlen=_KEPT)
+        self.entries: deque[JournalEntry] = deque(maxlen=_KEPT)
+        self._recorded: deque[RecordedFile] = deque(maxlen=_KEPT)
         self._failures: deque[str] = deque(maxlen=_KEPT)
-        self._misses: deque[Missed] = deque(maxlen=_MISSES)
-        self._unsuccessful: deque[Unsuccessful] = deque(maxlen=_KEPT)
+        self._misses: deque[MissReport] = deque(maxlen=_MISSES)
+        self._unsuccessful: deque[FailedSession] = deque(maxlen=_KEPT)
         self._rules: Callable[[], Sequence[Mapping[str, Any]]] = list
 
     @property
@@ -176,7 +181,7 @@ class Journal:
         return self.counts.requests
 
     @property
-    def recorded(self) -> list[Recorded]:
+    def recorded(self) -> list[RecordedFile]:
         """The latest recordings that are cassettes."""
         return list(self._recorded)
 
@@ -186,19 +191,19 @@ class Journal:
         return list(self._failures)
 
     @property
-    def misses(self) -> list[Missed]:
+    def misses(self) -> list[MissReport]:
         """The latest requests that were not answered from a cassette, and why."""
         return list(self._misses)
 
     @property
-    def unsuccessful(self) -> list[Unsuccessful]:
+    def unsuccessful(self) -> list[FailedSession]:
         """The latest requests that were not as their scenario expects."""
         return list(self._unsuccessful)
 
     def document(self) -> dict[str, Any]:
         """The journal as `GET /_proxy/journal` gives it, and as `--journal` writes it."""
         # Those that are not over change under the hands of a thread that writes them.
-        entries = [it if it.status else replace(it) for it in self.entries]
+        entries = [entry if entry.status else replace(entry) for entry in self.entries]
         return {
             "requests": self.requests,
             "entries": entries,
@@ -207,35 +212,35 @@ class Journal:
             "library": self.usage.document(),
         }
 
-    def tell_rules(self, rules: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
+    def set_rules_provider(self, rules: Callable[[], Sequence[Mapping[str, Any]]]) -> None:
         """Ask there for the faults of the run: each rule, and how often it struck."""
         self._rules = rules
 
-    def open(self, session: str, method: str, path: str) -> Entry:
+    def open_entry(self, session: str, method: str, path: str) -> JournalEntry:
         """The entry of a request that has just arrived."""
         self.counts.requests += 1
-        entry = Entry(self.counts.requests, session, method, path)
+        entry = JournalEntry(self.counts.requests, session, method, path)
         self.entries.append(entry)
         return entry
 
-    def keep(self, recorded: Recorded) -> None:
+    def add_recorded(self, recorded: RecordedFile) -> None:
         """A recording is a cassette."""
         self.counts.recorded += 1
         self.counts.complete += recorded.complete
-        self.usage.record(recorded.file)
+        self.usage.record_recorded(recorded.file)
         self._recorded.append(recorded)
 
-    def lose(self, why: str) -> None:
+    def add_recording_failure(self, why: str) -> None:
         """A recording was lost."""
         self.counts.lost += 1
         self._failures.append(why)
 
-    def miss(self, missed: Missed) -> None:
+    def add_miss(self, missed: MissReport) -> None:
         """A request was not answered from a cassette."""
         self.counts.missed += 1
         self._misses.append(missed)
 
-    def fail(self, session: str, why: str) -> None:
+    def add_failed_session(self, session: str, why: str) -> None:
         """A session's request was not as its scenario expects, or its script has no answer."""
         self.counts.unsuccessful += 1
-        self._unsuccessful.append(Unsuccessful(session, why))
+        self._unsuccessful.append(FailedSession(session, why))

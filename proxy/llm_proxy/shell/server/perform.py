@@ -1,4 +1,4 @@
-"""Performs actions on a wire, each at its time."""
+"""Performs actions on the client's socket, each at its due time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, SendRaw, Source, Wait
-from llm_proxy.routing import Call
-from llm_proxy.shell.server.response_writer import Wire
+from llm_proxy.routing import RoutedRequest
+from llm_proxy.shell.server.response_writer import ResponseWriter
 
 _ENOUGH: Final = 256
 """Pieces that are collected before they are framed, where nothing says wait."""
@@ -20,14 +20,14 @@ _LARGE: Final = 256 * 1024
 
 
 @dataclass(slots=True)
-class Lateness:
+class WriteLateness:
     """How far writes were behind their due times, in ms."""
 
     waits: int = 0
     total: float = 0.0
     worst: float = 0.0
 
-    def note(self, late: float) -> None:
+    def add(self, late: float) -> None:
         """One write was `late` ms behind."""
         self.waits += 1
         self.total += late
@@ -39,26 +39,30 @@ class Lateness:
         return self.total / self.waits if self.waits else 0.0
 
 
-async def perform(source: Source, call: Call, wire: Wire, lateness: Lateness) -> None:
+async def perform(
+    source: Source, routed: RoutedRequest, wire: ResponseWriter, lateness: WriteLateness
+) -> None:
     """Perform all of `source` on `wire`.
 
     Due times are absolute: what is overdue goes at once, and makes nothing after it late.
     Raises `ConnectionError` when the client has gone, and whatever the source raises.
     """
     if isinstance(source, tuple):
-        await _perform(source, call, wire, lateness)
+        await _perform_burst(source, routed, wire, lateness)
     else:
         async with aclosing(source) as bursts:
             async for burst in bursts:
-                await _perform(burst, call, wire, lateness)
-                if wire.cut:
+                await _perform_burst(burst, routed, wire, lateness)
+                if wire.was_aborted:
                     return
                 await wire.flush()
-    if not wire.cut:
-        await wire.finish()
+    if not wire.was_aborted:
+        await wire.send_end()
 
 
-async def _perform(burst: Burst, call: Call, wire: Wire, lateness: Lateness) -> None:
+async def _perform_burst(
+    burst: Burst, routed: RoutedRequest, wire: ResponseWriter, lateness: WriteLateness
+) -> None:
     """Perform what is known together: pieces that nothing keeps apart are written as one."""
     pieces: list[bytes] = []
     for number, action in enumerate(burst, 1):
@@ -70,17 +74,19 @@ async def _perform(burst: Burst, call: Call, wire: Wire, lateness: Lateness) -> 
         if pieces:
             wire.send(pieces)
             pieces = []
-            await wire.flush_if(_LARGE)
-        await _perform_one(action, call, wire, lateness)
+            await wire.flush_if_larger(_LARGE)
+        await _perform_action(action, routed, wire, lateness)
     wire.send(pieces)
 
 
-async def _perform_one(action: Action, call: Call, wire: Wire, lateness: Lateness) -> None:
+async def _perform_action(
+    action: Action, routed: RoutedRequest, wire: ResponseWriter, lateness: WriteLateness
+) -> None:
     match action:
         case Wait(due):
-            await _until(due, call, wire, lateness)
+            await _wait_until_due(due, routed, wire, lateness)
         case Begin(head):
-            wire.begin(head)
+            wire.send_head(head)
         case Send(data):
             wire.send([data])
         case SendRaw(data):
@@ -89,11 +95,13 @@ async def _perform_one(action: Action, call: Call, wire: Wire, lateness: Latenes
             await wire.abort(how)
 
 
-async def _until(due: float, call: Call, wire: Wire, lateness: Lateness) -> None:
-    early = due - call.elapsed()
+async def _wait_until_due(
+    due: float, routed: RoutedRequest, wire: ResponseWriter, lateness: WriteLateness
+) -> None:
+    early = due - routed.elapsed_ms()
     if early > 0:
         await wire.flush()
         # As long as the recording says: the wait ends with the client, or with the server.
-        await asyncio.sleep((due - call.elapsed()) / 1000)
+        await asyncio.sleep((due - routed.elapsed_ms()) / 1000)
     if due > 0:
-        lateness.note(call.elapsed() - due)
+        lateness.add(routed.elapsed_ms() - due)

@@ -1,4 +1,4 @@
-"""Which request an SDK repeats when it says that it does.
+"""Recognises which request an SDK retries.
 
 The SDKs of OpenAI and Anthropic send `x-stainless-retry-count`: how often they have asked before.
 They do not say which request they repeat, so it is told by what became of those that were the
@@ -14,9 +14,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from llm_proxy.exchange import header
-from llm_proxy.routing import Call
-from llm_proxy.take_numbers import Wish
+from llm_proxy.exchange import header_value
+from llm_proxy.routing import RoutedRequest
+from llm_proxy.take_numbers import LogicalRequest
 
 COUNT: Final = "x-stainless-retry-count"
 _COUNT: Final = re.compile("[0-9]{1,4}")
@@ -26,81 +26,90 @@ _KEPT: Final = 10_000
 State = Literal["running", "failed"]
 
 
-def retry_count(call: Call) -> int | None:
+def sdk_retry_count(routed: RoutedRequest) -> int | None:
     """How often its client's SDK says that it has asked before; None where it says nothing."""
-    count = header(call.plain.headers, COUNT) or ""
+    count = header_value(routed.decompressed.headers, COUNT) or ""
     return int(count) if _COUNT.fullmatch(count) else None
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenRequest:
     """A request that may be repeated: one that is well over is none."""
 
-    wish: Wish
-    alike: bytes
+    logical_request: LogicalRequest
+    fingerprint: bytes
     state: State = "running"
 
 
-class Retries:
+class RetryTracker:
     """Finds out which requests belong together."""
 
     def __init__(self, *, collapses: bool = False) -> None:
         """Unless it `collapses` them, each request stands for itself."""
-        self._collapses = collapses
-        self._numbers = itertools.count(1)
-        self._open: OrderedDict[int, _Open] = OrderedDict()
-        self._alike: dict[bytes, list[_Open]] = {}
+        self._is_enabled = collapses
+        self._request_numbers = itertools.count(1)
+        self._open_by_number: OrderedDict[int, _OpenRequest] = OrderedDict()
+        self._request_fingerprint: dict[bytes, list[_OpenRequest]] = {}
 
-    def joined(self, call: Call) -> Call:
+    def join(self, routed: RoutedRequest) -> RoutedRequest:
         """The call with the wish that it is an attempt of: a new one, or that which it repeats."""
-        if not self._collapses:
-            return call
-        alike = _alike(call)
-        before = self._before(alike, retry_count(call) or 0)
+        if not self._is_enabled:
+            return routed
+        alike = _request_fingerprint(routed)
+        before = self._preceding_attempt(alike, sdk_retry_count(routed) or 0)
         if before is None:
-            wish = Wish(next(self._numbers), retry_count(call) or 0)
+            wish = LogicalRequest(next(self._request_numbers), sdk_retry_count(routed) or 0)
         else:
-            self._forget(before)
-            wish = replace(before.wish, attempt=before.wish.attempt + 1)
-        self._remember(_Open(wish, alike))
-        return replace(call, wish=wish)
+            self._forget_open(before)
+            wish = replace(before.logical_request, attempt=before.logical_request.attempt + 1)
+        self._remember_open(_OpenRequest(wish, alike))
+        return replace(routed, logical_request=wish)
 
-    def ended(self, call: Call, *, well: bool) -> None:
+    def finish(self, routed: RoutedRequest, *, succeeded: bool) -> None:
         """An attempt is over."""
-        it = self._open.get(call.wish.number) if call.wish is not None else None
-        if it is None or it.wish != call.wish:  # a later attempt took its place
+        open_request = (
+            self._open_by_number.get(routed.logical_request.number)
+            if routed.logical_request is not None
+            else None
+        )
+        if (
+            open_request is None or open_request.logical_request != routed.logical_request
+        ):  # a later attempt took its place
             return
-        if well:
-            self._forget(it)
+        if succeeded:
+            self._forget_open(open_request)
         else:
-            it.state = "failed"
+            open_request.state = "failed"
 
-    def _before(self, alike: bytes, count: int) -> _Open | None:
+    def _preceding_attempt(self, alike: bytes, count: int) -> _OpenRequest | None:
         """The attempt that this one follows, `count` of which came before it."""
         if not count:
             return None
-        fitting = [it for it in self._alike.get(alike, ()) if it.wish.attempt == count - 1]
-        failed = [it for it in fitting if it.state == "failed"]
+        fitting = [
+            open_request
+            for open_request in self._request_fingerprint.get(alike, ())
+            if open_request.logical_request.attempt == count - 1
+        ]
+        failed = [open_request for open_request in fitting if open_request.state == "failed"]
         return next(iter([*failed, *fitting]), None)
 
-    def _remember(self, it: _Open) -> None:
-        self._open[it.wish.number] = it
-        self._alike.setdefault(it.alike, []).append(it)
-        if len(self._open) > _KEPT:
-            self._forget(next(iter(self._open.values())))
+    def _remember_open(self, open_request: _OpenRequest) -> None:
+        self._open_by_number[open_request.logical_request.number] = open_request
+        self._request_fingerprint.setdefault(open_request.fingerprint, []).append(open_request)
+        if len(self._open_by_number) > _KEPT:
+            self._forget_open(next(iter(self._open_by_number.values())))
 
-    def _forget(self, it: _Open) -> None:
-        del self._open[it.wish.number]
-        same = self._alike[it.alike]
-        same.remove(it)
+    def _forget_open(self, open_request: _OpenRequest) -> None:
+        del self._open_by_number[open_request.logical_request.number]
+        same = self._request_fingerprint[open_request.fingerprint]
+        same.remove(open_request)
         if not same:
-            del self._alike[it.alike]
+            del self._request_fingerprint[open_request.fingerprint]
 
 
-def _alike(call: Call) -> bytes:
-    """A hash of what an SDK repeats as it was."""
-    asked = call.plain
-    digest = hashlib.sha256(asked.body)
-    for part in (call.session, call.provider, asked.method, asked.path, asked.query):
+def _request_fingerprint(routed: RoutedRequest) -> bytes:
+    request = routed.decompressed
+    digest = hashlib.sha256(request.body)
+    for part in (routed.session, routed.provider, request.method, request.path, request.query):
         digest.update(b"\n" + part.encode("utf-8", "surrogateescape"))
     return digest.digest()

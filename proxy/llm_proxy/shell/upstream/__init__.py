@@ -1,1 +1,1 @@
-"""The live providers: what is asked of them, and what comes back, to the last byte."""
+"""The live providers: sends requests and reads responses to the last byte."""

@@ -1,4 +1,4 @@
-"""aiohttp's client connection, with a memory for how it failed, and for whose bytes it reads.
+"""aiohttp's client connection, extended to remember failures and surplus bytes.
 
 Four things get lost between aiohttp's parser and its reader; they are kept here, where they
 happen, because nothing further up can find them out for certain:
@@ -54,22 +54,22 @@ _IDLE_TIMEOUT: Final = b"HTTP/1.1 408"
 """What some servers say of themselves before they close an idle connection."""
 
 
-class Malformed(aiohttp.ClientPayloadError):
+class MalformedResponse(aiohttp.ClientPayloadError):
     """The upstream broke the framing of its body."""
 
 
-class Unasked(aiohttp.ClientConnectionError):
+class UnexpectedBytes(aiohttp.ClientConnectionError):
     """The upstream sent bytes before the request was sent, which is not sent on this connection."""
 
 
-class Receiver(ResponseHandler):
+class UpstreamProtocol(ResponseHandler):
     """The protocol of one connection to an upstream."""
 
     was_reset = False
     """Whether the connection was lost otherwise than by a clean close."""
     has_served = False
     """Whether a request was sent on it."""
-    heard = False
+    flag = False
     """Whether any byte of the answer has come."""
     writer: AbstractStreamWriter | None = None
     """What sends the request; None until it is known."""
@@ -91,7 +91,7 @@ class Receiver(ResponseHandler):
     def __init__(self, loop: asyncio.AbstractEventLoop, doubt: Callable[[str], None]) -> None:
         """`doubt` learns why answers on this connection may be each other's."""
         super().__init__(loop)
-        self._doubt = doubt
+        self._surplus_reason = doubt
 
     def set_response_params(self, **params: Any) -> None:
         """Expect the next response; aiohttp calls this for every request."""
@@ -99,24 +99,24 @@ class Receiver(ResponseHandler):
         self._body, self._left, self._head, self._end = None, inf, b"", b""
         self.writer = None
         self.has_served = True
-        self.heard = False
+        self.flag = False
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrived: first what belongs to the head, then the body, and nothing else."""
         if not data:  # the parser goes on with what it has
             super().data_received(data)
-        elif not self.has_served or self._is_over:
-            self._refuse(data)
+        elif not self.has_served or self._is_complete:
+            self._close_unexpected(data)
         elif self.writer is not None and self.writer.output_size == 0:
-            self._refuse(data)
-            self.set_exception(Unasked())
+            self._close_unexpected(data)
+            self.set_exception(UnexpectedBytes())
         else:
-            self.heard = True
+            self.flag = True
             if body := self._receive_head(data):
                 self._receive_body(body)
-        if self._body is not None and self._is_over and not self._end.endswith(_ENDS_OF_CHUNKS):
-            self._refuse(self._end)
+        if self._body is not None and self._is_complete and not self._end.endswith(_ENDS_OF_CHUNKS):
+            self._close_unexpected(self._end)
 
     def _receive_head(self, data: bytes) -> bytes:
         """Parse what belongs to heads; gives what follows the last one."""
@@ -133,7 +133,6 @@ class Receiver(ResponseHandler):
         return data
 
     def _receive_body(self, data: bytes) -> None:
-        """Parse what belongs to the body, or to a head whose end has not come."""
         surplus = b""
         if self._left != inf:
             size = int(self._left)
@@ -143,14 +142,13 @@ class Receiver(ResponseHandler):
         if data:
             super().data_received(data)
         if surplus:
-            self._refuse(surplus)
+            self._close_unexpected(surplus)
 
     @property
-    def _is_over(self) -> bool:
-        """Whether the whole answer has come."""
+    def _is_complete(self) -> bool:
         return self._left == 0 or (self._body is not None and self._body.is_eof())
 
-    def _refuse(self, data: bytes) -> None:
+    def _close_unexpected(self, data: bytes) -> None:
         """Close the connection, for nobody waits for these bytes.
 
         Where they are a response, and came behind several answers, one that came too many before
@@ -163,7 +161,7 @@ class Receiver(ResponseHandler):
             where = f"the upstream at {host}, port {port},"
             log.warning("%s sent bytes that no request waits for; its connection is closed", where)
             if data.startswith(_RESPONSE) and self.answers > 1:
-                self._doubt(
+                self._surplus_reason(
                     f"{where} sent more responses on a connection than it got requests "
                     f"({self.answers}): which answers which is not certain; record them again"
                 )
@@ -173,7 +171,7 @@ class Receiver(ResponseHandler):
         """Take a head from the parser: after that of a 1xx response another one follows."""
         message, body = data
         if self._has_answer:  # a second one, in the bytes of the first
-            self._refuse(_RESPONSE)
+            self._close_unexpected(_RESPONSE)
             return
         if message.code not in _INFORMATIONAL:
             self._has_answer = True
@@ -194,9 +192,9 @@ class Receiver(ResponseHandler):
         super().set_exception(exc, *cause)
         body = self._payload
         if isinstance(exc, HttpProcessingError) and body is not None and not body.is_eof():
-            body.set_exception(Malformed(exc.message), exc)
+            body.set_exception(MalformedResponse(exc.message), exc)
 
-    def waiting(self) -> bytes | None:
+    def peek_waiting(self) -> bytes | None:
         """The first bytes that wait in the socket to be read; none at its end; else None.
 
         Of TLS, at the beginning of a connection, it is None: that has to say something for itself.
@@ -214,7 +212,7 @@ class Receiver(ResponseHandler):
             return b"" if is_tls else same.recv(_LOOK, socket.MSG_PEEK)
         return b""
 
-    def is_on_this_machine(self) -> bool:
+    def is_local_upstream(self) -> bool:
         """Whether the upstream runs where we do, so that it may be ourselves."""
         if self.transport is None:
             return False
@@ -230,15 +228,15 @@ class Receiver(ResponseHandler):
 class UpstreamResponse(aiohttp.ClientResponse):
     """A response that knows its connection to the end, and after it."""
 
-    receiver: Receiver
+    protocol: UpstreamProtocol
 
     def __init__(self, *args: Any, stream_writer: AbstractStreamWriter, **more: Any) -> None:
         super().__init__(*args, stream_writer=stream_writer, **more)
-        self._sends = stream_writer
+        self._request_is_sent = stream_writer
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         """Wait for the head; aiohttp calls this once the request is on its way."""
-        assert isinstance(connection.protocol, Receiver)  # noqa: S101 # `Connector` makes no other
-        self.receiver = connection.protocol
-        self.receiver.writer = self._sends
+        assert isinstance(connection.protocol, UpstreamProtocol)  # noqa: S101 # `CheckedConnector` makes no other
+        self.protocol = connection.protocol
+        self.protocol.writer = self._request_is_sent
         return await super().start(connection)

@@ -1,4 +1,4 @@
-"""Why an upstream gave no answer, in the words of its 502, 504 or 508."""
+"""Explains why an upstream gave no response, for 502, 504 and 508."""
 
 from __future__ import annotations
 
@@ -9,56 +9,58 @@ from yarl import URL
 
 from llm_proxy import http_heads
 from llm_proxy.errors import UpstreamFailed
-from llm_proxy.exchange import Head, header
-from llm_proxy.routing import ERROR_HEADER, Call
-from llm_proxy.shell.upstream.connection import Unasked
+from llm_proxy.exchange import ResponseHead, header_value
+from llm_proxy.routing import ERROR_HEADER, RoutedRequest
+from llm_proxy.shell.upstream.connection import UnexpectedBytes
 from llm_proxy.shell.upstream.settings import UpstreamSettings
 
 
-def refusal(head: Head, call: Call, url: URL) -> UpstreamFailed | None:
+def head_refusal(head: ResponseHead, routed: RoutedRequest, url: URL) -> UpstreamFailed | None:
     """Why this head is no answer that can be passed on; None where it is one."""
-    if why := _nonsense(head):
-        return UpstreamFailed(502, f"{_where(call, url)} answered with {why}: that is no HTTP")
-    if head.status == HTTPStatus.LOOP_DETECTED and header(head.headers, ERROR_HEADER):
-        hint = f"give the provider's own address with --upstream {call.provider}=URL"
+    if why := _invalid_head_reason(head):
+        return UpstreamFailed(
+            502, f"{_target_description(routed, url)} answered with {why}: that is no HTTP"
+        )
+    if head.status == HTTPStatus.LOOP_DETECTED and header_value(head.headers, ERROR_HEADER):
+        hint = f"give the provider's own address with --upstream {routed.provider}=URL"
         why = "leads back to a proxy that it was asked through"
-        return UpstreamFailed(508, f"{_where(call, url)} {why}: {hint}")
+        return UpstreamFailed(508, f"{_target_description(routed, url)} {why}: {hint}")
     return None
 
 
-def _nonsense(head: Head) -> str:
+def _invalid_head_reason(head: ResponseHead) -> str:
     """What makes a head one that nobody can pass on; empty where it is in order."""
     if head.status == HTTPStatus.SWITCHING_PROTOCOLS:
         return "101 to a request that asked for no other protocol"
     if head.status < HTTPStatus.OK:  # other statuses of 1xx are no answer, and never come here
         return f"the status {head.status}"
     try:
-        http_heads.lines(head)
+        http_heads.head_lines(head)
     except ValueError:
         return "a control character in its head"
     return ""
 
 
-def failure(  # noqa: C901 # one case for each way to fail
-    error: Exception, call: Call, url: URL, settings: UpstreamSettings
+def upstream_failure(  # noqa: C901 # one case for each way to fail
+    error: Exception, routed: RoutedRequest, url: URL, settings: UpstreamSettings
 ) -> UpstreamFailed:
     """What an attempt that failed with this error is answered with."""
-    where = _where(call, url)
-    hint = f"check that it runs, or give --upstream {call.provider}=URL"
+    where = _target_description(routed, url)
+    hint = f"check that it runs, or give --upstream {routed.provider}=URL"
     if settings.proxy is not None:
-        if (why := _of_the_proxy(error, URL(settings.proxy))) is not None:
+        if (why := _upstream_proxy_failure(error, URL(settings.proxy))) is not None:
             return UpstreamFailed(502, f"--upstream-proxy {settings.proxy} {why}")
         where += f" asked through --upstream-proxy {settings.proxy},"
     match error:
         case aiohttp.ServerTimeoutError():
             return UpstreamFailed(
-                502, f"{where} could not be reached within {settings.connect:g} s: {hint}"
+                502, f"{where} could not be reached within {settings.connect_timeout:g} s: {hint}"
             )
         case TimeoutError():
-            return UpstreamFailed(504, f"{where} did not answer within {settings.idle:g} s")
+            return UpstreamFailed(504, f"{where} did not answer within {settings.idle_timeout:g} s")
         case aiohttp.ClientConnectorError():
             return UpstreamFailed(502, f"{where} cannot be reached ({error.os_error}): {hint}")
-        case Unasked():
+        case UnexpectedBytes():
             return UpstreamFailed(502, f"{where} sent an answer before it was asked")
         case aiohttp.ServerDisconnectedError() | OSError():
             return UpstreamFailed(502, f"{where} closed the connection without an answer")
@@ -68,7 +70,7 @@ def failure(  # noqa: C901 # one case for each way to fail
             return UpstreamFailed(502, f"{where} could not be asked ({type(error).__name__})")
 
 
-def _of_the_proxy(error: Exception, proxy: URL) -> str | None:
+def _upstream_proxy_failure(error: Exception, proxy: URL) -> str | None:
     """What is said of a failure that is the operator's proxy's own; None for any other."""
     match error:
         case aiohttp.ClientHttpProxyError():
@@ -85,5 +87,5 @@ def _of_the_proxy(error: Exception, proxy: URL) -> str | None:
             return None
 
 
-def _where(call: Call, url: URL) -> str:
-    return f"the upstream of {call.provider}, {url.origin()},"
+def _target_description(routed: RoutedRequest, url: URL) -> str:
+    return f"the upstream of {routed.provider}, {url.origin()},"

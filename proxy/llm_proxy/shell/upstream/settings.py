@@ -1,4 +1,4 @@
-"""What an operator decides about the providers."""
+"""Settings of the upstream connections."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 class UpstreamSettings:
     """Where the providers are, and how long they may be silent."""
 
-    addresses: Mapping[str, str]
+    base_urls: Mapping[str, str]
     """Base URLs by provider name; `default` stands in for all."""
     in_place_of_v1: frozenset[str] = frozenset()
     """Providers whose address takes the place of the `/v1` that a target begins with."""
-    idle: float = 300.0
+    idle_timeout: float = 300.0
     """The longest silence in seconds, before the head and between reads."""
-    connect: float = 10.0
+    connect_timeout: float = 10.0
     """The longest wait for a connection, in seconds."""
     proxy: str | None = None
     """An HTTP proxy for networks that need one."""

@@ -1,4 +1,4 @@
-"""AWS's signature (SigV4), made anew on the way to Bedrock with the operator's credentials.
+"""Signs Bedrock requests with the operator's AWS credentials (SigV4).
 
 A signature covers the host, and the client's was made for ours.  botocore makes the new one: it
 knows every place that credentials come from, and renews those that run out.  It is an extra,
@@ -49,7 +49,10 @@ _COVERED: Final = re.compile(r"content-type|x-amz-.*|x-amzn-bedrock-.*", re.IGNO
 def refuse_signed(request: Request) -> None:
     """Raise `RequestRefused` for a request whose signature AWS would not take from us."""
     sent = (value for name, value in request.headers if name.lower() == "authorization")
-    if any(it.startswith("AWS4-") for it in sent) or _unsigned(request).query != request.query:
+    if (
+        any(text.startswith("AWS4-") for text in sent)
+        or _without_signature(request).query != request.query
+    ):
         raise RequestRefused(
             501,
             "this request has an AWS signature (SigV4), which is for the address that the client "
@@ -67,11 +70,13 @@ class AwsSigner:
 
         Raises `UsageError` where botocore, the region or credentials are missing.
         """
-        self._aws = _botocore()
-        session = self._aws.session.get_session()
-        self.region = _region_of(upstream or "") or os.environ.get("AWS_REGION", "").strip()
+        self._botocore_session = _import_botocore()
+        session = self._botocore_session.session.get_session()
+        self.region = _region_of_url(upstream or "") or os.environ.get("AWS_REGION", "").strip()
         """Where no host names another."""
-        self.region = self.region or self._asked(lambda: session.get_config_variable("region"))
+        self.region = self.region or self._call_botocore(
+            lambda: session.get_config_variable("region")
+        )
         if self.region and _NAME.fullmatch(self.region) is None:
             raise UsageError(f"--sign aws: {printable(self.region, 60)!r} is no region of AWS")
         if not self.region:
@@ -79,13 +84,13 @@ class AwsSigner:
                 "--sign aws: the region is not known: set AWS_REGION, or give --upstream "
                 "bedrock=URL with a host of AWS's, which names it"
             )
-        self._credentials = self._asked(session.get_credentials)
+        self._credentials = self._call_botocore(session.get_credentials)
         if self._credentials is None:
             raise UsageError(
                 "--sign aws: there are no AWS credentials: set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or log in with aws sso login"
             )
-        self._asked(self._credentials.get_frozen_credentials)
+        self._call_botocore(self._credentials.get_frozen_credentials)
         # One thread, for the order of requests is that of their takes; renewing may take a while.
         self._thread = ThreadPoolExecutor(1, "signing")
 
@@ -93,16 +98,16 @@ class AwsSigner:
         """Sign nothing more."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def signed(self, request: Request, url: Callable[[Request], str]) -> Request:
+    async def sign_request(self, request: Request, url: Callable[[Request], str]) -> Request:
         """The request with our signature for its `url` in place of the client's.
 
         Raises `UpstreamFailed` where credentials that ran out cannot be renewed.
         """
         loop = asyncio.get_running_loop()
-        bare = _unsigned(request)
+        bare = _without_signature(request)
         try:
             return await loop.run_in_executor(self._thread, self._sign, bare, url(bare))
-        except _NotFound as error:
+        except _CredentialsNotFound as error:
             raise UpstreamFailed(
                 502,
                 f"the AWS credentials cannot be renewed ({error}): log in again, "
@@ -110,33 +115,35 @@ class AwsSigner:
             ) from None
 
     def _sign(self, request: Request, url: str) -> Request:
-        region = _region_of(url) or self.region
-        asked = self._aws.awsrequest.AWSRequest(request.method, url, data=request.body)
-        for name, value in http_heads.passed_on(request.headers):
+        region = _region_of_url(url) or self.region
+        content = self._botocore_session.awsrequest.AWSRequest(
+            request.method, url, data=request.body
+        )
+        for name, value in http_heads.forwarded_headers(request.headers):
             if _COVERED.fullmatch(name):
-                asked.headers[name] = value  # which adds to those of that name
-        credentials = _found(self._credentials.get_frozen_credentials)
-        self._aws.auth.SigV4Auth(credentials, BEDROCK, region).add_auth(asked)
-        made = tuple((name, asked.headers[name]) for name in _MADE if name in asked.headers)
+                content.headers[name] = value  # which adds to those of that name
+        credentials = _lookup(self._credentials.get_frozen_credentials)
+        self._botocore_session.auth.SigV4Auth(credentials, BEDROCK, region).add_auth(content)
+        made = tuple((name, content.headers[name]) for name in _MADE if name in content.headers)
         return replace(request, headers=(*request.headers, *made))
 
     @staticmethod
-    def _asked(ask: Callable[[], Any]) -> Any:
+    def _call_botocore(ask: Callable[[], Any]) -> Any:
         """What botocore finds.  Raises `UsageError` where looking for it fails."""
         try:
-            return _found(ask)
-        except _NotFound as error:
+            return _lookup(ask)
+        except _CredentialsNotFound as error:
             raise UsageError(
                 f"--sign aws: the AWS credentials cannot be had ({error}): look "
                 "at AWS_PROFILE and your AWS configuration, or log in with aws sso login"
             ) from None
 
 
-class _NotFound(Exception):
+class _CredentialsNotFound(Exception):
     """Looking for credentials failed; all it says is the name of the failure's type."""
 
 
-def _found(ask: Callable[[], Any]) -> Any:
+def _lookup(ask: Callable[[], Any]) -> Any:
     """What botocore finds.  Raises `_NotFound`, whatever fails on the way.
 
     Credentials come from files, programs, and services: besides botocore's own errors there are
@@ -145,23 +152,22 @@ def _found(ask: Callable[[], Any]) -> Any:
     try:
         return ask()
     except Exception as error:
-        raise _NotFound(type(error).__name__) from None
+        raise _CredentialsNotFound(type(error).__name__) from None
 
 
-def _unsigned(request: Request) -> Request:
-    """The request without any signature."""
+def _without_signature(request: Request) -> Request:
     headers = tuple(pair for pair in request.headers if pair[0].lower() not in _DROPPED)
-    kept = (it for it in request.query.split("&") if _IN_QUERY.fullmatch(it) is None)
+    kept = (text for text in request.query.split("&") if _IN_QUERY.fullmatch(text) is None)
     return replace(request, headers=headers, query="&".join(kept))
 
 
-def _region_of(url: str) -> str:
+def _region_of_url(url: str) -> str:
     """The region that a URL's host names; empty where it is none of AWS's."""
     match = _REGION.fullmatch(urlsplit(url).hostname or "")
     return match[1] if match else ""
 
 
-def _botocore() -> Any:
+def _import_botocore() -> Any:
     """The package, which comes without types.  Raises `UsageError` where it is not installed."""
     try:
         for part in ("auth", "awsrequest", "session"):

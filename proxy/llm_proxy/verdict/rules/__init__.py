@@ -1,10 +1,10 @@
-"""What is looked for, one rule a file; their order is that in which they are told."""
+"""The verdict rules, one per file, in output order."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.verdict.finding import Rule
+from llm_proxy.verdict.finding import VerdictRule
 from llm_proxy.verdict.rules.failed_accepted import FAILED_ACCEPTED
 from llm_proxy.verdict.rules.gave_up import GAVE_UP
 from llm_proxy.verdict.rules.malformed_accepted import MALFORMED_ACCEPTED
@@ -15,7 +15,7 @@ from llm_proxy.verdict.rules.retry_storm import RETRY_STORM
 from llm_proxy.verdict.rules.too_soon import TOO_SOON
 from llm_proxy.verdict.rules.truncated_accepted import TRUNCATED_ACCEPTED
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[VerdictRule, ...]] = (
     GAVE_UP,
     TOO_SOON,
     NO_BACKOFF,

@@ -9,56 +9,60 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.display import duration
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.verdict.attempts import Attempt
-from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.retry_chains import Chain
-from llm_proxy.verdict.retry_hints import invites
-from llm_proxy.verdict.sentences import evidence, times, told
+from llm_proxy.display import format_duration
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.verdict.attempts import JournalAttempt
+from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.verdict.retry_chains import RetryChain
+from llm_proxy.verdict.retry_hints import invites_retry
+from llm_proxy.verdict.sentences import chain_evidence, describe_received, times_in_words
 
 _LONG: Final = 60_000.0
 """Ms of Retry-After from which a client may well rather give up than wait."""
 
-_BROKEN: Final = (Effect.UNANSWERED, Effect.DISCONNECTED, Effect.STALLED, Effect.CUT)
+_BROKEN: Final = (
+    FaultEffect.UNANSWERED,
+    FaultEffect.DISCONNECTED,
+    FaultEffect.STALLED,
+    FaultEffect.CUT,
+)
 
 
-def _is_passing(attempt: Attempt) -> bool:
-    """Whether it met a failure that asking again may help against."""
+def _is_transient(attempt: JournalAttempt) -> bool:
     if attempt.should_retry is False:
         return False
-    if attempt.met(Effect.REFUSED) is not None:
-        return invites(attempt)
-    return attempt.met(*_BROKEN) is not None
+    if attempt.first_fault_with_effect(FaultEffect.REFUSED) is not None:
+        return invites_retry(attempt)
+    return attempt.first_fault_with_effect(*_BROKEN) is not None
 
 
-def _concerns(chain: Chain) -> bool:
-    return chain.last.is_over and any(map(_is_passing, chain.attempts))
+def _applies(chain: RetryChain) -> bool:
+    return chain.last_attempt.is_over and any(map(_is_transient, chain.attempts))
 
 
-def _judge(chain: Chain) -> Finding | None:
-    last = chain.last
-    if not _is_passing(last) or last.number in chain.continued:
+def _find(chain: RetryChain) -> VerdictFinding | None:
+    last = chain.last_attempt
+    if not _is_transient(last) or last.number in chain.is_continued:
         return None
     number = len(chain.attempts)
     if number > 1:
-        message = f"gave up after it had asked {times(number)}: {told(last)}"
-        return Finding(Level.NOTE, message, evidence(chain))
-    if last.status and last.streams and not invites(last):
-        message = f"a stream was lost, and nobody asked again: {told(last)}"
-        return Finding(Level.NOTE, message, evidence(chain))
+        message = f"gave up after it had asked {times_in_words(number)}: {describe_received(last)}"
+        return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
+    if last.status and last.streams and not invites_retry(last):
+        message = f"a stream was lost, and nobody asked again: {describe_received(last)}"
+        return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
     if (last.retry_after_ms or 0.0) > _LONG:
-        message = f"gave up, as it was told to wait {duration(last.retry_after_ms or 0.0)}"
-        return Finding(Level.NOTE, message, evidence(chain))
-    message = f"gave up at the first failure: {told(last)}"
-    return Finding(Level.WARNING, message, evidence(chain))
+        message = f"gave up, as it was told to wait {format_duration(last.retry_after_ms or 0.0)}"
+        return VerdictFinding(FindingLevel.NOTE, message, chain_evidence(chain))
+    message = f"gave up at the first failure: {describe_received(last)}"
+    return VerdictFinding(FindingLevel.WARNING, message, chain_evidence(chain))
 
 
-GAVE_UP: Final = Rule(
+GAVE_UP: Final = VerdictRule(
     "gave-up",
     "does not ask again after a failure that may pass",
     "leave the retries of the SDK on (max_retries), or ask again in the application; no SDK asks "
     "again for a stream that has begun: catch what it raises there, and ask again or say so",
-    _concerns,
-    _judge,
+    _applies,
+    _find,
 )

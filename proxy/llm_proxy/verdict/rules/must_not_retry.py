@@ -9,52 +9,56 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.display import duration
-from llm_proxy.verdict.attempts import Attempt
-from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.retry_chains import Chain, pause
-from llm_proxy.verdict.retry_hints import forbids
-from llm_proxy.verdict.sentences import evidence_of, times
+from llm_proxy.display import format_duration
+from llm_proxy.verdict.attempts import JournalAttempt
+from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
+from llm_proxy.verdict.retry_hints import forbids_retry
+from llm_proxy.verdict.sentences import attempt_evidence, times_in_words
 
 _SOON: Final = 5_000.0
 """Ms after which the same request counts as a new wish, where no SDK counts it as a retry."""
 _UNAUTHORISED: Final = 401
 
 
-def _concerns(chain: Chain) -> bool:
-    return any(map(forbids, chain.attempts))
+def _applies(chain: RetryChain) -> bool:
+    return any(map(forbids_retry, chain.attempts))
 
 
-def _judge(chain: Chain) -> Finding | None:
-    wrong = [(*pair, level) for pair in chain.followed() if (level := _level(*pair)) is not None]
+def _find(chain: RetryChain) -> VerdictFinding | None:
+    wrong = [
+        (*pair, level) for pair in chain.retried_pairs() if (level := _level(*pair)) is not None
+    ]
     if not wrong:
         return None
     first = [pair for pair in wrong if pair[0].status == _UNAUTHORISED][:1]
-    levels = [Level.NOTE if it in first else it[2] for it in wrong]
-    worst = max(levels, key=lambda it: it.weight)
+    levels = [FindingLevel.NOTE if values in first else values[2] for values in wrong]
+    worst = max(levels, key=lambda finding_level: finding_level.severity)
     before, after, _ = wrong[levels.index(worst)]
     message = (
-        f"asked again for what was refused for good, {times(len(wrong))}: {_refusal(before)}, "
-        f"and {duration(pause(before, after))} later the same request{_counted(after)}"
+        f"asked again for what was refused for good, {times_in_words(len(wrong))}: "
+        f"{_refusal_text(before)}, "
+        f"and {format_duration(pause_ms(before, after))} later the same "
+        f"request{_counts_as_retry(after)}"
     )
-    return Finding(worst, message, tuple(evidence_of(*pair[:2]) for pair in wrong))
+    return VerdictFinding(worst, message, tuple(attempt_evidence(*pair[:2]) for pair in wrong))
 
 
-def _level(before: Attempt, after: Attempt) -> Level | None:
+def _level(before: JournalAttempt, after: JournalAttempt) -> FindingLevel | None:
     """How sure it is that one is a retry of the other; None where it is not."""
-    if not forbids(before):
+    if not forbids_retry(before):
         return None
     if after.retry_count:
-        return Level.ERROR
-    return None if pause(before, after) > _SOON else Level.WARNING
+        return FindingLevel.ERROR
+    return None if pause_ms(before, after) > _SOON else FindingLevel.WARNING
 
 
-def _refusal(attempt: Attempt) -> str:
+def _refusal_text(attempt: JournalAttempt) -> str:
     told = ", x-should-retry: false" if attempt.should_retry is False else ""
     return f"HTTP {attempt.status}{told}"
 
 
-def _counted(after: Attempt) -> str:
+def _counts_as_retry(after: JournalAttempt) -> str:
     match after.retry_count:
         case None:
             return ""
@@ -64,11 +68,11 @@ def _counted(after: Attempt) -> str:
             return f", which its SDK counts as retry {count}"
 
 
-MUST_NOT_RETRY: Final = Rule(
+MUST_NOT_RETRY: Final = VerdictRule(
     "must-not-retry",
     "asks again after an answer that says that it would not help",
     "raise at once after 400, 401, 403, 404, 413, 422 and their kin, and after "
     "x-should-retry: false; a 401 may be asked once more with a new key",
-    _concerns,
-    _judge,
+    _applies,
+    _find,
 )

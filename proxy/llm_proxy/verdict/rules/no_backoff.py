@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from llm_proxy.display import counted, duration
-from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.retry_chains import Chain, pause
-from llm_proxy.verdict.retry_hints import forbids
-from llm_proxy.verdict.sentences import evidence
+from llm_proxy.display import count_noun, format_duration
+from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
+from llm_proxy.verdict.retry_hints import forbids_retry
+from llm_proxy.verdict.sentences import chain_evidence
 
 _NO_PAUSE: Final = 100.0
 """Ms below which a pause is none: the SDKs of OpenAI and Anthropic begin with 375."""
@@ -29,40 +29,40 @@ _LONG: Final = 5_000.0
 """Ms from which pauses need not grow any more: most SDKs stop at 8 s or more."""
 
 
-def _pauses(chain: Chain) -> list[float]:
+def _own_pauses(chain: RetryChain) -> list[float]:
     """Those for which the client had nothing but its own judgement; no pause helps after some."""
     return [
-        pause(before, after)
-        for before, after in chain.followed()
-        if before.retry_after_ms is None and not forbids(before)
+        pause_ms(before, after)
+        for before, after in chain.retried_pairs()
+        if before.retry_after_ms is None and not forbids_retry(before)
     ]
 
 
-def _concerns(chain: Chain) -> bool:
-    return len(_pauses(chain)) >= _FEW
+def _applies(chain: RetryChain) -> bool:
+    return len(_own_pauses(chain)) >= _FEW
 
 
-def _judge(chain: Chain) -> Finding | None:
-    pauses = _pauses(chain)
-    short = [it for it in pauses if it < _NO_PAUSE]
+def _find(chain: RetryChain) -> VerdictFinding | None:
+    pauses = _own_pauses(chain)
+    short = [pause for pause in pauses if pause < _NO_PAUSE]
     if len(short) >= _FEW:
-        is_sure = len(short) > _FEW and not chain.is_doubtful
-        level = Level.ERROR if is_sure else Level.WARNING
+        is_sure = len(short) > _FEW and not chain.is_uncertain
+        level = FindingLevel.ERROR if is_sure else FindingLevel.WARNING
         message = (
-            f"asked again without a pause: {counted(len(short), 'time')} within "
-            f"{duration(max(short))}"
+            f"asked again without a pause: {count_noun(len(short), 'time')} within "
+            f"{format_duration(max(short))}"
         )
-        return Finding(level, message, evidence(chain))
-    if _stands_still(pauses):
+        return VerdictFinding(level, message, chain_evidence(chain))
+    if _is_constant(pauses):
         message = (
-            f"waits no longer each time: {counted(len(pauses), 'pause')} of "
-            f"{duration(min(pauses))} to {duration(max(pauses))}"
+            f"waits no longer each time: {count_noun(len(pauses), 'pause')} of "
+            f"{format_duration(min(pauses))} to {format_duration(max(pauses))}"
         )
-        return Finding(Level.WARNING, message, evidence(chain))
+        return VerdictFinding(FindingLevel.WARNING, message, chain_evidence(chain))
     return None
 
 
-def _stands_still(pauses: Sequence[float]) -> bool:
+def _is_constant(pauses: Sequence[float]) -> bool:
     return (
         len(pauses) >= _SAME
         and max(pauses) < _LONG
@@ -70,11 +70,11 @@ def _stands_still(pauses: Sequence[float]) -> bool:
     )
 
 
-NO_BACKOFF: Final = Rule(
+NO_BACKOFF: Final = VerdictRule(
     "no-backoff",
     "asks again without pauses that grow",
     "wait 0.5 s before the first retry, double that for each further one up to some 8 s, and "
     "take a random share off, so that clients do not come back together",
-    _concerns,
-    _judge,
+    _applies,
+    _find,
 )

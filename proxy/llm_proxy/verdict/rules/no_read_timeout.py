@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.display import duration
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.verdict.attempts import CUT, Attempt
-from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.retry_chains import Chain
-from llm_proxy.verdict.sentences import evidence_of
+from llm_proxy.display import format_duration
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.verdict.attempts import CUT, JournalAttempt
+from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.verdict.retry_chains import RetryChain
+from llm_proxy.verdict.sentences import attempt_evidence
 
 _LONGEST: Final = 600_000.0
 """Ms: the longest read timeout that an SDK comes with; who waits longer has none."""
@@ -24,50 +24,55 @@ _LONG: Final = 60_000.0
 _KEPT_ALIVE: Final = "stall-keepalive"
 """The fault whose keep-alives reset a read timeout: only a limit for the whole answer ends it."""
 
-_SILENCES: Final = (Effect.UNANSWERED, Effect.STALLED)
+_SILENCES: Final = (FaultEffect.UNANSWERED, FaultEffect.STALLED)
 
 
-def _is_silent(attempt: Attempt) -> bool:
-    return attempt.is_over and attempt.met(*_SILENCES) is not None
+def _met_silence(attempt: JournalAttempt) -> bool:
+    return attempt.is_over and attempt.first_fault_with_effect(*_SILENCES) is not None
 
 
-def _waited(attempt: Attempt) -> float:
+def _waited_ms(attempt: JournalAttempt) -> float:
     """How long the client sat in silence until we ended it, in ms; 0 where it ended it itself."""
-    fault = attempt.met(*_SILENCES)
+    fault = attempt.first_fault_with_effect(*_SILENCES)
     return 0.0 if fault is None or attempt.ending != CUT else max(0.0, attempt.ms - fault.at_ms)
 
 
-def _concerns(chain: Chain) -> bool:
-    return any(map(_is_silent, chain.attempts))
+def _applies(chain: RetryChain) -> bool:
+    return any(map(_met_silence, chain.attempts))
 
 
-def _judge(chain: Chain) -> Finding | None:
-    patient = [it for it in chain.attempts if _waited(it) > 0]
+def _find(chain: RetryChain) -> VerdictFinding | None:
+    patient = [attempt for attempt in chain.attempts if _waited_ms(attempt) > 0]
     if not patient:
         return None
-    longest = max(patient, key=_waited)
-    waited = _waited(longest)
-    is_kept_alive = any(it.fault == _KEPT_ALIVE for it in longest.struck)
+    longest = max(patient, key=_waited_ms)
+    waited = _waited_ms(longest)
+    is_kept_alive = any(
+        injected_fault.fault == _KEPT_ALIVE for injected_fault in longest.injected_faults
+    )
     limit = "limit for the whole answer" if is_kept_alive else "read timeout"
-    message = f"waited {duration(waited)} in silence until it was ended: no {limit}"
+    message = f"waited {format_duration(waited)} in silence until it was ended: no {limit}"
     if waited < _LONGEST:
-        message += f" below {duration(waited)}"
-    followers = {before.number: after for before, after in chain.followed()}
-    found = tuple(evidence_of(it, followers.get(it.number)) for it in patient)
-    return Finding(_level(waited, is_kept_alive=is_kept_alive), message, found)
+        message += f" below {format_duration(waited)}"
+    followers = {before.number: after for before, after in chain.retried_pairs()}
+    found = tuple(
+        attempt_evidence(journal_attempt, followers.get(journal_attempt.number))
+        for journal_attempt in patient
+    )
+    return VerdictFinding(_level(waited, is_kept_alive=is_kept_alive), message, found)
 
 
-def _level(waited: float, *, is_kept_alive: bool) -> Level:
+def _level(waited: float, *, is_kept_alive: bool) -> FindingLevel:
     if waited < _LONG:
-        return Level.NOTE
-    return Level.WARNING if waited < _LONGEST or is_kept_alive else Level.ERROR
+        return FindingLevel.NOTE
+    return FindingLevel.WARNING if waited < _LONGEST or is_kept_alive else FindingLevel.ERROR
 
 
-NO_READ_TIMEOUT: Final = Rule(
+NO_READ_TIMEOUT: Final = VerdictRule(
     "no-read-timeout",
     "waits in silence for as long as nobody ends it",
     "give the client a read timeout (timeout=30 in the SDKs of OpenAI, Anthropic and Ollama, "
     "which come with ten minutes or none), and the whole answer a limit of its own",
-    _concerns,
-    _judge,
+    _applies,
+    _find,
 )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.display import counted, duration
-from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.retry_chains import Chain
-from llm_proxy.verdict.sentences import evidence
+from llm_proxy.display import count_noun, format_duration
+from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.verdict.retry_chains import RetryChain
+from llm_proxy.verdict.sentences import chain_evidence
 
 _MOST: Final = 10
 """Attempts of one request: SDKs make three, the most patient of them five."""
@@ -21,33 +21,32 @@ _MOST_AT_ONCE: Final = 5
 _SECOND: Final = 1000.0
 
 
-def _concerns(chain: Chain) -> bool:
+def _applies(chain: RetryChain) -> bool:
     return len(chain.attempts) > 1
 
 
-def _judge(chain: Chain) -> Finding | None:
+def _find(chain: RetryChain) -> VerdictFinding | None:
     number = len(chain.attempts)
-    span = chain.last.at_ms - chain.first.at_ms
+    span = chain.last_attempt.at_ms - chain.first_attempt.at_ms
     if number <= _MOST and not _has_burst(chain):
         return None
-    message = f"asked {counted(number, 'time')} for the same within {duration(span)}"
-    level = Level.WARNING if chain.is_doubtful else Level.ERROR
-    return Finding(level, message, evidence(chain))
+    message = f"asked {count_noun(number, 'time')} for the same within {format_duration(span)}"
+    level = FindingLevel.WARNING if chain.is_uncertain else FindingLevel.ERROR
+    return VerdictFinding(level, message, chain_evidence(chain))
 
 
-def _has_burst(chain: Chain) -> bool:
-    """Whether more than a few fall into one second."""
-    starts = [it.at_ms for it in chain.attempts]
+def _has_burst(chain: RetryChain) -> bool:
+    starts = [attempt.at_ms for attempt in chain.attempts]
     return any(
         late - early < _SECOND for early, late in zip(starts, starts[_MOST_AT_ONCE:], strict=False)
     )
 
 
-RETRY_STORM: Final = Rule(
+RETRY_STORM: Final = VerdictRule(
     "retry-storm",
     "asks more than 10 times for the same, or more than 5 times within a second",
     "limit the attempts of one request to three or so, all layers together: an SDK's retries are "
     "multiplied by those of the framework and the application around it",
-    _concerns,
-    _judge,
+    _applies,
+    _find,
 )

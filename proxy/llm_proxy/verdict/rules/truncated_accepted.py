@@ -9,55 +9,66 @@ from __future__ import annotations
 
 from typing import Final
 
-from llm_proxy.faults.fault_record import Effect
-from llm_proxy.verdict.attempts import SENT, Attempt
-from llm_proxy.verdict.finding import Finding, Level, Rule
-from llm_proxy.verdict.retry_chains import Chain
-from llm_proxy.verdict.retry_hints import stands_in
-from llm_proxy.verdict.sentences import evidence_of
-from llm_proxy.verdict.use_of_spoiled import evidence_of_taking, taken
+from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.verdict.attempts import SENT, JournalAttempt
+from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
+from llm_proxy.verdict.retry_chains import RetryChain
+from llm_proxy.verdict.retry_hints import is_disguised_failure
+from llm_proxy.verdict.sentences import attempt_evidence
+from llm_proxy.verdict.use_of_spoiled import evidence_of_use, used_spoiled_attempts
 
-_BROKEN_OFF: Final = (Effect.CUT, Effect.STALLED)
+_BROKEN_OFF: Final = (FaultEffect.CUT, FaultEffect.STALLED)
 """After these HTTP itself says that something is missing: who keeps the part knows it."""
 
 
-def _is_short(attempt: Attempt) -> bool:
-    return attempt.met(Effect.TRUNCATED) is not None or stands_in(attempt)
+def _is_truncated(attempt: JournalAttempt) -> bool:
+    return attempt.first_fault_with_effect(
+        FaultEffect.TRUNCATED
+    ) is not None or is_disguised_failure(attempt)
 
 
-def _is_kept(attempt: Attempt, chain: Chain) -> bool:
-    return attempt.number in chain.continued and attempt.met(*_BROKEN_OFF) is not None
+def _was_used(attempt: JournalAttempt, chain: RetryChain) -> bool:
+    return (
+        attempt.number in chain.is_continued
+        and attempt.first_fault_with_effect(*_BROKEN_OFF) is not None
+    )
 
 
-def _can_pass(attempt: Attempt) -> bool:
+def _can_pass_as_whole(attempt: JournalAttempt) -> bool:
     """Whether it can be taken for whole: half a document is none, and whatever reads it raises."""
-    return attempt.streams or stands_in(attempt)
+    return attempt.streams or is_disguised_failure(attempt)
 
 
-def _concerns(chain: Chain) -> bool:
-    return any(_is_short(it) or _is_kept(it, chain) for it in chain.attempts)
+def _applies(chain: RetryChain) -> bool:
+    return any(_is_truncated(attempt) or _was_used(attempt, chain) for attempt in chain.attempts)
 
 
-def _judge(chain: Chain) -> Finding | None:
-    shown = taken(chain, _is_short)
+def _find(chain: RetryChain) -> VerdictFinding | None:
+    shown = used_spoiled_attempts(chain, _is_truncated)
     if shown:
         message = "took half an answer for a whole one: it stands in the history of a later request"
-        return Finding(Level.ERROR, message, evidence_of_taking(chain, shown))
-    if kept := taken(chain, lambda it: _is_kept(it, chain)):
+        return VerdictFinding(FindingLevel.ERROR, message, evidence_of_use(chain, shown))
+    if kept := used_spoiled_attempts(
+        chain, lambda journal_attempt: _was_used(journal_attempt, chain)
+    ):
         message = "went on with half an answer: it stands in the history of a later request"
-        return Finding(Level.WARNING, message, evidence_of_taking(chain, kept))
-    if _is_short(chain.last) and chain.last.ending == SENT:
+        return VerdictFinding(FindingLevel.WARNING, message, evidence_of_use(chain, kept))
+    if _is_truncated(chain.last_attempt) and chain.last_attempt.ending == SENT:
         message = "an answer that was not whole was not asked for again, and nothing shows that it "
-        level = Level.WARNING if _can_pass(chain.last) else Level.NOTE
-        return Finding(level, message + "was noticed", (evidence_of(chain.last, None),))
+        level = (
+            FindingLevel.WARNING if _can_pass_as_whole(chain.last_attempt) else FindingLevel.NOTE
+        )
+        return VerdictFinding(
+            level, message + "was noticed", (attempt_evidence(chain.last_attempt, None),)
+        )
     return None
 
 
-TRUNCATED_ACCEPTED: Final = Rule(
+TRUNCATED_ACCEPTED: Final = VerdictRule(
     "truncated-accepted",
     "takes an answer that is not whole for a whole one",
     "use no answer without its end: a finish_reason (OpenAI), message_stop and a stop_reason "
     "(Anthropic), a finishReason (Gemini), done (Ollama); where it is missing, ask again",
-    _concerns,
-    _judge,
+    _applies,
+    _find,
 )

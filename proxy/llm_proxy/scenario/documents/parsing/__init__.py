@@ -1,4 +1,4 @@
-"""Files read with the place of everything in them: YAML 1.2 (core schema) and JSON.
+"""Parses YAML 1.2 (core schema) and JSON with the position of every value.
 
 nodes      values, and where each stands
 scalars    what unquoted text of YAML means

@@ -1,4 +1,4 @@
-"""Nodes put together from what a reader finds, one piece after the other.
+"""Composes nodes from parser events.
 
 Here are the limits that keep a hostile file from eating time and memory: how deep values may
 stand within each other, and how many there may be, each repetition (`*alias`) counted in full.
@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from llm_proxy.scenario.documents.mistakes import ROOT, Mistake, child, shown
+from llm_proxy.scenario.documents.mistakes import ROOT, DocumentMistake, child_path, quote_text
 from llm_proxy.scenario.documents.parsing.nodes import (
-    Entry,
-    Fields,
-    Items,
-    Mark,
+    ListNode,
     Node,
-    Scalar,
-    Unreadable,
+    ObjectEntry,
+    ObjectNode,
+    ScalarNode,
+    SourceMark,
+    UnreadableDocument,
 )
 
 MAX_DEPTH: Final = 100
@@ -28,7 +28,7 @@ _UNFIT: Final = "\ud800"
 
 
 @dataclass(frozen=True, slots=True)
-class _Anchored:
+class _AnchoredNode:
     """A value that may be repeated."""
 
     node: Node
@@ -37,99 +37,117 @@ class _Anchored:
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenCollection:
     """A list or an object that is not closed yet."""
 
-    mark: Mark
+    mark: SourceMark
     is_object: bool
     anchor: str
     nodes: list[Node] = field(default_factory=list)
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, ObjectEntry] = field(default_factory=dict)
     name: str | None = None
     """The name whose value comes next; None where a name does."""
-    name_mark: Mark | None = None
+    name_mark: SourceMark | None = None
     size: int = 1
     height: int = 1
 
-    def step(self) -> str | int:
+    def current_step(self) -> str | int:
         """What is being read in it."""
         return (self.name or "") if self.is_object else len(self.nodes)
 
-    def closed(self) -> Node:
+    def close(self) -> Node:
         """It, as a value."""
         if self.is_object:
-            return Fields(tuple(self.entries.values()), self.mark)
-        return Items(tuple(self.nodes), self.mark)
+            return ObjectNode(tuple(self.entries.values()), self.mark)
+        return ListNode(tuple(self.nodes), self.mark)
 
 
-class Composer:
+class DocumentComposer:
     """Takes the pieces of a file in their order, and has its documents and mistakes at the end."""
 
     def __init__(self, file: str) -> None:
         self.documents: list[Node] = []
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[DocumentMistake] = []
         self._file = file
-        self._open: list[_Open] = []
-        self._anchors: dict[str, _Anchored] = {}
-        self._values = 0
+        self._open: list[_OpenCollection] = []
+        self._anchors: dict[str, _AnchoredNode] = {}
+        self._value_count = 0
 
-    def document(self) -> None:
+    def start_document(self) -> None:
         """A document begins: it repeats nothing of those before."""
         self._anchors = {}
 
-    def begin(self, mark: Mark, *, is_object: bool, anchor: str = "") -> None:
+    def start_collection(self, mark: SourceMark, *, is_object: bool, anchor: str = "") -> None:
         """A list or an object begins.  Raises `Unreadable` where it stands too deep."""
-        self._checked(mark, 1, 1)
-        self._open.append(_Open(mark, is_object, anchor))
+        self._check_limits(mark, 1, 1)
+        self._open.append(_OpenCollection(mark, is_object, anchor))
 
-    def end(self) -> None:
+    def end_collection(self) -> None:
         """What was begun last ends."""
-        it = self._open.pop()
-        self._add(it.closed(), it.size, it.height, it.anchor)
+        open_collection = self._open.pop()
+        self._add_node(
+            open_collection.close(),
+            open_collection.size,
+            open_collection.height,
+            open_collection.anchor,
+        )
 
-    def scalar(self, it: Scalar, anchor: str = "") -> None:
+    def add_scalar(self, scalar_node: ScalarNode, anchor: str = "") -> None:
         """A value without others in it."""
-        self._checked(it.mark, 1, 0)
-        if isinstance(it.value, str) and not it.value.isascii() and _has_surrogates(it.value):
-            self.mistake(
-                it.mark, "this escape is half of a character: write the character itself, or both "
+        self._check_limits(scalar_node.mark, 1, 0)
+        if (
+            isinstance(scalar_node.value, str)
+            and not scalar_node.value.isascii()
+            and _has_surrogates(scalar_node.value)
+        ):
+            self.add_mistake(
+                scalar_node.mark, "this escape is half of a character: write the character "
+                                  "itself, or both "
                 "halves"
             )  # fmt: skip
-            it = replace(it, value="")
-        self._add(it, 1, 0, anchor)
+            scalar_node = replace(scalar_node, value="")
+        self._add_node(scalar_node, 1, 0, anchor)
 
-    def repeat(self, mark: Mark, anchor: str) -> None:
+    def add_alias(self, mark: SourceMark, anchor: str) -> None:
         """A value that was said before.  Raises `Unreadable` where there is none, or too much."""
-        if any(it.anchor == anchor for it in self._open):
-            raise Unreadable(mark, f"*{anchor} stands within itself: write the value out")
+        if any(open_collection.anchor == anchor for open_collection in self._open):
+            raise UnreadableDocument(mark, f"*{anchor} stands within itself: write the value out")
         if anchor not in self._anchors:
-            raise Unreadable(
+            raise UnreadableDocument(
                 mark, f"*{anchor} repeats nothing: there is no &{anchor} before it in this "
                 "document; text that begins with * must be in quotes"
             )  # fmt: skip
-        it = self._anchors[anchor]
-        self._checked(mark, it.size, it.height)
-        self._add(it.node, it.size, it.height, "", mark)
+        anchored_node = self._anchors[anchor]
+        self._check_limits(mark, anchored_node.size, anchored_node.height)
+        self._add_node(anchored_node.node, anchored_node.size, anchored_node.height, "", mark)
 
-    def mistake(self, mark: Mark, message: str) -> None:
+    def add_mistake(self, mark: SourceMark, message: str) -> None:
         """Note what is wrong with what is being read."""
         path = ROOT
-        for it in self._open:
-            path = child(path, it.step()) if it.step() != "" else path
-        self.mistakes.append(Mistake(self._file, mark.line, mark.column, path, message))
+        for open_collection in self._open:
+            path = (
+                child_path(path, open_collection.current_step())
+                if open_collection.current_step() != ""
+                else path
+            )
+        self.mistakes.append(DocumentMistake(self._file, mark.line, mark.column, path, message))
 
-    def _checked(self, mark: Mark, size: int, height: int) -> None:
-        self._values += size
-        if self._values > MAX_VALUES:
-            raise Unreadable(mark, f"the file holds more than {MAX_VALUES:,} values: split it up")
+    def _check_limits(self, mark: SourceMark, size: int, height: int) -> None:
+        self._value_count += size
+        if self._value_count > MAX_VALUES:
+            raise UnreadableDocument(
+                mark, f"the file holds more than {MAX_VALUES:,} values: split it up"
+            )
         if len(self._open) + height > MAX_DEPTH:
-            raise Unreadable(mark, f"values stand within each other more than {MAX_DEPTH} deep")
+            raise UnreadableDocument(
+                mark, f"values stand within each other more than {MAX_DEPTH} deep"
+            )
 
-    def _add(
-        self, node: Node, size: int, height: int, anchor: str, mark: Mark | None = None
+    def _add_node(
+        self, node: Node, size: int, height: int, anchor: str, mark: SourceMark | None = None
     ) -> None:
         if anchor:
-            self._anchors[anchor] = _Anchored(node, size, height)
+            self._anchors[anchor] = _AnchoredNode(node, size, height)
         if not self._open:
             self.documents.append(node)
             return
@@ -139,33 +157,36 @@ class Composer:
         if not within.is_object:
             within.nodes.append(node)
         elif within.name is None:
-            within.name, within.name_mark = self._name(within, node), mark or node.mark
+            within.name, within.name_mark = self._member_name(within, node), mark or node.mark
         else:
             if within.name != _UNFIT:
                 at = within.name_mark or node.mark
-                within.entries[within.name] = Entry(within.name, at, node)
+                within.entries[within.name] = ObjectEntry(within.name, at, node)
             within.name = None
 
-    def _name(self, within: _Open, node: Node) -> str:
+    def _member_name(self, within: _OpenCollection, node: Node) -> str:
         """The name that a node is in an object; what cannot be one is told."""
-        if not isinstance(node, Scalar):
-            self.mistake(node.mark, "a name must be text, and this is a list or an object")
+        if not isinstance(node, ScalarNode):
+            self.add_mistake(node.mark, "a name must be text, and this is a list or an object")
             return _UNFIT
         if not isinstance(node.value, str):
-            word = node.written or "nothing"
-            self.mistake(node.mark, f"a name must be text, and this is {word}: put it in quotes")
+            word = node.source_text or "nothing"
+            self.add_mistake(
+                node.mark, f"a name must be text, and this is {word}: put it in quotes"
+            )
             return _UNFIT
         if node.value == "<<" and node.is_plain:
-            self.mistake(node.mark, "<< takes over nothing here: write the fields out")
+            self.add_mistake(node.mark, "<< takes over nothing here: write the fields out")
             return _UNFIT
         if (twin := within.entries.get(node.value)) is not None:
-            self.mistake(
+            self.add_mistake(
                 node.mark,
-                f"{shown(node.value)} stands here twice: the first is in line {twin.mark.line}",
+                f"{quote_text(node.value)} stands here twice: the first is in line "
+                f"{twin.mark.line}",
             )
             return _UNFIT
         return node.value
 
 
 def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= it <= "\udfff" for it in text)
+    return any("\ud800" <= content <= "\udfff" for content in text)

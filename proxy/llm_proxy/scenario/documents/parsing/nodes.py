@@ -1,4 +1,4 @@
-"""A document as it was written: its values, and where each stands."""
+"""The nodes of a parsed document, with positions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llm_proxy.turns import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SourceMark:
     """A place in a text: line, and column in characters, both counted from 1."""
 
     line: int
@@ -17,75 +17,75 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class ScalarNode:
     """Text, a number, true, false or null."""
 
     value: Value
-    mark: Mark
-    written: str = ""
+    mark: SourceMark
+    source_text: str = ""
     """As it stands in the file, without quotes."""
     is_plain: bool = False
     """Whether it stands without quotes in YAML."""
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ListNode:
     """A list."""
 
     nodes: tuple[Node, ...]
-    mark: Mark
+    mark: SourceMark
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ObjectEntry:
     """A name of an object, and its value."""
 
     name: str
-    mark: Mark
+    mark: SourceMark
     """Where the name stands."""
     node: Node
-    written: str = ""
+    source_text: str = ""
     """The name as it stands in the file, where `name` is a canonical one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class ObjectNode:
     """An object: its names are all different."""
 
-    entries: tuple[Entry, ...]
-    mark: Mark
+    entries: tuple[ObjectEntry, ...]
+    mark: SourceMark
 
-    def get(self, name: str) -> Entry | None:
+    def member(self, name: str) -> ObjectEntry | None:
         """The entry of this name."""
-        return next((it for it in self.entries if it.name == name), None)
+        return next((entry for entry in self.entries if entry.name == name), None)
 
 
-Node = Scalar | Items | Fields
+Node = ScalarNode | ListNode | ObjectNode
 
 
-class Unreadable(Exception):
+class UnreadableDocument(Exception):
     """A text that cannot be read on from this place."""
 
-    def __init__(self, mark: Mark, message: str, *, cuts: bool = False) -> None:
+    def __init__(self, mark: SourceMark, message: str, *, cuts: bool = False) -> None:
         """`cuts` where what was read last is only the beginning of what was meant."""
         self.mark = mark
         self.message = message
-        self.cuts = cuts
+        self.ends_reading = cuts
         super().__init__(message)
 
 
-def plain(node: Node) -> Json:
+def plain_value(node: Node) -> Json:
     """The value alone."""
     match node:
-        case Scalar(value=value):
+        case ScalarNode(value=value):
             return value
-        case Items(nodes=nodes):
-            return [plain(it) for it in nodes]
-        case Fields(entries=entries):
-            return {it.name: plain(it.node) for it in entries}
+        case ListNode(nodes=nodes):
+            return [plain_value(item) for item in nodes]
+        case ObjectNode(entries=entries):
+            return {entry.name: plain_value(entry.node) for entry in entries}
 
 
-def mark_at(text: str, index: int) -> Mark:
+def mark_at(text: str, index: int) -> SourceMark:
     """The place of a character of a text whose lines end in LF."""
     start = text.rfind("\n", 0, index) + 1
-    return Mark(text.count("\n", 0, index) + 1, index - start + 1)
+    return SourceMark(text.count("\n", 0, index) + 1, index - start + 1)

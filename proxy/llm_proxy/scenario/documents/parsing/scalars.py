@@ -1,4 +1,4 @@
-"""What unquoted text of YAML means, by the core schema of YAML 1.2.
+"""Resolves plain scalars by the core schema of YAML 1.2.
 
 `no`, `on` and `12:30` are text; `1e3` is a number.
 """
@@ -34,16 +34,16 @@ _DIGITS: Final = 400
 """More than any number has that is not too large."""
 
 
-def meaning(text: str) -> Value:
+def scalar_value(text: str) -> Value:
     """The value of unquoted text.  Raises `ValueError` for a number that is too large."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _BEGINNINGS:  # nearly all of them
         return text
     if _INT.fullmatch(text):
-        return whole_number(text)
+        return parse_integer(text)
     if _FLOAT.fullmatch(text):
-        return number(text)
+        return parse_float(text)
     if _BASED.fullmatch(text):
         return _within(int(text, 0), text)
     if (endless := _ENDLESS.fullmatch(text)) is not None:
@@ -51,14 +51,14 @@ def meaning(text: str) -> Value:
     return math.nan if text in _NO_NUMBER else text
 
 
-def tagged(tag: str, text: str) -> Value:
+def tagged_value(tag: str, text: str) -> Value:
     """The value of text that says its type: `!!str 5`.  Raises `ValueError` where it is not so."""
     kind = tag.removeprefix(_TAG)
     if tag in {"!", f"{_TAG}str"}:
         return text
     if kind not in _KINDS or kind == tag:
-        raise ValueError(unknown_tag(tag))
-    value = meaning(text)
+        raise ValueError(unknown_tag_message(tag))
+    value = scalar_value(text)
     if kind == "float" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not _KINDS[kind]:
@@ -66,7 +66,7 @@ def tagged(tag: str, text: str) -> Value:
     return value
 
 
-def unknown_tag(tag: str) -> str:
+def unknown_tag_message(tag: str) -> str:
     """What is said of a tag that means nothing here."""
     name = f"!!{tag.removeprefix(_TAG)}" if tag.startswith(_TAG) else tag
     return f"the tag {name} means nothing here: leave it out, or put the text in quotes"
@@ -77,14 +77,14 @@ def is_collection_tag(tag: str, kind: str) -> bool:
     return tag in {"", "!", f"{_TAG}{kind}"}
 
 
-def whole_number(text: str) -> int:
+def parse_integer(text: str) -> int:
     """A whole number in digits.  Raises `ValueError` where JSON's readers would lose some."""
     if len(text) > _DIGITS:
         raise ValueError(_too_large(text))
     return _within(int(text), text)
 
 
-def number(text: str) -> float:
+def parse_float(text: str) -> float:
     """A number with a fraction or an exponent.  Raises `ValueError` where it is too large."""
     value = float(text)
     if math.isinf(value):

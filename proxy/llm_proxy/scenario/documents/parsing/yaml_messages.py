@@ -1,4 +1,4 @@
-"""What PyYAML's parsers complain of, in plain words.
+"""Rewords PyYAML's parser errors.
 
 The one in C and the one in Python say the same in different words; both are known here.
 """
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import yaml
 
-from llm_proxy.errors import spelled_out
-from llm_proxy.scenario.documents.parsing.nodes import Mark, Unreadable
+from llm_proxy.errors import escape_character
+from llm_proxy.scenario.documents.parsing.nodes import SourceMark, UnreadableDocument
 
 _HERE, _OPENING = "here", "opening"
 """Where a complaint is placed: where the parser gave up, or where what it was reading began."""
@@ -56,25 +56,25 @@ _SENTENCES: Final = tuple(
 )  # fmt: skip
 
 
-def unreadable(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
+def parser_error(error: yaml.MarkedYAMLError, text: str) -> UnreadableDocument:
     """The complaint of a parser, with its place."""
-    said = f"{error.context or ''} {error.problem or ''}"
+    content = f"{error.context or ''} {error.problem or ''}"
     opening = error.context_mark or error.problem_mark
     for pattern, place, sentence in _SENTENCES:
-        if pattern.search(said):
+        if pattern.search(content):
             at = opening if place == _OPENING else error.problem_mark or opening
             line = opening.line + 1 if opening is not None else 1
             message = sentence.format(line=line, character=_first(_character(text, at)))
-            return Unreadable(_mark(at), message, cuts="<document start>" in said)
-    return Unreadable(
-        _mark(error.problem_mark or opening), f"this is no valid YAML: {said.strip()}"
+            return UnreadableDocument(_mark(at), message, cuts="<document start>" in content)
+    return UnreadableDocument(
+        _mark(error.problem_mark or opening), f"this is no valid YAML: {content.strip()}"
     )
 
 
-def unread_character(character: str) -> str:
+def invalid_character_message(character: str) -> str:
     """What is said of a character that YAML has no place for."""
     return (
-        f"the character {spelled_out(character)} cannot stand in YAML as it is: write it as "
+        f"the character {escape_character(character)} cannot stand in YAML as it is: write it as "
         "an escape, in double quotes"
     )
 
@@ -91,5 +91,5 @@ def _character(text: str, at: Any) -> str:
     return line[at.column : at.column + 1] if line else ""
 
 
-def _mark(at: Any) -> Mark:
-    return Mark(1, 1) if at is None else Mark(at.line + 1, at.column + 1)
+def _mark(at: Any) -> SourceMark:
+    return SourceMark(1, 1) if at is None else SourceMark(at.line + 1, at.column + 1)

@@ -1,4 +1,4 @@
-"""YAML read by the events of PyYAML's parser, in C where that is there; the meaning is ours."""
+"""Parses YAML by PyYAML's events (in C where available); the meaning is ours."""
 
 from __future__ import annotations
 
@@ -19,14 +19,19 @@ from yaml.events import (
 )
 
 from llm_proxy.scenario.documents.parsing import yaml_messages
-from llm_proxy.scenario.documents.parsing.composing import Composer
-from llm_proxy.scenario.documents.parsing.nodes import Mark, Scalar, Unreadable, mark_at
+from llm_proxy.scenario.documents.parsing.composing import DocumentComposer
+from llm_proxy.scenario.documents.parsing.nodes import (
+    ScalarNode,
+    SourceMark,
+    UnreadableDocument,
+    mark_at,
+)
 from llm_proxy.scenario.documents.parsing.scalars import (
     Value,
     is_collection_tag,
-    meaning,
-    tagged,
-    unknown_tag,
+    scalar_value,
+    tagged_value,
+    unknown_tag_message,
 )
 
 Loader = type[yaml.BaseLoader] | type[yaml.CBaseLoader]
@@ -40,14 +45,14 @@ _UNREAD: Final = re.compile(
 """What YAML has no place for; and the line ends that YAML 1.2 has not and its parsers still see."""
 
 
-def read(text: str, composer: Composer, loader: Loader = LOADER) -> None:
+def read_yaml(text: str, composer: DocumentComposer, loader: Loader = LOADER) -> None:
     """Tell the documents of a text to the composer; its lines end in LF.
 
     Raises `Unreadable` where it cannot be read on.
     """
     if (unread := _UNREAD.search(text)) is not None:
         mark = mark_at(text, unread.start())
-        raise Unreadable(mark, yaml_messages.unread_character(unread[0]))
+        raise UnreadableDocument(mark, yaml_messages.invalid_character_message(unread[0]))
     for event in _events(text, loader):
         _tell(event, composer)
 
@@ -56,51 +61,53 @@ def _events(text: str, loader: Loader) -> Iterator[Event]:
     try:
         yield from yaml.parse(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
-        raise yaml_messages.unreadable(error, text) from None
+        raise yaml_messages.parser_error(error, text) from None
     except yaml.YAMLError as error:
-        raise Unreadable(Mark(1, 1), f"this is no valid YAML: {error}") from None
+        raise UnreadableDocument(SourceMark(1, 1), f"this is no valid YAML: {error}") from None
 
 
-def _tell(event: Event, composer: Composer) -> None:
+def _tell(event: Event, composer: DocumentComposer) -> None:
     match event:  # what there is most of comes first
         case ScalarEvent():
             mark = _mark(event)
             value = _value(event, composer, mark)
             is_plain = bool(event.implicit[0])
-            composer.scalar(Scalar(value, mark, event.value, is_plain), str(event.anchor or ""))
+            composer.add_scalar(
+                ScalarNode(value, mark, event.value, is_plain), str(event.anchor or "")
+            )
         case CollectionEndEvent():
-            composer.end()
+            composer.end_collection()
         case MappingStartEvent():
             _begin(event, composer, is_object=True)
         case SequenceStartEvent():
             _begin(event, composer, is_object=False)
         case AliasEvent():
-            composer.repeat(_mark(event), str(event.anchor))
+            composer.add_alias(_mark(event), str(event.anchor))
         case DocumentStartEvent():
-            composer.document()
+            composer.start_document()
         case _:
             return
 
 
-def _begin(event: NodeEvent, composer: Composer, *, is_object: bool) -> None:
+def _begin(event: NodeEvent, composer: DocumentComposer, *, is_object: bool) -> None:
     tag, mark = str(getattr(event, "tag", None) or ""), _mark(event)
     if not is_collection_tag(tag, "map" if is_object else "seq"):
-        composer.mistake(mark, unknown_tag(tag))
-    composer.begin(mark, is_object=is_object, anchor=str(event.anchor or ""))
+        composer.add_mistake(mark, unknown_tag_message(tag))
+    composer.start_collection(mark, is_object=is_object, anchor=str(event.anchor or ""))
 
 
-def _value(event: ScalarEvent, composer: Composer, mark: Mark) -> Value:
+def _value(event: ScalarEvent, composer: DocumentComposer, mark: SourceMark) -> Value:
     """What a scalar means; what it cannot mean is told, and it stays text."""
     text = event.value
     try:
         if event.tag is not None:
-            return tagged(event.tag, text)
-        return meaning(text) if event.implicit[0] else text
+            return tagged_value(event.tag, text)
+        return scalar_value(text) if event.implicit[0] else text
     except ValueError as error:
-        composer.mistake(mark, str(error))
+        composer.add_mistake(mark, str(error))
         return text
 
 
-def _mark(event: Event) -> Mark:
+def _mark(event: Event) -> SourceMark:
     at = event.start_mark
-    return Mark(1, 1) if at is None else Mark(at.line + 1, at.column + 1)
+    return SourceMark(1, 1) if at is None else SourceMark(at.line + 1, at.column + 1)

@@ -1,4 +1,4 @@
-"""Rules that types cannot say: what makes no sense, or probably is not what was meant.
+"""Validators for rules that types cannot express.
 
 Each file has those of one matter; a rule takes a struct and gives what it finds in it.
 """
@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from llm_proxy.faults.document import FaultDocument
 from llm_proxy.scenario.documents import document
-from llm_proxy.scenario.documents.findings import Finding
-from llm_proxy.scenario.documents.parsing.nodes import Fields
+from llm_proxy.scenario.documents.findings import StructFinding
+from llm_proxy.scenario.documents.parsing.nodes import ObjectNode
 from llm_proxy.scenario.documents.validators import (
     answers,
     failures,
@@ -25,28 +25,32 @@ from llm_proxy.scenario.documents.validators import (
     turns,
 )
 
-Rule = Callable[[Any], Iterator[Finding]]
+Rule = Callable[[Any], Iterator[StructFinding]]
 
 RULES: Final[Mapping[type, tuple[Rule, ...]]] = MappingProxyType(
     {
-        document.Scenario: (ids.blanks, paces.of_answers, templates.of_answers),
-        document.Step: (failures.unknown_status, failures.never_played, paces.of_answers),
-        document.Match: (patterns.of_texts, patterns.of_paths),
-        document.Condition: (patterns.of_values,),
-        document.ToolCalls: (answers.calls_of_one_id,),
-        document.Parts: (answers.parts_of_one_id,),
-        document.ReAct: (answers.nothing_to_do,),
-        document.Thought: (answers.seal_of_gemini,),
-        document.SaidReasoning: (answers.seal_of_gemini,),
-        document.Chunks: (spans.of_chunks,),
-        document.Mock: (spans.of_mock, spans.two_names),
+        document.Scenario: (ids.check_blanks, paces.check_pace, templates.check_templates),
+        document.ScenarioTurn: (
+            failures.unknown_status,
+            failures.unused_failure_fields,
+            paces.check_pace,
+        ),
+        document.ScenarioMatch: (patterns.check_text_patterns, patterns.check_json_paths),
+        document.ValueCondition: (patterns.check_value_patterns,),
+        document.ToolCallsResponse: (answers.duplicate_call_ids,),
+        document.PartsResponse: (answers.duplicate_part_call_ids,),
+        document.ReActResponse: (answers.react_without_action,),
+        document.ReasoningSpec: (answers.invalid_gemini_signature,),
+        document.ReasoningPartSpec: (answers.invalid_gemini_signature,),
+        document.ChunkSpec: (spans.check_chunk_delay,),
+        document.MockSpec: (spans.check_mock_times, spans.check_duplicate_time),
     }
 )
 
 
-def rules_of_nodes(struct: type, node: Fields, *, whole: bool) -> Iterator[Finding]:
+def rules_of_nodes(struct: type, node: ObjectNode, *, whole: bool) -> Iterator[StructFinding]:
     """What is found in a struct of this type also where it is not whole."""
     if struct is document.Scenario:
-        yield from turns.numbers(node, whole=whole)
-    if struct in (document.Scenario, document.Step, FaultDocument):
-        yield from faults.of_list(node, is_one_answers=struct is not FaultDocument)
+        yield from turns.check_turn_numbers(node, whole=whole)
+    if struct in (document.Scenario, document.ScenarioTurn, FaultDocument):
+        yield from faults.check_fault_rules(node, is_one_answers=struct is not FaultDocument)

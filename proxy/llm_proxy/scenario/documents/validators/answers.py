@@ -1,4 +1,4 @@
-"""Answers that no client could make sense of."""
+"""Validates responses."""
 
 from __future__ import annotations
 
@@ -8,40 +8,48 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from llm_proxy.scenario.documents.document import (
-    Parts,
-    ReAct,
-    SaidCall,
-    SaidReasoning,
-    Thought,
-    ToolCalls,
+    PartsResponse,
+    ReActResponse,
+    ReasoningPartSpec,
+    ReasoningSpec,
+    ToolCallPartSpec,
+    ToolCallsResponse,
 )
-from llm_proxy.scenario.documents.findings import Finding, warning
+from llm_proxy.scenario.documents.findings import StructFinding, warning
 
 _GEMINI: Final = ("google", "gemini", "vertex")
 _SEALS: Final = ("thoughtSignature", "thought_signature", "signature")
 
 
-def calls_of_one_id(it: ToolCalls) -> Iterator[Finding]:
+def duplicate_call_ids(tool_calls_response: ToolCallsResponse) -> Iterator[StructFinding]:
     """Two calls that results could not tell apart."""
-    yield from _twins("tool_calls", ((i, call.call_id) for i, call in enumerate(it.tool_calls)))
+    yield from _twins(
+        "tool_calls", ((i, call.call_id) for i, call in enumerate(tool_calls_response.tool_calls))
+    )
 
 
-def parts_of_one_id(it: Parts) -> Iterator[Finding]:
+def duplicate_part_call_ids(parts_response: PartsResponse) -> Iterator[StructFinding]:
     """Two calls that results could not tell apart."""
-    calls = ((i, part.call_id) for i, part in enumerate(it.parts) if isinstance(part, SaidCall))
+    calls = (
+        (i, part.call_id)
+        for i, part in enumerate(parts_response.parts)
+        if isinstance(part, ToolCallPartSpec)
+    )
     yield from _twins("parts", calls)
 
 
-def nothing_to_do(it: ReAct) -> Iterator[Finding]:
+def react_without_action(react_response: ReActResponse) -> Iterator[StructFinding]:
     """A step that neither acts nor ends."""
-    if not it.action and not it.final_answer:
-        yield Finding((), "the answer does nothing: give it an action, or a final_answer")
+    if not react_response.action and not react_response.final_answer:
+        yield StructFinding((), "the answer does nothing: give it an action, or a final_answer")
 
 
-def seal_of_gemini(it: Thought | SaidReasoning) -> Iterator[Finding]:
+def invalid_gemini_signature(
+    reasoning_spec: ReasoningSpec | ReasoningPartSpec,
+) -> Iterator[StructFinding]:
     """A signature that Gemini's clients cannot decode."""
     for provider in _GEMINI:
-        fields: Mapping[str, Any] = it.provider_metadata.get(provider, {})
+        fields: Mapping[str, Any] = reasoning_spec.provider_metadata.get(provider, {})
         for name in _SEALS:
             seal = fields.get(name)
             if isinstance(seal, str) and not _is_base64(seal):
@@ -51,11 +59,11 @@ def seal_of_gemini(it: Thought | SaidReasoning) -> Iterator[Finding]:
                 )
 
 
-def _twins(field: str, calls: Iterable[tuple[int, str]]) -> Iterator[Finding]:
+def _twins(field: str, calls: Iterable[tuple[int, str]]) -> Iterator[StructFinding]:
     """Calls of one id; one without has the number of its place."""
     seen: set[str] = set()
-    for index, given in calls:
-        name = given or f"call-{index + 1}"
+    for index, text in calls:
+        name = text or f"call-{index + 1}"
         if name in seen:
             yield warning(
                 (field, index), f"two calls of this answer have the id {name}, so their results "

@@ -1,17 +1,17 @@
-"""Ids of scenarios: they are found by what a message says, without the blanks around it."""
+"""Validates scenario ids."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from llm_proxy.scenario.documents.document import Scenario
-from llm_proxy.scenario.documents.findings import Finding
+from llm_proxy.scenario.documents.findings import StructFinding
 
 
-def blanks(it: Scenario) -> Iterator[Finding]:
+def check_blanks(scenario: Scenario) -> Iterator[StructFinding]:
     """An id that no message can name."""
-    if it.id != it.id.strip():
-        yield Finding(
+    if scenario.id != scenario.id.strip():
+        yield StructFinding(
             ("id",),
             "the id has blanks around it, so no message can name it: the blanks around a message "
             "do not count; take them away",

@@ -1,4 +1,4 @@
-"""Paces: whether they can be kept."""
+"""Validates paces."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import parse_pace
-from llm_proxy.scenario.documents.document import Scenario, Step
-from llm_proxy.scenario.documents.findings import Finding
+from llm_proxy.scenario.documents.document import Scenario, ScenarioTurn
+from llm_proxy.scenario.documents.findings import StructFinding
 
 
-def of_answers(it: Scenario | Step) -> Iterator[Finding]:
+def check_pace(scenario: Scenario | ScenarioTurn) -> Iterator[StructFinding]:
     """A pace that is none; an empty one is the pace of the run."""
-    if it.pace.strip():
+    if scenario.pace.strip():
         try:
-            parse_pace(it.pace)
+            parse_pace(scenario.pace)
         except UsageError as error:
-            yield Finding(("pace",), str(error))
+            yield StructFinding(("pace",), str(error))

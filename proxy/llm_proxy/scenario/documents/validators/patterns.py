@@ -1,4 +1,4 @@
-"""Regular expressions and JSONPaths of a document: whether they can be used."""
+"""Validates regular expressions and JSONPaths."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from math import prod
 from typing import Final
 
 from llm_proxy.errors import printable
-from llm_proxy.scenario.documents.document import Condition, Match
-from llm_proxy.scenario.documents.findings import Finding
+from llm_proxy.scenario.documents.document import ScenarioMatch, ValueCondition
+from llm_proxy.scenario.documents.findings import StructFinding
 
 _SHOWN: Final = 100
 """Characters of a reason in a message."""
@@ -20,24 +20,24 @@ _MOST_COPIES: Final = 100_000
 """Of a part of an expression, if all of its counts are within each other: some 60 MB."""
 
 
-def of_texts(it: Match) -> Iterator[Finding]:
+def check_text_patterns(scenario_match: ScenarioMatch) -> Iterator[StructFinding]:
     """Patterns of what is said."""
-    for name, pattern in (("user", it.user), ("system", it.system)):
+    for name, pattern in (("user", scenario_match.user), ("system", scenario_match.system)):
         if why := _wrong_expression(pattern):
-            yield Finding((name,), why)
+            yield StructFinding((name,), why)
 
 
-def of_values(it: Condition) -> Iterator[Finding]:
+def check_value_patterns(value_condition: ValueCondition) -> Iterator[StructFinding]:
     """Patterns of what stands in a body."""
-    if why := _wrong_expression(it.matches):
-        yield Finding(("matches",), why)
+    if why := _wrong_expression(value_condition.matches):
+        yield StructFinding(("matches",), why)
 
 
-def of_paths(it: Match) -> Iterator[Finding]:
+def check_json_paths(scenario_match: ScenarioMatch) -> Iterator[StructFinding]:
     """JSONPaths into a body."""
-    for path in it.json:
+    for path in scenario_match.json:
         if why := _wrong_path(path):
-            yield Finding(("json", path), why)
+            yield StructFinding(("json", path), why)
 
 
 def _wrong_expression(pattern: str) -> str:
@@ -46,8 +46,8 @@ def _wrong_expression(pattern: str) -> str:
         return ""
     import regex  # noqa: PLC0415 # few documents need it
 
-    counts = (int(it) for it in _COUNT.findall(pattern))
-    if prod(max(1, it) for it in counts) > _MOST_COPIES:  # what is counted is copied as often
+    counts = (int(value) for value in _COUNT.findall(pattern))
+    if prod(max(1, count) for count in counts) > _MOST_COPIES:  # what is counted is copied as often
         return "this regular expression is too large: make its {…} smaller"
     try:
         with warnings.catch_warnings():
@@ -65,7 +65,7 @@ def _wrong_path(path: str) -> str:
     from llm_proxy import json_paths  # noqa: PLC0415 # takes a tenth of a second, and few documents need it
 
     try:
-        json_paths.compiled(path)
+        json_paths.compile_path(path)
     except ValueError as error:
         why = printable(str(error), _SHOWN)
         return f"this is no JSONPath: {why}; write it as in $.messages[0].content"

@@ -15,12 +15,12 @@ _CHARACTERS: Final = 100
 """Of a text, that are one step."""
 
 
-class TooMuch(Exception):
+class SchemaTooExpensive(Exception):
     """A schema asks for more than anybody could want; says in a few words what of."""
 
 
 @dataclass(slots=True)
-class Budget:
+class SchemaBudget:
     """The steps that are left: everything that looks at a schema or a value spends of them."""
 
     left: int = STEPS
@@ -29,7 +29,7 @@ class Budget:
         """Take steps.  Raises `TooMuch` where no more are left."""
         self.left -= steps
         if self.left < 0:
-            raise TooMuch("it asks for too much work")
+            raise SchemaTooExpensive("it asks for too much work")
 
     def weigh(self, value: Json) -> None:
         """Take as many steps as a value is large.
@@ -41,17 +41,17 @@ class Budget:
             if not level:
                 return
             inner: list[Json] = []
-            for it in level:
-                match it:
+            for content in level:
+                match content:
                     case str():
-                        self.spend(1 + len(it) // _CHARACTERS)
+                        self.spend(1 + len(content) // _CHARACTERS)
                     case list():
-                        self.spend(1 + len(it))
-                        inner += it
+                        self.spend(1 + len(content))
+                        inner += content
                     case dict():
-                        self.spend(1 + sum(1 + len(name) // _CHARACTERS for name in it))
-                        inner += it.values()
+                        self.spend(1 + sum(1 + len(name) // _CHARACTERS for name in content))
+                        inner += content.values()
                     case _:
                         self.spend()
             level = inner
-        raise TooMuch("its values are nested too deeply")
+        raise SchemaTooExpensive("its values are nested too deeply")

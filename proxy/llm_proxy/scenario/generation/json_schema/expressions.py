@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.errors import printable
-from llm_proxy.scenario.generation.json_schema.budget import Budget
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 
 Spans = tuple[tuple[int, int], ...]
 """Characters: the first and the last code of each run of them."""
@@ -40,7 +40,7 @@ _DEEPEST: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Chars:
+class CharacterClass:
     """One character: of these, and made up of those that are liked best."""
 
     spans: Spans
@@ -48,7 +48,7 @@ class Chars:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class Repetition:
     """The same again and again."""
 
     inner: Node
@@ -57,45 +57,45 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class Concatenation:
     """One after the other."""
 
     items: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Alternation:
     """Any of these."""
 
     options: tuple[Node, ...]
 
 
-Node = Chars | Repeat | Together | Choice
+Node = CharacterClass | Repetition | Concatenation | Alternation
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class AnchoredAlternative:
     """A whole alternative of an expression, and which ends of the text are its own."""
 
-    body: Together
+    body: Concatenation
     at_start: bool
     at_end: bool
 
 
-def read(pattern: str, budget: Budget) -> tuple[Whole, ...]:
+def parse_expression(pattern: str, budget: SchemaBudget) -> tuple[AnchoredAlternative, ...]:
     """The alternatives of an expression.  Raises `ValueError` for one that is not understood."""
-    return _Reader(pattern, budget).wholes()
+    return _ExpressionParser(pattern, budget).wholes()
 
 
-class _Reader:
+class _ExpressionParser:
     """An expression on its way into nodes.  What is not understood raises `ValueError`."""
 
-    def __init__(self, pattern: str, budget: Budget) -> None:
+    def __init__(self, pattern: str, budget: SchemaBudget) -> None:
         self._pattern = pattern
         self._budget = budget
         self._at = 0
 
-    def wholes(self) -> tuple[Whole, ...]:
+    def wholes(self) -> tuple[AnchoredAlternative, ...]:
         """The alternatives of the whole expression."""
         found = [self._whole()]
         while self._take("|"):
@@ -104,10 +104,10 @@ class _Reader:
             raise self._odd()
         return tuple(found)
 
-    def _whole(self) -> Whole:
+    def _whole(self) -> AnchoredAlternative:
         at_start = self._take("^")
         body = self._together(0)
-        return Whole(body, at_start, self._take("$"))
+        return AnchoredAlternative(body, at_start, self._take("$"))
 
     def _group(self, depth: int) -> Node:
         if depth > _DEEPEST:
@@ -117,18 +117,17 @@ class _Reader:
             options.append(self._together(depth))
         if not self._take(")"):
             raise self._odd()
-        return Choice(tuple(options))
+        return Alternation(tuple(options))
 
-    def _together(self, depth: int) -> Together:
+    def _together(self, depth: int) -> Concatenation:
         self._budget.spend(2)
         items: list[Node] = []
         while self._at < len(self._pattern) and self._pattern[self._at] not in "|)$":
             self._budget.spend(4)
             items.append(self._repeated(self._atom(depth)))
-        return Together(tuple(items))
+        return Concatenation(tuple(items))
 
     def _repeated(self, node: Node) -> Node:
-        """The node as often as what follows it says."""
         for sign, least, most in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
             if self._take(sign):
                 return self._repeat(node, least, most)
@@ -151,7 +150,7 @@ class _Reader:
             raise self._odd()
         if _is_nothing(node):
             raise self._odd()
-        return Repeat(node, least, most)
+        return Repetition(node, least, most)
 
     def _atom(self, depth: int) -> Node:
         pattern, at = self._pattern, self._at
@@ -169,9 +168,9 @@ class _Reader:
             case "\\":
                 return self._chars(self._escaped(), is_other=pattern[at + 1 : at + 2].isupper())
             case ".":
-                return Chars(_others(_only("\n")), string.ascii_lowercase)
+                return CharacterClass(_others(_only("\n")), string.ascii_lowercase)
             case _:
-                return Chars(_only(character), character)
+                return CharacterClass(_only(character), character)
 
     def _escaped(self) -> Spans:
         """The characters that the escape here stands for."""
@@ -193,9 +192,9 @@ class _Reader:
             raise self._odd()
         return _only(letter)
 
-    def _class(self, inside: str, *, is_other: bool) -> Chars:
+    def _class(self, inside: str, *, is_other: bool) -> CharacterClass:
         """The characters of a class."""
-        reader = _Reader(inside, self._budget)
+        reader = _ExpressionParser(inside, self._budget)
         spans: list[tuple[int, int]] = []
         while reader._at < len(inside):
             self._budget.spend(4)
@@ -209,20 +208,19 @@ class _Reader:
         chosen = tuple(dict.fromkeys(spans))
         return self._chars(_others(chosen) if is_other else chosen, is_other=is_other)
 
-    def _chars(self, spans: Spans, *, is_other: bool) -> Chars:
+    def _chars(self, spans: Spans, *, is_other: bool) -> CharacterClass:
         """The characters, and some to choose from: letters, where what they are not is said."""
         self._budget.spend(20 * len(spans))
         among = "".join(map(_printable, spans))
         if is_other:
-            among = "".join(it for it in among if it in string.ascii_lowercase) or among
+            among = "".join(text for text in among if text in string.ascii_lowercase) or among
         else:
             among = among or "".join(map(_early, spans))
         if not among:
             raise self._odd()
-        return Chars(spans, among)
+        return CharacterClass(spans, among)
 
     def _member(self) -> Spans:
-        """What a class names next."""
         self._at += 1
         if self._pattern[self._at - 1] == "\\":
             return self._escaped()
@@ -239,13 +237,12 @@ class _Reader:
 
 
 def _is_nothing(node: Node) -> bool:
-    """Whether the node has no character at all."""
     match node:
-        case Chars():
+        case CharacterClass():
             return False
-        case Repeat(inner=inner, most=most):
+        case Repetition(inner=inner, most=most):
             return most == 0 or _is_nothing(inner)
-        case Together(items=nodes) | Choice(options=nodes):
+        case Concatenation(items=nodes) | Alternation(options=nodes):
             return all(map(_is_nothing, nodes))
 
 
@@ -284,4 +281,4 @@ def _printable(span: tuple[int, int]) -> str:
 def _early(span: tuple[int, int]) -> str:
     """The first characters of a run; halves of surrogate pairs are none."""
     codes = range(span[0], min(span[1], span[0] + _RANGE) + 1)
-    return "".join(chr(it) for it in codes if not 0xD800 <= it <= 0xDFFF)
+    return "".join(chr(code) for code in codes if not 0xD800 <= code <= 0xDFFF)

@@ -9,8 +9,11 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.scenario.generation.json_schema import numbers, texts
-from llm_proxy.scenario.generation.json_schema.budget import Budget
-from llm_proxy.scenario.generation.json_schema.expressions import Whole, read
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
+from llm_proxy.scenario.generation.json_schema.expressions import (
+    AnchoredAlternative,
+    parse_expression,
+)
 from llm_proxy.scenario.generation.json_schema.merging import NoValue, key
 from llm_proxy.scenario.generation.json_schema.patterns import found
 from llm_proxy.scenario.generation.json_schema.schemas import Schemas, plain
@@ -25,11 +28,11 @@ class Fitness:
     """The rules of a whole schema, and what is known of it so far: lists and expressions read."""
 
     schemas: Schemas
-    budget: Budget
+    budget: SchemaBudget
     by_format: bool = True
     """Whether a text must be of its format; where it is too short for it, it cannot be."""
     _listed: dict[int, tuple[list[Json], frozenset[Hashable]]] = field(default_factory=dict)
-    _read: dict[str, tuple[Whole, ...]] = field(default_factory=dict)
+    _read: dict[str, tuple[AnchoredAlternative, ...]] = field(default_factory=dict)
 
     def fits(self, value: Json, schema: Json, depth: int = 0) -> bool:
         """Whether the value is valid.
@@ -46,15 +49,17 @@ class Fitness:
         below = depth + 1
         return (
             self._is_plainly(value, fields)
-            and all(self.fits(value, it, below) for it in self._parts(fields))
+            and all(self.fits(value, part, below) for part in self._parts(fields))
             and self._combined(value, fields, below)
-            and all(self.fits(it, schema, below) for it, schema in self._within(value, fields))
+            and all(
+                self.fits(content, schema, below) for content, schema in self._within(value, fields)
+            )
         )
 
     def of_property(self, name: str, fields: Fields) -> Json:
         """The schema of a property of this name; False where it must not be."""
-        properties = lenient_json.fields(fields.get("properties"))
-        patterns = lenient_json.fields(fields.get("patternProperties"))
+        properties = lenient_json.object_fields(fields.get("properties"))
+        patterns = lenient_json.object_fields(fields.get("patternProperties"))
         schemas = [properties[name]] if name in properties else []
         schemas += [schema for pattern, schema in patterns.items() if self._found(pattern, name)]
         if not schemas:
@@ -62,20 +67,18 @@ class Fitness:
         return schemas[0] if len(schemas) == 1 else {"allOf": schemas}
 
     def _parts(self, fields: Fields) -> Iterator[Json]:
-        """The schemas that must all hold."""
-        yield from lenient_json.array(fields.get("allOf"))
+        yield from lenient_json.array_items(fields.get("allOf"))
         if "$ref" in fields:
-            yield self.schemas.target(lenient_json.text(fields["$ref"]) or "#")
+            yield self.schemas.target(lenient_json.str_or_empty(fields["$ref"]) or "#")
 
     def _combined(self, value: Json, fields: Fields, depth: int) -> bool:
-        """Whether as many of the schemas hold as should."""
         if "anyOf" in fields:
-            any_of = lenient_json.array(fields["anyOf"])
-            if not any(self.fits(value, it, depth) for it in any_of):
+            any_of = lenient_json.array_items(fields["anyOf"])
+            if not any(self.fits(value, content, depth) for content in any_of):
                 return False
         if "oneOf" in fields:
-            one_of = lenient_json.array(fields["oneOf"])
-            if sum(self.fits(value, it, depth) for it in one_of) != 1:
+            one_of = lenient_json.array_items(fields["oneOf"])
+            if sum(self.fits(value, content, depth) for content in one_of) != 1:
                 return False
         if "not" in fields and self.fits(value, fields["not"], depth):
             return False
@@ -85,11 +88,12 @@ class Fitness:
         return True
 
     def _is_plainly(self, value: Json, fields: Fields) -> bool:
-        """Whether the value keeps the rules that name no other schema."""
-        types = lenient_json.array(fields.get("type"))
-        if types and not any(_is(value, lenient_json.text(it)) for it in types):
+        types = lenient_json.array_items(fields.get("type"))
+        if types and not any(_is(value, lenient_json.str_or_empty(content)) for content in types):
             return False
-        if "enum" in fields and not self._is_listed(value, lenient_json.array(fields["enum"])):
+        if "enum" in fields and not self._is_listed(
+            value, lenient_json.array_items(fields["enum"])
+        ):
             return False
         match value:
             case bool() | None:
@@ -109,15 +113,17 @@ class Fitness:
     def _is_listed(self, value: Json, listed: list[Json]) -> bool:
         """Whether a list has the value; its keys are kept, for it is asked often."""
         if id(listed) not in self._listed:
-            self._listed[id(listed)] = listed, frozenset(key(it, self.budget) for it in listed)
+            self._listed[id(listed)] = (
+                listed,
+                frozenset(key(content, self.budget) for content in listed),
+            )
         return key(value, self.budget) in self._listed[id(listed)][1]
 
     def _is_formed(self, text: str, fields: Fields) -> bool:
-        """Whether a text is of its format and has its pattern."""
         self.budget.spend(len(text) // 20)
         pattern, form = (
-            lenient_json.text(fields.get("pattern")),
-            lenient_json.text(fields.get("format")),
+            lenient_json.str_or_empty(fields.get("pattern")),
+            lenient_json.str_or_empty(fields.get("format")),
         )
         if self.by_format and not texts.is_of_format(text, form):
             return False
@@ -127,7 +133,7 @@ class Fitness:
         """Whether a text matches.  Raises `NoValue` for a pattern that is none here."""
         if pattern not in self._read:
             try:
-                self._read[pattern] = read(pattern, self.budget)
+                self._read[pattern] = parse_expression(pattern, self.budget)
             except ValueError as error:
                 raise NoValue(str(error)) from None
         return found(self._read[pattern], text, self.budget)
@@ -136,25 +142,23 @@ class Fitness:
         """Whether no value comes twice, where none may."""
         if fields.get("uniqueItems") is not True:
             return True
-        return len({key(it, self.budget) for it in values}) == len(values)
+        return len({key(value, self.budget) for value in values}) == len(values)
 
     def _is_whole(self, value: Fields, fields: Fields) -> bool:
-        """Whether all properties are there that must be."""
-        required = lenient_json.array(fields.get("required"))
+        required = lenient_json.array_items(fields.get("required"))
         self.budget.spend(len(required) // 8)
-        return all(it in value for it in required if isinstance(it, str))
+        return all(content in value for content in required if isinstance(content, str))
 
     def _within(self, value: Json, fields: Fields) -> Iterator[tuple[Json, Json]]:
-        """What is in a value, each with its schema."""
         match value:
             case dict():
-                for name, it in value.items():
-                    yield it, self.of_property(name, fields)
+                for name, content in value.items():
+                    yield content, self.of_property(name, fields)
                     yield name, fields.get("propertyNames", True)
             case list():
-                first = lenient_json.array(fields.get("prefixItems"))
+                first = lenient_json.array_items(fields.get("prefixItems"))
                 yield from zip(value, first, strict=False)
-                yield from ((it, fields.get("items", True)) for it in value[len(first) :])
+                yield from ((content, fields.get("items", True)) for content in value[len(first) :])
             case _:
                 pass
 
@@ -177,10 +181,9 @@ def _is(value: Json, kind: str) -> bool:
             return kind == "object"
 
 
-def _counts(count: int, fields: Fields, what: str) -> bool:
-    """Whether there are neither too few nor too many."""
+def _counts(count: int, fields: Fields, label: str) -> bool:
     least, most = (
-        lenient_json.count(fields.get(f"min{what}")),
-        lenient_json.count(fields.get(f"max{what}")),
+        lenient_json.first_count(fields.get(f"min{label}")),
+        lenient_json.first_count(fields.get(f"max{label}")),
     )
     return (least is None or count >= least) and (most is None or count <= most)

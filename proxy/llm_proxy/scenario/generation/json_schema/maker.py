@@ -7,12 +7,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final
 
-from llm_proxy.chance import below
+from llm_proxy.chance import seeded_below
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import printable
 from llm_proxy.scenario.generation.json_schema import numbers, patterns, texts
-from llm_proxy.scenario.generation.json_schema.budget import Budget, TooMuch
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget, SchemaTooExpensive
 from llm_proxy.scenario.generation.json_schema.fitness import Fitness
 from llm_proxy.scenario.generation.json_schema.merging import NoValue, key
 from llm_proxy.scenario.generation.json_schema.schemas import COMBINED, Flat, Schemas, plain
@@ -45,10 +45,10 @@ _KEYWORDS: Final = (
 """What a schema without a type is meant for."""
 
 
-class Maker:
+class SchemaValueMaker:
     """One schema on its way into a value, and how much it may still ask for."""
 
-    def __init__(self, root: Json, seed: str, budget: Budget) -> None:
+    def __init__(self, root: Json, seed: str, budget: SchemaBudget) -> None:
         self._budget = budget
         self._schemas = Schemas(root, budget)
         self._fitness = Fitness(self._schemas, budget)
@@ -98,20 +98,20 @@ class Maker:
         ways = list(islice(self._schemas.alternatives(schema, above), _WAYS))
         self._left -= len(ways)
         if self._left < 0:
-            raise TooMuch(_MANY)
-        return sorted(ways, key=lambda it: isinstance(it, Flat) and it.types == ("null",))
+            raise SchemaTooExpensive(_MANY)
+        return sorted(ways, key=lambda flat: isinstance(flat, Flat) and flat.types == ("null",))
 
     def _made(self, way: Flat, path: str, attempt: int, tries: int) -> Iterator[Json]:
         """Values for one way to be valid, the likeliest first."""
         fields = way.fields
         self._budget.spend(10)
         if "enum" in fields:
-            listed = lenient_json.array(fields["enum"])
-            others = {name: it for name, it in fields.items() if name != "enum"}
-            start = below(len(listed) or 1, self._seed, path) + attempt
+            listed = lenient_json.array_items(fields["enum"])
+            others = {name: value for name, value in fields.items() if name != "enum"}
+            start = seeded_below(len(listed) or 1, self._seed, path) + attempt
             turned = (listed[(start + at) % len(listed)] for at in range(len(listed)))
-            yield from self._fitting((it for it in turned if it is not None), others)
-            yield from self._fitting((it for it in listed if it is None), others)
+            yield from self._fitting((value for value in turned if value is not None), others)
+            yield from self._fitting((value for value in listed if value is None), others)
             return
         if attempt == 0:
             yield from self._fitting(_suggested(fields), fields)
@@ -120,10 +120,10 @@ class Maker:
                 yield self._typed(kind, way, path, attempt + more)
 
     def _fitting(self, values: Iterator[Json], fields: Fields) -> Iterator[Json]:
-        for it in values:
-            self._budget.weigh(it)
-            if self._fitness.fits(it, dict(fields)):
-                yield it
+        for value in values:
+            self._budget.weigh(value)
+            if self._fitness.fits(value, dict(fields)):
+                yield value
 
     def _typed(self, kind: str, way: Flat, path: str, attempt: int) -> Json:
         """A value of a type.  Raises `NoValue` where there is none."""
@@ -139,7 +139,7 @@ class Maker:
                 case "integer" | "number":
                     return numbers.number(way.fields, seed, self._budget, whole=kind == "integer")
                 case "boolean":
-                    return (below(2, self._seed, path) + attempt) % 2 == 0
+                    return (seeded_below(2, self._seed, path) + attempt) % 2 == 0
                 case _:
                     return None
         except ValueError as error:
@@ -148,14 +148,16 @@ class Maker:
     def _object(self, way: Flat, path: str, attempt: int) -> Json:
         """An object; with nothing but what must be in it at the second attempt, or a late one."""
         fields = way.fields
-        named = lenient_json.array(fields.get("required"))
-        required = dict.fromkeys(it for it in named if isinstance(it, str))
+        named = lenient_json.array_items(fields.get("required"))
+        required = dict.fromkeys(value for value in named if isinstance(value, str))
         most = _room(fields, "Properties", least=len(required))
         room = most - len(required)
         self._budget.spend(len(named))
         is_generous = attempt != 1 and self._left > _MOST - _PLENTY
         made: dict[str, Json] = {}
-        for name in dict.fromkeys((*lenient_json.fields(fields.get("properties")), *required)):
+        for name in dict.fromkeys(
+            (*lenient_json.object_fields(fields.get("properties")), *required)
+        ):
             if name in required:
                 made[name] = self._property(name, way, path)
             elif is_generous and room > 0:
@@ -167,7 +169,11 @@ class Maker:
         return self._with_more(made, way, path, is_generous=is_generous)
 
     def _property(self, name: str, way: Flat, path: str) -> Json:
-        place = f"{path}.{name}" if name.isidentifier() else f"{path}[{lenient_json.compact(name)}]"
+        place = (
+            f"{path}.{name}"
+            if name.isidentifier()
+            else f"{path}[{lenient_json.compact_json(name)}]"
+        )
         self._budget.spend(10 + len(place) // 20)
         if not self._fitness.fits(name, way.fields.get("propertyNames", True)):
             raise NoValue("propertyNames does not allow its name", printable(place, 500))
@@ -177,11 +183,11 @@ class Maker:
     def _with_more(self, made: dict[str, Json], way: Flat, path: str, *, is_generous: bool) -> Json:
         """The object with properties that have no name of their own, as many as it wants."""
         fields = way.fields
-        least = lenient_json.count(fields.get("minProperties")) or 0
+        least = lenient_json.first_count(fields.get("minProperties")) or 0
         is_map = isinstance(fields.get("additionalProperties"), dict) and not made
         wanted = max(least, 1 if is_map and is_generous else 0)
         if wanted > _MOST:
-            raise TooMuch(_MANY)
+            raise SchemaTooExpensive(_MANY)
         for attempt in range(wanted * 2 + _OTHERS if wanted > len(made) else 0):
             if len(made) >= wanted:
                 break
@@ -197,24 +203,23 @@ class Maker:
         return made
 
     def _name(self, fields: Fields, path: str, above: frozenset[str], attempt: int) -> str:
-        """A name for a property."""
         seed = f"{self._seed}\0{path}\0{attempt}"
-        named_by = list(lenient_json.fields(fields.get("patternProperties")))
+        named_by = list(lenient_json.object_fields(fields.get("patternProperties")))
         if "propertyNames" in fields:
             named: Json = {"allOf": [fields["propertyNames"], {"type": "string"}]}
-            return lenient_json.text(self.make(named, path, above, attempt))
+            return lenient_json.str_or_empty(self.make(named, path, above, attempt))
         if named_by and fields.get("additionalProperties") is False:
             return self._named_by(named_by[attempt % len(named_by)], attempt, seed)
         return texts.word(seed) + (str(attempt) if attempt > _TRIES else "")
 
     def _array(self, way: Flat, path: str) -> Json:
         fields = way.fields
-        first = lenient_json.array(fields.get("prefixItems"))
+        first = lenient_json.array_items(fields.get("prefixItems"))
         rest: Json = fields.get("items", True)
-        least = lenient_json.count(fields.get("minItems")) or 0
+        least = lenient_json.first_count(fields.get("minItems")) or 0
         most = _room(fields, "Items")
         if least > _MOST:
-            raise TooMuch(_MANY)
+            raise SchemaTooExpensive(_MANY)
         wanted = len(first) or (_ITEMS if self._left > _MOST - _PLENTY else 0)
         wanted = max(least, min(wanted, most))
         made: list[Json] = []
@@ -249,12 +254,12 @@ class Maker:
         raise NoValue(f"no name is known that matches {printable(pattern, 100)}")
 
 
-def _room(fields: Fields, what: str, least: int = 0) -> int:
+def _room(fields: Fields, label: str, least: int = 0) -> int:
     """The most items or properties there may be.  Raises `NoValue` for less than there must."""
-    least = max(least, lenient_json.count(fields.get(f"min{what}")) or 0)
-    most = lenient_json.count(fields.get(f"max{what}"))
+    least = max(least, lenient_json.first_count(fields.get(f"min{label}")) or 0)
+    most = lenient_json.first_count(fields.get(f"max{label}"))
     if most is not None and most < least:
-        raise NoValue(f"nothing has at least {least} and at most {most} {what.lower()}")
+        raise NoValue(f"nothing has at least {least} and at most {most} {label.lower()}")
     return _MOST if most is None else most
 
 
@@ -269,4 +274,8 @@ def _types(way: Flat, path: str) -> tuple[str, ...]:
 def _suggested(fields: Fields) -> Iterator[Json]:
     """The values that a schema itself suggests; null is no suggestion."""
     for suggested in ([fields.get("default")], fields.get("examples"), [fields.get("example")]):
-        yield from (it for it in lenient_json.array(suggested) if it is not None)
+        yield from (
+            array_item
+            for array_item in lenient_json.array_items(suggested)
+            if array_item is not None
+        )

@@ -12,7 +12,7 @@ from typing import Final
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.scenario.generation.json_schema.budget import Budget
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 from llm_proxy.turns import Json
 
 _LARGE: Final = 2**63
@@ -28,7 +28,7 @@ class NoValue(Exception):
         super().__init__(why)
 
 
-def key(value: Json, budget: Budget) -> Hashable:
+def key(value: Json, budget: SchemaBudget) -> Hashable:
     """What is the same for values that are the same JSON: 1 and 1.0 are, 1 and true are not."""
     budget.spend()
     match value:
@@ -37,9 +37,12 @@ def key(value: Json, budget: Budget) -> Hashable:
         case int() if abs(value) > _LARGE:
             return _large(value)
         case list():
-            return ("array", tuple([key(it, budget) for it in value]))
+            return ("array", tuple([key(content, budget) for content in value]))
         case dict():
-            return ("object", frozenset([(name, key(it, budget)) for name, it in value.items()]))
+            return (
+                "object",
+                frozenset([(name, key(argument, budget)) for name, argument in value.items()]),
+            )
         case _:
             return value
 
@@ -52,7 +55,7 @@ def _large(value: int) -> Hashable:
     return ("number", hex(value))
 
 
-def merged(first: Fields, second: Fields, budget: Budget) -> dict[str, Json]:
+def merged(first: Fields, second: Fields, budget: SchemaBudget) -> dict[str, Json]:
     """Both in one, in the words of draft 2020-12.  Raises `NoValue` where nothing could be both."""
     budget.spend(1 + (len(first) + len(second)) // 4)
     both = dict(first)
@@ -62,75 +65,90 @@ def merged(first: Fields, second: Fields, budget: Budget) -> dict[str, Json]:
     return both
 
 
-def _first(first: Json, _second: Json, _budget: Budget) -> Json:
+def _first(first: Json, _second: Json, _budget: SchemaBudget) -> Json:
     return first
 
 
-def _all(first: Json, second: Json, _budget: Budget) -> Json:
+def _all(first: Json, second: Json, _budget: SchemaBudget) -> Json:
     return {"allOf": [first, second]}
 
 
-def _each(first: Json, second: Json, budget: Budget) -> Json:
-    budget.spend((len(lenient_json.fields(first)) + len(lenient_json.fields(second))) // 4)
-    both = dict(lenient_json.fields(first))
-    for name, schema in lenient_json.fields(second).items():
+def _each(first: Json, second: Json, budget: SchemaBudget) -> Json:
+    budget.spend(
+        (len(lenient_json.object_fields(first)) + len(lenient_json.object_fields(second))) // 4
+    )
+    both = dict(lenient_json.object_fields(first))
+    for name, schema in lenient_json.object_fields(second).items():
         both[name] = _all(both[name], schema, budget) if name in both else schema
     return both
 
 
-def _in_order(first: Json, second: Json, budget: Budget) -> Json:
-    pairs = zip_longest(lenient_json.array(first), lenient_json.array(second), fillvalue=True)
-    budget.spend((len(lenient_json.array(first)) + len(lenient_json.array(second))) // 2)
+def _in_order(first: Json, second: Json, budget: SchemaBudget) -> Json:
+    pairs = zip_longest(
+        lenient_json.array_items(first), lenient_json.array_items(second), fillvalue=True
+    )
+    budget.spend(
+        (len(lenient_json.array_items(first)) + len(lenient_json.array_items(second))) // 2
+    )
     return [_all(one, other, budget) for one, other in pairs]
 
 
-def _joined(first: Json, second: Json, budget: Budget) -> Json:
+def _joined(first: Json, second: Json, budget: SchemaBudget) -> Json:
     both = [*_several(first), *_several(second)]
-    return list({key(it, budget): it for it in both}.values())
+    return list({key(value, budget): value for value in both}.values())
 
 
 def _several(value: Json) -> list[Json]:
     return value if isinstance(value, list) else [value]
 
 
-def _shared(first: Json, second: Json, budget: Budget) -> Json:
-    others = {key(it, budget) for it in lenient_json.array(second)}
-    return [it for it in lenient_json.array(first) if key(it, budget) in others]
+def _shared(first: Json, second: Json, budget: SchemaBudget) -> Json:
+    others = {key(array_item, budget) for array_item in lenient_json.array_items(second)}
+    return [
+        array_item
+        for array_item in lenient_json.array_items(first)
+        if key(array_item, budget) in others
+    ]
 
 
-def _types(first: Json, second: Json, _budget: Budget) -> Json:
+def _types(first: Json, second: Json, _budget: SchemaBudget) -> Json:
     """The types that both allow; a whole number is a number."""
-    one, other = lenient_json.array(first), lenient_json.array(second)
+    one, other = lenient_json.array_items(first), lenient_json.array_items(second)
     if not one or not other:
         return one or other
-    types: list[Json] = [it for it in one if it in other or (it == "integer" and "number" in other)]
-    types += [it for it in other if it == "integer" and "number" in one and it not in one]
+    types: list[Json] = [
+        value for value in one if value in other or (value == "integer" and "number" in other)
+    ]
+    types += [
+        value for value in other if value == "integer" and "number" in one and value not in one
+    ]
     if not types:
         raise NoValue(
-            f"nothing is both {lenient_json.compact(first)} and {lenient_json.compact(second)}"
+            f"nothing is both {lenient_json.compact_json(first)} and "
+            f"{lenient_json.compact_json(second)}"
         )
     return types
 
 
-def _same(first: Json, second: Json, _budget: Budget) -> Json:
+def _same(first: Json, second: Json, _budget: SchemaBudget) -> Json:
     if first != second:
         raise NoValue("texts of two patterns or formats are not understood")
     return first
 
 
-def _most(first: Json, second: Json, _budget: Budget) -> Json:
+def _most(first: Json, second: Json, _budget: SchemaBudget) -> Json:
     return max(first, second) if _are_numbers(first, second) else second  # type: ignore[type-var] # asked before
 
 
-def _least(first: Json, second: Json, _budget: Budget) -> Json:
+def _least(first: Json, second: Json, _budget: SchemaBudget) -> Json:
     return min(first, second) if _are_numbers(first, second) else second  # type: ignore[type-var] # asked before
 
 
 def _are_numbers(*values: Json) -> bool:
-    return all(isinstance(it, int | float) for it in values)
+    return all(isinstance(value, int | float) for value in values)
 
 
-_MERGES: Final[Mapping[str, Callable[[Json, Json, Budget], Json]]] = {
+_MERGES: Final[Mapping[str, Callable[[Json, Json, SchemaBudget], Json]]] = {
     "type": _types,
     "enum": _shared,
     "required": _joined,

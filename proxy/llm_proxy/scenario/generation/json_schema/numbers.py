@@ -9,9 +9,9 @@ from itertools import islice
 from math import ceil, floor, inf, isfinite, lcm, nextafter
 from typing import Final
 
-from llm_proxy.chance import below
+from llm_proxy.chance import seeded_below
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.scenario.generation.json_schema.budget import Budget
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 from llm_proxy.turns import Json
 
 _SPAN: Final = 100
@@ -25,7 +25,7 @@ _BITS: Final = 4096
 """Of a multiple that several steps have in common."""
 
 
-def number(schema: Fields, seed: str, budget: Budget, *, whole: bool) -> int | float:
+def number(schema: Fields, seed: str, budget: SchemaBudget, *, whole: bool) -> int | float:
     """A number, an `int` where a `whole` one is asked for.
 
     Raises `ValueError`, with the reason in a few words, where there is none.
@@ -42,10 +42,10 @@ def number(schema: Fields, seed: str, budget: Budget, *, whole: bool) -> int | f
 def within(value: float, schema: Fields) -> bool:
     """Whether a number keeps the bounds of a schema."""
     return (
-        all(value >= it for it in numbers(schema.get("minimum")))
-        and all(value <= it for it in numbers(schema.get("maximum")))
-        and all(value > it for it in numbers(schema.get("exclusiveMinimum")))
-        and all(value < it for it in numbers(schema.get("exclusiveMaximum")))
+        all(value >= count for count in numbers(schema.get("minimum")))
+        and all(value <= count for count in numbers(schema.get("maximum")))
+        and all(value > count for count in numbers(schema.get("exclusiveMinimum")))
+        and all(value < count for count in numbers(schema.get("exclusiveMaximum")))
     )
 
 
@@ -67,21 +67,23 @@ def numbers(value: Json) -> list[float]:
     """
     values = value if isinstance(value, list) else [value]
     return [
-        it
-        for it in values
-        if isinstance(it, int | float) and not isinstance(it, bool) and abs(it) <= _LARGEST
+        content
+        for content in values
+        if isinstance(content, int | float)
+        and not isinstance(content, bool)
+        and abs(content) <= _LARGEST
     ]
 
 
 def _candidates(schema: Fields, seed: str, *, whole: bool) -> Iterator[int | float]:
     """Numbers that may do, the likeliest first."""
     low, high = _bounds(schema)
-    steps = [_exact(it) for it in numbers(schema.get("multipleOf")) if it > 0]
+    steps = [_exact(count) for count in numbers(schema.get("multipleOf")) if count > 0]
     is_round = whole or bool(steps)
     step = _common([*steps, Fraction(1)] if whole else steps or [_FINE])
     first, last = ceil(low / step), floor(high / step)
     if first <= last:
-        start = below(last - first + 1, seed)
+        start = seeded_below(last - first + 1, seed)
         for turn in range(min(last - first + 1, _TRIES // 2)):
             exact = step * (first + (start + turn) % (last - first + 1))
             yield from (int(exact),) if exact.denominator == 1 and is_round else _float(exact)
@@ -92,10 +94,9 @@ def _candidates(schema: Fields, seed: str, *, whole: bool) -> Iterator[int | flo
 
 
 def _bounds(schema: Fields) -> tuple[Fraction, Fraction]:
-    """Between what a number may be."""
     lows = numbers(schema.get("minimum")) + numbers(schema.get("exclusiveMinimum"))
     highs = numbers(schema.get("maximum")) + numbers(schema.get("exclusiveMaximum"))
-    steps = [_exact(it) for it in numbers(schema.get("multipleOf")) if it > 0]
+    steps = [_exact(count) for count in numbers(schema.get("multipleOf")) if count > 0]
     step = max([Fraction(1), *steps])
     span = max(Fraction(_SPAN), 2 * step)
     low = max(map(_exact, lows)) if lows else None
@@ -111,11 +112,10 @@ def _exact(value: float) -> Fraction:
 
 
 def _common(steps: list[Fraction]) -> Fraction:
-    """The least number that is a multiple of each."""
     common, *others = steps
-    for it in others:
-        below_line = common.denominator * it.denominator
-        above = lcm(common.numerator * it.denominator, it.numerator * common.denominator)
+    for other in others:
+        below_line = common.denominator * other.denominator
+        above = lcm(common.numerator * other.denominator, other.numerator * common.denominator)
         common = Fraction(above, below_line)
         if common.numerator.bit_length() > _BITS:
             raise ValueError("no number is known that is a multiple of so many")

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from typing import Final
 
-from llm_proxy.chance import below
+from llm_proxy.chance import seeded_below
 from llm_proxy.errors import printable
-from llm_proxy.scenario.generation.json_schema.budget import Budget
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 from llm_proxy.scenario.generation.json_schema.expressions import (
-    Chars,
-    Choice,
+    Alternation,
+    AnchoredAlternative,
+    CharacterClass,
+    Concatenation,
     Node,
-    Repeat,
-    Together,
-    Whole,
-    read,
+    Repetition,
+    parse_expression,
 )
 
 _LONGEST: Final = 10_000
@@ -31,25 +31,29 @@ _TRIES: Final = 40
 """Such numbers that are tried one after the other, where a text must be longer."""
 
 
-def matching(pattern: str, least: int, most: int | None, seed: str, budget: Budget) -> str:
+def matching(pattern: str, least: int, most: int | None, seed: str, budget: SchemaBudget) -> str:
     """A text of `least` to `most` characters in which the expression is found.
 
     Raises `ValueError`, with the reason in a few words, where none is known, and `TooMuch`.
     """
-    wholes = [it for it in read(pattern, budget) if _shortest(it.body) <= _LONGEST]
-    first = below(len(wholes) or 1, seed, "alternative")
+    wholes = [
+        anchored_alternative
+        for anchored_alternative in parse_expression(pattern, budget)
+        if _shortest(anchored_alternative.body) <= _LONGEST
+    ]
+    first = seeded_below(len(wholes) or 1, seed, "alternative")
     for extra in _extras(least):
         for whole in (*wholes[first:], *wholes[:first]):
-            told = _told(whole.body, extra, seed, budget)
-            text = _padded(whole, told, least)
-            if len(told) <= _LONGEST and least <= len(text) <= (
+            content = _told(whole.body, extra, seed, budget)
+            text = _padded(whole, content, least)
+            if len(content) <= _LONGEST and least <= len(text) <= (
                 len(text) if most is None else most
             ):
                 return text
     raise ValueError(f"no text of that length is known to match {printable(pattern, 100)}")
 
 
-def found(wholes: Sequence[Whole], text: str, budget: Budget) -> bool:
+def found(wholes: Sequence[AnchoredAlternative], text: str, budget: SchemaBudget) -> bool:
     """Whether an expression is found in a text; `$` is its end, and no line's."""
     everywhere = frozenset(range(len(text) + 1))
     for whole in wholes:
@@ -61,29 +65,30 @@ def found(wholes: Sequence[Whole], text: str, budget: Budget) -> bool:
     return False
 
 
-def _ends(node: Node, text: str, starts: frozenset[int], budget: Budget) -> frozenset[int]:
-    """Where the node can end in a text, if it begins at any of these places."""
+def _ends(node: Node, text: str, starts: frozenset[int], budget: SchemaBudget) -> frozenset[int]:
     budget.spend(1 + len(starts) // 10)
     if not starts:
         return starts
     match node:
-        case Chars(spans=spans):
+        case CharacterClass(spans=spans):
             budget.spend(1 + len(starts) * (2 + len(spans)) // 4)
             codes = ((at, ord(text[at])) for at in starts if at < len(text))
             return frozenset(
                 at + 1 for at, code in codes if any(low <= code <= high for low, high in spans)
             )
-        case Together(items=items):
+        case Concatenation(items=items):
             for item in items:
                 starts = _ends(item, text, starts, budget)
             return starts
-        case Choice(options=options):
-            return frozenset().union(*(_ends(it, text, starts, budget) for it in options))
-        case Repeat():
+        case Alternation(options=options):
+            return frozenset().union(*(_ends(option, text, starts, budget) for option in options))
+        case Repetition():
             return _repeated(node, text, starts, budget)
 
 
-def _repeated(node: Repeat, text: str, starts: frozenset[int], budget: Budget) -> frozenset[int]:
+def _repeated(
+    node: Repetition, text: str, starts: frozenset[int], budget: SchemaBudget
+) -> frozenset[int]:
     """Where a repeat can end.  It always does: one more either leads nowhere, or nowhere new."""
     here, ends = starts, set[int]()
     for times in count():
@@ -101,13 +106,13 @@ def _repeated(node: Repeat, text: str, starts: frozenset[int], budget: Budget) -
 def _shortest(node: Node) -> int:
     """The characters that a node has at least."""
     match node:
-        case Chars():
+        case CharacterClass():
             return 1
-        case Together(items=items):
+        case Concatenation(items=items):
             return sum(map(_shortest, items))
-        case Choice(options=options):
+        case Alternation(options=options):
             return min(map(_shortest, options))
-        case Repeat(inner=inner, least=least):
+        case Repetition(inner=inner, least=least):
             return least * _shortest(inner)
 
 
@@ -119,7 +124,7 @@ def _extras(least: int) -> Iterator[int]:
         yield from (-(-least // together) for together in range(_TRIES, 0, -1))
 
 
-def _padded(whole: Whole, text: str, least: int) -> str:
+def _padded(whole: AnchoredAlternative, text: str, least: int) -> str:
     """The text with letters more, where the expression does not say how it begins or ends."""
     more = "x" * (least - len(text))
     if whole.at_end:
@@ -127,27 +132,27 @@ def _padded(whole: Whole, text: str, least: int) -> str:
     return text + more
 
 
-def _told(node: Node, extra: int, seed: str, budget: Budget) -> str:
+def _told(node: Node, extra: int, seed: str, budget: SchemaBudget) -> str:
     """A text that the node matches; cut where it grows too long."""
     ordinals = map(str, count())
     return "".join(islice(_characters(node, extra, seed, ordinals, budget), _LONGEST + 1))
 
 
 def _characters(
-    node: Node, extra: int, seed: str, ordinals: Iterator[str], budget: Budget
+    node: Node, extra: int, seed: str, ordinals: Iterator[str], budget: SchemaBudget
 ) -> Iterator[str]:
     """A text that the node matches; repeats that may go on do so `extra` times."""
     budget.spend(2)
     match node:
-        case Chars(among=among):
-            yield among[below(len(among), seed, next(ordinals))]
-        case Together(items=items):
+        case CharacterClass(among=among):
+            yield among[seeded_below(len(among), seed, next(ordinals))]
+        case Concatenation(items=items):
             for item in items:
                 yield from _characters(item, extra, seed, ordinals, budget)
-        case Choice(options=options):
-            chosen = options[below(len(options), seed, next(ordinals))]
+        case Alternation(options=options):
+            chosen = options[seeded_below(len(options), seed, next(ordinals))]
             yield from _characters(chosen, extra, seed, ordinals, budget)
-        case Repeat(inner=inner, least=least, most=most):
+        case Repetition(inner=inner, least=least, most=most):
             times = least + extra if most is None else min(least + extra, most)
             for _ in range(times):
                 yield from _characters(inner, extra, seed, ordinals, budget)

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import printable
-from llm_proxy.scenario.generation.json_schema.budget import Budget
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 from llm_proxy.scenario.generation.json_schema.merging import NoValue, merged
 from llm_proxy.turns import Json
 
@@ -53,7 +53,10 @@ class Flat:
     @property
     def types(self) -> tuple[str, ...]:
         """The types that it allows; none where it does not say."""
-        return tuple(lenient_json.text(it) for it in lenient_json.array(self.fields.get("type")))
+        return tuple(
+            lenient_json.str_or_empty(array_item)
+            for array_item in lenient_json.array_items(self.fields.get("type"))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Schemas:
     """A whole schema, which its parts refer to."""
 
     root: Json
-    budget: Budget = field(default_factory=Budget)
+    budget: SchemaBudget = field(default_factory=SchemaBudget)
 
     def target(self, ref: str) -> Json:
         """What a reference into this schema refers to.  Raises `NoValue` for any other."""
@@ -92,17 +95,16 @@ class Schemas:
         yield from self._merged(Flat(rest, above), branches, above)
 
     def _branches(self, fields: Fields, above: frozenset[str]) -> Iterator[_Branch]:
-        """The choices that all must be made."""
         if "$ref" in fields:
-            ref = lenient_json.text(fields["$ref"]) or "#"
+            ref = lenient_json.str_or_empty(fields["$ref"]) or "#"
             if ref in above:
                 raise NoValue(f"{_shown(ref)} holds itself without an end")
             yield _Branch((self.target(ref),), frozenset((ref,)))
-        for schema in lenient_json.array(fields.get("allOf")):
+        for schema in lenient_json.array_items(fields.get("allOf")):
             yield _Branch((schema,))
         for name in ("anyOf", "oneOf"):
             if name in fields:
-                yield _Branch(tuple(lenient_json.array(fields[name])))
+                yield _Branch(tuple(lenient_json.array_items(fields[name])))
         if "if" in fields:
             then: Json = {"allOf": [fields["if"], fields.get("then", True)]}
             yield _Branch((then, fields.get("else", True)))
@@ -110,7 +112,6 @@ class Schemas:
     def _merged(
         self, base: Flat, branches: Sequence[_Branch], above: frozenset[str]
     ) -> Iterator[Flat | NoValue]:
-        """The base with one choice of each branch."""
         if not branches:
             yield base
             return
@@ -138,7 +139,7 @@ class _Branch:
     refs: frozenset[str] = frozenset()
 
 
-def plain(schema: Json, budget: Budget) -> Fields:
+def plain(schema: Json, budget: SchemaBudget) -> Fields:
     """A schema in the words of draft 2020-12; its parts as they stand.
 
     Raises `NoValue` for what is no schema, or has rules that are not understood.
@@ -149,8 +150,8 @@ def plain(schema: Json, budget: Budget) -> Fields:
     if not isinstance(schema, dict):
         raise NoValue(f"{_described(schema)} is no schema")
     budget.spend(len(schema))
-    fields = {name: it for name, it in schema.items() if it is not None or name in _VALUES}
-    if odd := [it for it in NOT_UNDERSTOOD if fields.get(it, False) is not False]:
+    fields = {name: value for name, value in schema.items() if value is not None or name in _VALUES}
+    if odd := [text for text in NOT_UNDERSTOOD if fields.get(text, False) is not False]:
         raise NoValue(f"what {odd[0]} asks for is not understood")
     if "type" in fields:
         fields["type"] = _types(fields, budget)
@@ -181,14 +182,20 @@ def _numbered(fields: dict[str, Json]) -> dict[str, Json]:
     return fields
 
 
-def _types(fields: Fields, budget: Budget) -> Json:
-    said = fields["type"]
-    named = said if isinstance(said, list) else [said]
+def _types(fields: Fields, budget: SchemaBudget) -> Json:
+    value = fields["type"]
+    named = value if isinstance(value, list) else [value]
     budget.spend(len(named) // 2)
-    types = list(dict.fromkeys(lenient_json.text(it)[:_LONGEST].lower() for it in named))
-    types = [it for it in types if it != _UNSAID]
-    if any(it not in TYPES for it in types):
-        odd = next(it for it in named if lenient_json.text(it)[:_LONGEST].lower() not in _SPELLED)
+    types = list(
+        dict.fromkeys(lenient_json.str_or_empty(value)[:_LONGEST].lower() for value in named)
+    )
+    types = [text for text in types if text != _UNSAID]
+    if any(text not in TYPES for text in types):
+        odd = next(
+            value
+            for value in named
+            if lenient_json.str_or_empty(value)[:_LONGEST].lower() not in _SPELLED
+        )
         raise NoValue(f"{_described(odd)} is no type: {', '.join(TYPES)} are")
     is_nullable = fields.get("nullable") is True and types and "null" not in types
     return [*types, *(["null"] if is_nullable else [])]
@@ -204,7 +211,7 @@ def _described(value: Json) -> str:
         case str():
             return _shown(value)
         case _:
-            return _shown(lenient_json.compact(value))
+            return _shown(lenient_json.compact_json(value))
 
 
 def _shown(text: str) -> str:

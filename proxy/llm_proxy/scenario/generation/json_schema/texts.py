@@ -10,10 +10,10 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from llm_proxy.chance import below
+from llm_proxy.chance import seeded_below
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.scenario.generation.json_schema.budget import Budget
+from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
 from llm_proxy.scenario.generation.json_schema.patterns import matching
 
 _WORDS: Final = (
@@ -42,23 +42,23 @@ _MINUTES: Final = 525_600
 """In a year."""
 
 
-def text(schema: Fields, seed: str, budget: Budget) -> str:
+def text(schema: Fields, seed: str, budget: SchemaBudget) -> str:
     """A text of the lengths that are asked for, with the pattern or else of the format.
 
     Raises `ValueError`, with the reason in a few words, where there is none, and `TooMuch`.
     """
     least, most = (
-        lenient_json.count(schema.get("minLength")) or 0,
-        lenient_json.count(schema.get("maxLength")),
+        lenient_json.first_count(schema.get("minLength")) or 0,
+        lenient_json.first_count(schema.get("maxLength")),
     )
     if least > _LONGEST:
         raise ValueError(f"{least} characters are too many")
     if most is not None and most < least:
         raise ValueError(f"no text has at least {least} and at most {most} characters")
-    if pattern := lenient_json.text(schema.get("pattern")):
+    if pattern := lenient_json.str_or_empty(schema.get("pattern")):
         return matching(pattern, least, most, seed, budget)
     budget.spend(5 + least // 100)
-    form = _FORMATS.get(lenient_json.text(schema.get("format")))
+    form = _FORMATS.get(lenient_json.str_or_empty(schema.get("format")))
     if form is not None:
         made = form(seed)
         if least <= len(made) and (most is None or len(made) <= most):
@@ -73,7 +73,7 @@ def is_of_format(text: str, name: str) -> bool:
 
 def word(seed: str) -> str:
     """One word."""
-    return _WORDS[below(len(_WORDS), seed)]
+    return _WORDS[seeded_below(len(_WORDS), seed)]
 
 
 def _of_words(least: int, most: int | None, seed: str) -> str:
@@ -84,7 +84,7 @@ def _of_words(least: int, most: int | None, seed: str) -> str:
 
 
 def _moment(seed: str) -> datetime:
-    return _FIRST_DAY + timedelta(minutes=below(_MINUTES, seed, "moment"))
+    return _FIRST_DAY + timedelta(minutes=seeded_below(_MINUTES, seed, "moment"))
 
 
 def _uuid(seed: str) -> str:
@@ -99,7 +99,7 @@ _FORMATS: Final[Mapping[str, Callable[[str], str]]] = {
     "date": lambda seed: f"{_moment(seed):%Y-%m-%d}",
     "date-time": lambda seed: f"{_moment(seed):%Y-%m-%dT%H:%M:%SZ}",
     "time": lambda seed: f"{_moment(seed):%H:%M:%SZ}",
-    "duration": lambda seed: f"P{1 + below(30, seed, 'days')}D",
+    "duration": lambda seed: f"P{1 + seeded_below(30, seed, 'days')}D",
     "email": lambda seed: f"{word(seed)}@example.com",
     "idn-email": lambda seed: f"{word(seed)}@example.com",
     "uri": lambda seed: f"https://example.com/{word(seed)}",
@@ -111,8 +111,8 @@ _FORMATS: Final[Mapping[str, Callable[[str], str]]] = {
     "uuid": _uuid,
     "hostname": _host,
     "idn-hostname": _host,
-    "ipv4": lambda seed: f"192.0.2.{1 + below(254, seed, 'host')}",
-    "ipv6": lambda seed: f"2001:db8::{1 + below(0xFFFE, seed, 'host'):x}",
+    "ipv4": lambda seed: f"192.0.2.{1 + seeded_below(254, seed, 'host')}",
+    "ipv6": lambda seed: f"2001:db8::{1 + seeded_below(0xFFFE, seed, 'host'):x}",
     "byte": lambda seed: b64encode(word(seed).encode()).decode(),
 }
 """Addresses are those that documentation may use: nobody has them."""

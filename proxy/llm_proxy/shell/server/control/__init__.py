@@ -1,4 +1,4 @@
-"""Our own pages, under `/_proxy/`, one kind of them a file.
+"""The control pages under `/_proxy/`, one kind per file.
 
 GET  /_proxy/health                    whether we serve, in which mode
 GET  /_proxy/journal                   what was asked and answered in this run
@@ -25,47 +25,53 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from llm_proxy.exchange import Head
-from llm_proxy.shell.server.control.page import Asked, Page
-from llm_proxy.shell.server.response_writer import Wire
+from llm_proxy.exchange import ResponseHead
+from llm_proxy.shell.server.control.page import ControlPage, PageRequest
+from llm_proxy.shell.server.response_writer import ResponseWriter
 
 
-def is_ours(path: str) -> bool:
+def is_control_path(path: str) -> bool:
     """Whether a request for this path is answered by us, in every mode."""
     return path == "/_proxy" or path.startswith("/_proxy/")
 
 
-class Control:
+class ControlPages:
     """Answers requests for our own pages."""
 
-    def __init__(self, pages: Sequence[Page]) -> None:
+    def __init__(self, pages: Sequence[ControlPage]) -> None:
         self._pages = tuple(pages)
 
-    async def answer(self, request: web.BaseRequest, sent: bytes, wire: Wire) -> None:
+    async def respond(self, request: web.BaseRequest, sent: bytes, wire: ResponseWriter) -> None:
         """Answer one of them, whose body is what was `sent`, with JSON."""
-        status, document = await self._document(Asked(request.method, request.path, sent))
-        body = await _written(document)
+        status, document = await self._respond_document(
+            PageRequest(request.method, request.path, sent)
+        )
+        body = await _serialize(document)
         headers = (("Content-Type", "application/json"), ("Cache-Control", "no-store"))
-        await wire.whole(Head(status, "llm-proxy", headers, "length", len(body)), body)
+        await wire.send_response(
+            ResponseHead(status, "llm-proxy", headers, "length", len(body)), body
+        )
 
-    async def _document(self, asked: Asked) -> tuple[int, Mapping[str, Any]]:
+    async def _respond_document(self, page_request: PageRequest) -> tuple[int, Mapping[str, Any]]:
         for page in self._pages:
-            if (found := await page(asked)) is not None:
+            if (found := await page(page_request)) is not None:
                 return found
-        return 404, {"error": f"there is no {asked.method} {asked.path}; see docs/server.md"}
+        return 404, {
+            "error": f"there is no {page_request.method} {page_request.path}; see docs/server.md"
+        }
 
 
-async def _written(document: Mapping[str, Any]) -> bytes:
+async def _serialize(document: Mapping[str, Any]) -> bytes:
     """The document as JSON.  Its lists may be long: a thread writes them."""
     if any(isinstance(value, list) for value in document.values()):
-        return await asyncio.to_thread(_dump, document)
-    return _dump(document)
+        return await asyncio.to_thread(_serialize_lists, document)
+    return _serialize_lists(document)
 
 
-def _dump(document: Mapping[str, Any]) -> bytes:
+def _serialize_lists(document: Mapping[str, Any]) -> bytes:
     """The document as JSON; its lists one by one, for each is written with the GIL held."""
     parts = {
-        name: [orjson.Fragment(orjson.dumps(it)) for it in value]
+        name: [orjson.Fragment(orjson.dumps(content)) for content in value]
         if isinstance(value, list)
         else value
         for name, value in document.items()

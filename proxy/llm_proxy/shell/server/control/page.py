@@ -1,4 +1,4 @@
-"""What a page of ours is."""
+"""The control page protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ READS: Final = ("GET", "HEAD")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """A request for one of our pages."""
 
     method: str
@@ -22,8 +22,8 @@ class Asked:
     body: bytes
 
 
-class Page(Protocol):
+class ControlPage(Protocol):
     """A page, or some that belong together."""
 
-    async def __call__(self, asked: Asked, /) -> Answered | None:
+    async def __call__(self, page_request: PageRequest, /) -> Answered | None:
         """What it answers; None where the request is for another page."""

@@ -1,4 +1,4 @@
-"""Pages by which a session is begun again, or given a scenario."""
+"""Control pages that reset a session or choose its scenario."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final
 from llm_proxy.dialects import lenient_json
 from llm_proxy.errors import printable
 from llm_proxy.modes import Mode
-from llm_proxy.routing import is_name
-from llm_proxy.shell.server.control.page import Answered, Asked
+from llm_proxy.routing import is_valid_name
+from llm_proxy.shell.server.control.page import Answered, PageRequest
 from llm_proxy.turns import Json
 
 Choose = Callable[[str, str], Awaitable[bool]]
@@ -25,39 +25,39 @@ _SHOWN: Final = 80
 """Characters of a name in a message."""
 
 
-class Sessions:
+class SessionPages:
     """What can be done with a session from outside."""
 
     def __init__(self, mode: Mode, choose: Choose | None, resets: tuple[Reset, ...] = ()) -> None:
         """`choose` is None where no scenarios are played; `resets` are called beside the mode's."""
         self._mode = mode
         self._choose = choose
-        self._resets = (mode.reset, *resets)
+        self._reset_callbacks = (mode.reset, *resets)
 
-    async def __call__(self, asked: Asked, /) -> Answered | None:
+    async def __call__(self, page_request: PageRequest, /) -> Answered | None:
         """The page, where it is one of these."""
-        page = _PAGE.fullmatch(asked.path)
+        page = _PAGE.fullmatch(page_request.path)
         if page is None:
             return None
-        session, what = page.groups()
-        match asked.method, what:
+        session, label = page.groups()
+        match page_request.method, label:
             case "PUT", "scenario":
-                scenario = lenient_json.document(asked.body).get("scenario")
-                return await self._chosen(session, scenario)
+                scenario = lenient_json.parse_object(page_request.body).get("scenario")
+                return await self._choose_scenario(session, scenario)
             case "DELETE", "scenario":
-                return await self._chosen(session, "")
+                return await self._choose_scenario(session, "")
             case "POST", "reset":
-                for reset in self._resets:
+                for reset in self._reset_callbacks:
                     reset(session)
                 return 200, {"session": session, "reset": True}
             case _:
                 return None
 
-    async def _chosen(self, session: str, scenario: Json) -> Answered:
+    async def _choose_scenario(self, session: str, scenario: Json) -> Answered:
         """Have a session answered by the scenario of that id; an empty one takes it back."""
         if self._choose is None:
             return 409, {"error": f"{self._mode.name} plays no scenarios; start llm-proxy simulate"}
-        if not is_name(session):
+        if not is_valid_name(session):
             return 400, {
                 "error": f"'{printable(session, _SHOWN)}' is no session name: use letters, digits, "
                 "dot, dash and underscore, a letter or a digit first, at most 100 of them"
