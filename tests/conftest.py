@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 import corpus
-import judges_at_hand
+import judge_runner
 import thoroughness
 from llm_proxy.shell.running.environment import BASE_URLS, KEYS
 from thoroughness import enough
@@ -121,8 +121,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _judges() -> str:
     """Which official clients can judge here, and which cannot."""
-    absent = [name for name in judges_at_hand.judges() if judges_at_hand.missing(name)]
-    here = [name for name in judges_at_hand.judges() if name not in absent]
+    absent = [name for name in judge_runner.judges() if judge_runner.missing(name)]
+    here = [name for name in judge_runner.judges() if name not in absent]
     why = f"; not installed, and skipped: {', '.join(absent)} (scripts/judges)" if absent else ""
     return f"{', '.join(here)} are here{why}"
 

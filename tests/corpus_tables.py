@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import Final, TextIO
 
 import corpus
-import corpus_events
-import corpus_readings
-import judges_at_hand
+import corpus_comparison
+import corpus_ignored_events
+import judge_runner
 from corpus import Row
-from corpus_readings import response
+from corpus_comparison import response
+from corpus_framing import as_sent
 from llm_proxy import dialects
 from llm_proxy.dialects import Completeness
-from reframed import as_sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ def outcomes() -> Iterator[str]:
 
 def events() -> Iterator[str]:
     """Events by dialect, then each kind that is left out."""
-    seen, left_out = corpus_events.count()
-    lost = corpus_events.reasons("lost")
+    seen, left_out = corpus_ignored_events.count()
+    lost = corpus_ignored_events.reasons("lost")
     by_dialect: dict[str, Counter[str]] = defaultdict(Counter)
     for (dialect, kind), number in seen.items():
         by_dialect[dialect]["events"] += number
@@ -100,7 +100,7 @@ def events() -> Iterator[str]:
         [(name, *(n[column] for column in columns)) for name, n in sorted(by_dialect.items())],
     )
     yield ""
-    why = corpus_events.reasons("empty") | lost
+    why = corpus_ignored_events.reasons("empty") | lost
     yield from _table(
         ("dialect", "kind", "events", "", "reason"),
         [
@@ -114,12 +114,12 @@ def events() -> Iterator[str]:
 def clients() -> Iterator[str]:
     """Client by rows read alike, then each row that is not."""
     counts, unlike = [], []
-    for reading in corpus_readings.READINGS:
-        if why := judges_at_hand.missing(reading.judge):
+    for reading in corpus_comparison.READINGS:
+        if why := judge_runner.missing(reading.judge):
             yield why
             continue
-        compared = asyncio.run(corpus_readings.compare(reading))
-        apart = corpus_readings.apart(reading, compared)
+        compared = asyncio.run(corpus_comparison.compare(reading))
+        apart = corpus_comparison.apart(reading, compared)
         alike = len(compared) - len(apart)
         counts.append((reading.judge, reading.dialect, len(compared), alike, len(apart)))
         unlike += [(reading.judge, *row, why) for row, why in sorted(apart.items())]

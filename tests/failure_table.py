@@ -21,12 +21,12 @@ import httpx
 import httpx2
 import ollama
 
-import judges_at_hand
-from directing import Directed, directed
-from hasty import HastyAnthropic, HastyOpenAI
+import judge_runner
+from fast_retry_sdks import HastyAnthropic, HastyOpenAI
 from llm_proxy.routing import SESSION_HEADER, RoutedRequest
 from llm_proxy.scenario.scripted_response import FailResponse, ReportExhausted
-from sdks import KEY
+from scripted_server import Directed, directed
+from sdk_clients import KEY
 from waiting import until
 
 Table = dict[tuple[str, str], dict[str, str]]
@@ -172,8 +172,8 @@ async def _ask_google(url: str, asks: Sequence[Ask]) -> dict[str, str]:
         }
         for ask in asks
     ]  # fmt: skip
-    program = judges_at_hand.FOLDER / GOOGLE / "failures.py"
-    told = json.loads(await judges_at_hand.run(program, {"url": url, "asks": given}))
+    program = judge_runner.FOLDER / GOOGLE / "failures.py"
+    told = json.loads(await judge_runner.run(program, {"url": url, "asks": given}))
     return {ask.id: _named(*told[ask.id]) for ask in asks}
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
-from fault_cells import SILENCE, Cell
+from fault_matrix import SILENCE, Cell
 from llm_proxy.exchange import Framing
 from llm_proxy.faults.kind import STREAMS
 from llm_proxy.faults.location import AfterBytes, AfterEvents, AtEvent, AtFraction, AtTime
 from llm_proxy.framing import eventstream, sse
 from llm_proxy.turns import Finish, Refusal, ToolCall, Turn
-from wires import framed
+from wire_capture import framed
 
 Problems = Iterator[str]
 Check = Callable[[Cell], Problems]

@@ -20,17 +20,17 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-import judges_at_hand
-from fault_asking import Ask
+import judge_runner
 from fault_cases import CASES, MODES, Case
-from fault_heard import FINE, SILENT, TEXT, Heard
+from fault_sdk_requests import Ask
+from fault_sdk_results import FINE, SILENT, TEXT, Heard
 from fault_sdks import COLUMNS, GOOGLE, HELPING, SCENARIO
 from fault_table import NOTHING, STORED, Outcomes
+from in_process_proxy import proxy
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.server.journal import JournalEntry
-from proxying import proxy
 from waiting import until
 
 _SILENCE: Final = 5.0
@@ -126,7 +126,7 @@ def _cell(outcome: str, count: int, *, idle: bool) -> str:
 
 def versions() -> dict[str, str]:
     """The SDKs that there are, and Google's as its judge has it."""
-    lock = (judges_at_hand.FOLDER / GOOGLE / "requirements.txt").read_text()
+    lock = (judge_runner.FOLDER / GOOGLE / "requirements.txt").read_text()
     pinned = re.search(rf"^{GOOGLE}==(\S+)", lock, re.MULTILINE)
     assert pinned is not None
     return {item: version(item) for item in ("openai", "anthropic", "ollama")} | {GOOGLE: pinned[1]}

@@ -11,12 +11,12 @@ from typing import Any, Final
 import httpx
 import ollama
 
-import judges_at_hand
-from fault_asking import LONG, Ask, at, given, heard_by, many, note_requests
-from fault_heard import NEEDED, TOOL, Heard
-from hasty import HastyAnthropic, HastyOpenAI
+import judge_runner
+from fast_retry_sdks import HastyAnthropic, HastyOpenAI
+from fault_sdk_requests import LONG, Ask, at, given, heard_by, many, note_requests
+from fault_sdk_results import NEEDED, TOOL, Heard
 from llm_proxy.routing import SESSION_HEADER
-from sdks import KEY
+from sdk_clients import KEY
 
 GOOGLE: Final = "google-genai"
 SCENARIO: Final = "fox"
@@ -204,8 +204,8 @@ async def _ask_google(url: str, asks: Sequence[Ask], sent: Counter[str]) -> dict
         }
         for ask in asks
     ]  # fmt: skip
-    program = judges_at_hand.FOLDER / GOOGLE / "faults.py"
-    told = json.loads(await judges_at_hand.run(program, {"url": url, "asks": asked}))
+    program = judge_runner.FOLDER / GOOGLE / "faults.py"
+    told = json.loads(await judge_runner.run(program, {"url": url, "asks": asked}))
     sent.update({name: it["sent"] for name, it in told.items()})
     return {name: _read_google(it) for name, it in told.items()}
 

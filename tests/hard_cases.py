@@ -11,9 +11,9 @@ from llm_proxy.dialects import find_dialect
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.exchange import Request, ResponseHead
 from llm_proxy.turns import Turn
-from raw import Raw, post
-from shipped import Played, call, plays, text, thought
-from shipped import Turn as Spoken
+from raw_http import Raw, post
+from shipped_scenarios import Played, call, plays, text, thought
+from shipped_scenarios import Turn as Spoken
 
 TURNS: Final = 50
 CALLS: Final = 64

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from command import Ran, started
+from cli_process import Ran, started
 
 JUDGES: Final = Path(__file__).parent / "judges"
 KEY: Final = "sk-canary-of-a-test"

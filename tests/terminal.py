@@ -11,7 +11,7 @@ import sys
 import termios
 from pathlib import Path
 
-from command import environment
+from cli_process import environment
 
 
 def on_terminal(*arguments: str, folder: Path, columns: int = 120, **env: str) -> tuple[int, str]:

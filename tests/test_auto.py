@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from in_process_proxy import cassettes, proxy
 from llm_proxy.pacing import InstantPace
 from llm_proxy.take_numbers import OnMiss
-from proxying import cassettes, proxy
-from raw import ask
-from shelf import DONE, bodies, chat, event, put, says
-from stub import Connection, chunked, upstream
+from raw_http import ask
+from stored_cassettes import DONE, bodies, chat, event, put, says
+from stub_upstream import Connection, chunked, upstream
 
 INSTANT = InstantPace()
 

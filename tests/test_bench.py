@@ -16,7 +16,7 @@ BENCHMARKS = Path(__file__).parents[1] / "scripts" / "benchmarks"
 
 @pytest.fixture(scope="module")
 def table() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("table", BENCHMARKS / "table.py")
+    spec = importlib.util.spec_from_file_location("table", BENCHMARKS / "result_table.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from in_process_proxy import proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
-from proxying import proxy
-from raw import ask
-from shelf import Answer, bodies, chat, event, put, says
-from stub import chunked, upstream
+from raw_http import ask
+from stored_cassettes import Answer, bodies, chat, event, put, says
+from stub_upstream import chunked, upstream
 
 MINE = chat(path="/@mine/v1/chat/completions")
 CUT = Answer(((1.0, event("half")),), Ending.FIN)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import hashlib
 
+from cassette_builders import READS, cassette
 from llm_proxy.cassette.model import sha256
-from tapes import READS, cassette
 
 
 def test_the_body_is_all_reads_in_one() -> None:

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import FILE, HEAD, META, REQUEST, cassette, head, written
 from llm_proxy.cassette import Cassette, migrations, read_cassette, read_opening, reader
 from llm_proxy.cassette.migrations import Lines
 from llm_proxy.errors import CassetteError, CassetteTooNew
 from llm_proxy.exchange import Ending, Read
-from tapes import FILE, HEAD, META, REQUEST, cassette, head, written
 
 Line = dict[str, Any]
 

@@ -4,6 +4,7 @@ import msgspec
 import orjson
 import pytest
 
+from cassette_builders import HEAD, META, REQUEST, cassette
 from llm_proxy.cassette.schema import (
     EndLine,
     HeadLine,
@@ -15,7 +16,6 @@ from llm_proxy.cassette.schema import (
     rounded_offset_ms,
 )
 from llm_proxy.exchange import Ending
-from tapes import HEAD, META, REQUEST, cassette
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import FILE, HEAD, META, READS, REQUEST, arrivals
 from llm_proxy.cassette import read_cassette, spool
 from llm_proxy.cassette.spool import SpoolContent, SpoolEnd, SpoolLine
 from llm_proxy.errors import CassetteError
 from llm_proxy.exchange import Ending, Read, ResponseHead
-from tapes import FILE, HEAD, META, READS, REQUEST, arrivals
 
 TARGET = SpoolLine(1, "/some/library", 3)
 OPENING = spool.encode_opening(TARGET, META, REQUEST)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import FILE, HEAD, META, READS, REQUEST, arrivals, cassette, written
 from llm_proxy import framing
 from llm_proxy.cassette import CassetteWriter, StoredRequest, read_cassette, read_opening
 from llm_proxy.exchange import Ending, Read, ResponseHead
-from tapes import FILE, HEAD, META, READS, REQUEST, arrivals, cassette, written
 
 GOLDEN = (
     '{"cassette":1,"tool":"llm-proxy 9.9.9","recorded":"2026-11-21T04:37:42.181Z",'

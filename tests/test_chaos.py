@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import pytest
 
-from command import Ran, environment, run, started
+from cli_process import Ran, environment, run, started
+from journal_documents import document, entry, fault
 from llm_proxy.chaos.plan import fault_plan
 from llm_proxy.chaos.trials import FaultTrial, TrialOutcome
 from llm_proxy.faults.fault_record import FaultEffect
@@ -26,7 +27,6 @@ from llm_proxy.shell.running import chaos as shell_chaos
 from llm_proxy.shell.running.command_output import CommandOutput
 from llm_proxy.verdict.attempts import parse_run
 from waiting import appeared
-from watching import document, entry, fault
 
 APP: Final = Path(__file__).parent / "chaos_app"
 MOCK: Final = "{reply: Red and green and blue and yellow and white., chunk_delay_ms: 60}"

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
-from command import Ran, environment, run, serving, started
+from cli_process import Ran, environment, run, serving, started
+from in_process_proxy import cassettes
 from llm_proxy.exchange import Ending
 from llm_proxy.outcome import outcome_of
 from llm_proxy.shell.running.environment import BASE_URLS, DUMMY_KEY, KEYS
 from llm_proxy.version import __version__
-from proxying import cassettes
-from raw import ask, line, post
-from shelf import DONE, bodies, chat, event, put, says
-from stub import Connection, chunked, upstream
+from raw_http import ask, line, post
+from stored_cassettes import DONE, bodies, chat, event, put, says
+from stub_upstream import Connection, chunked, upstream
 from waiting import appeared, until
 
 HEALTH = post("/_proxy/health", b"", method="GET")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from command import run
-from raw import post
-from shelf import Answer, bodies, chat, event, key_of, put, says
-from stub import chunked, upstream, whole
+from cli_process import run
+from raw_http import post
+from stored_cassettes import Answer, bodies, chat, event, key_of, put, says
+from stub_upstream import chunked, upstream, whole
 
 KEY = key_of(chat())[:16]
 QUERY = post("/v1beta/models/m:generateContent?key=AIzaSyExampleExample", b'{"contents":[]}')

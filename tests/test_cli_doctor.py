@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-import library
-from command import Ran, run, serving
-from leftovers import PIECES, body, left, opening
+import sample_cassettes
+from cli_process import Ran, run, serving
 from llm_proxy.cli.doctor import machine
 from llm_proxy.cli.doctor.library import library_checks
 from llm_proxy.cli.doctor.listeners import PortOccupant, find_listener
@@ -26,6 +25,7 @@ from llm_proxy.cli.doctor.machine import (
     check_proxy_variables,
 )
 from llm_proxy.cli.doctor.results import CheckLevel, CheckResult
+from spool_files import PIECES, body, left, opening
 
 OK, WARNING, PROBLEM = CheckLevel.OK, CheckLevel.WARNING, CheckLevel.PROBLEM
 
@@ -44,7 +44,7 @@ def checked(folder: Path) -> Iterator[CheckResult]:
 
 
 async def test_everything_that_is_checked_has_a_line(tmp_path: Path) -> None:
-    library.complete(tmp_path)
+    sample_cassettes.complete(tmp_path)
 
     ran = await doctor(tmp_path)
 
@@ -63,7 +63,7 @@ async def test_everything_that_is_checked_has_a_line(tmp_path: Path) -> None:
 
 
 async def test_a_problem_makes_the_exit_code_1(tmp_path: Path) -> None:
-    torn = library.torn(tmp_path).relative_to(tmp_path)
+    torn = sample_cassettes.torn(tmp_path).relative_to(tmp_path)
 
     ran = await doctor(tmp_path)
 
@@ -73,7 +73,7 @@ async def test_a_problem_makes_the_exit_code_1(tmp_path: Path) -> None:
 
 
 async def test_json_is_one_document(tmp_path: Path) -> None:
-    library.torn(tmp_path)
+    sample_cassettes.torn(tmp_path)
 
     ran = await doctor(tmp_path, "--json")
 
@@ -98,7 +98,7 @@ async def test_an_environment_that_leads_astray_is_a_warning(tmp_path: Path) -> 
 
 class TestTheLibrary:
     def test_a_good_one_is_fine(self, tmp_path: Path) -> None:
-        library.complete(tmp_path)
+        sample_cassettes.complete(tmp_path)
         (tmp_path / "spool").mkdir(mode=0o700)
         found = list(checked(tmp_path))
         assert {item.level for item in found} == {OK}
@@ -118,7 +118,7 @@ class TestTheLibrary:
         assert found[1].text.endswith("cassettes can be written, and will be made")
 
     def test_partial_takes_are_counted_and_named(self, tmp_path: Path) -> None:
-        path = library.partial(tmp_path)
+        path = sample_cassettes.partial(tmp_path)
         [text] = of(checked(tmp_path), WARNING)
         assert text.startswith("1 partial, which only replay --allow-partial plays: ")
         assert text.endswith(f"/m/{path.name}")
@@ -134,7 +134,7 @@ class TestTheLibrary:
         assert problems[5] == "3 more are unreadable: llm-proxy verify"
 
     def test_two_files_of_one_take_are_a_problem(self, tmp_path: Path) -> None:
-        path = library.complete(tmp_path)
+        path = sample_cassettes.complete(tmp_path)
         (tmp_path / "cassettes" / path.name).write_bytes(path.read_bytes())
         [text] = of(checked(tmp_path), PROBLEM)
         assert text.startswith("two files are take 1 of one key")

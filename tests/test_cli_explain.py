@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import library
-from command import Ran, run
-from raw import post
-from shelf import chat, key_of, put, says
+import sample_cassettes
+from cli_process import Ran, run
+from raw_http import post
+from stored_cassettes import chat, key_of, put, says
 
 ID = "b8a1f8f4-6f3c-4a11-9f0e-0123456789ab"
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -127,7 +127,7 @@ async def test_the_document_tells_the_miss_as_the_page_of_misses_does(tmp_path: 
 
 
 async def test_a_cassette_stands_for_its_request(tmp_path: Path) -> None:
-    path = library.in_session(tmp_path, "tests")
+    path = sample_cassettes.in_session(tmp_path, "tests")
     ran = await explained(tmp_path, path.name)
     assert ran.code == 0
     assert "session tests: 1 take" in ran.out
@@ -203,7 +203,7 @@ async def test_what_is_no_request_is_told(
 
 
 async def test_a_name_of_nothing_is_told(tmp_path: Path) -> None:
-    library.complete(tmp_path)
+    sample_cassettes.complete(tmp_path)
     ran = await explained(tmp_path, "nothing.json")
     assert ran.code == 2
     assert ran.complaint == (

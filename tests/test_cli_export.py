@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from command import run
+from cli_process import run
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.turns import Finish, Reasoning, Text, ToolCall, Turn, Usage
-from raw import post
-from shelf import DONE, Answer, chat, event, key_of, put, says
+from raw_http import post
+from stored_cassettes import DONE, Answer, chat, event, key_of, put, says
 
 KEY = key_of(chat("hi"))
 REASONING = b'data: {"choices":[{"index":0,"delta":{"reasoning_content":"Let me see."}}]}\n\n'

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from command import Ran, run
+from cli_process import Ran, run
+from in_process_proxy import cassettes, proxy
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.importing.files import session_names
 from llm_proxy.shell.library.library import Library
-from proxying import cassettes, proxy
-from raw import ask, post
+from raw_http import ask, post
 from test_importing_formats import ASKED, STREAM, VCR, flow, har
 
 QUESTION = post("/v1/chat/completions?beta=1", ASKED.encode(), "Content-Type: application/json")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import library
-from command import run
+import sample_cassettes
+from cli_process import run
 from llm_proxy.cli.output.printing import StyledText
 from llm_proxy.cli.output.tables import TableColumn, columns_that_fit, plain_table
-from shelf import chat, key_of, put, says
+from stored_cassettes import chat, key_of, put, says
 
 
 def cells(text: str) -> list[list[str]]:
@@ -28,9 +28,9 @@ async def listed(folder: Path, *options: str) -> dict[str, Any]:
 
 
 async def test_each_cassette_is_a_row_of_plain_text(tmp_path: Path) -> None:
-    library.complete(tmp_path)
-    library.partial(tmp_path)
-    library.unproven(tmp_path)
+    sample_cassettes.complete(tmp_path)
+    sample_cassettes.partial(tmp_path)
+    sample_cassettes.unproven(tmp_path)
     days = (datetime.now(UTC) - datetime(2026, 1, 1, tzinfo=UTC)).days
 
     ran = await run("ls", folder=tmp_path)
@@ -65,8 +65,8 @@ async def test_takes_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None
 
 
 async def test_a_session_has_a_column_once_there_is_one(tmp_path: Path) -> None:
-    library.complete(tmp_path)
-    library.in_session(tmp_path, "alice")
+    sample_cassettes.complete(tmp_path)
+    sample_cassettes.in_session(tmp_path, "alice")
 
     ran = await run("ls", folder=tmp_path)
 
@@ -76,8 +76,8 @@ async def test_a_session_has_a_column_once_there_is_one(tmp_path: Path) -> None:
 
 
 async def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
-    library.torn(tmp_path)
+    path = sample_cassettes.complete(tmp_path)
+    sample_cassettes.torn(tmp_path)
 
     ran = await run("ls", "--json", folder=tmp_path)
 
@@ -97,8 +97,8 @@ async def test_json_is_one_document_and_nothing_else(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> None:
-    library.complete(tmp_path)
-    torn = library.torn(tmp_path)
+    sample_cassettes.complete(tmp_path)
+    torn = sample_cassettes.torn(tmp_path)
 
     ran = await run("ls", folder=tmp_path)
 
@@ -130,10 +130,10 @@ async def test_what_cannot_be_read_is_named_with_its_reason(tmp_path: Path) -> N
     ids=lambda it: " ".join(it) or "none" if isinstance(it, list) else str(it),
 )
 async def test_filters_choose_rows(tmp_path: Path, options: list[str], count: int) -> None:
-    library.complete(tmp_path)
-    library.partial(tmp_path)
-    library.unproven(tmp_path)
-    library.in_session(tmp_path, "alice")
+    sample_cassettes.complete(tmp_path)
+    sample_cassettes.partial(tmp_path)
+    sample_cassettes.unproven(tmp_path)
+    sample_cassettes.in_session(tmp_path, "alice")
 
     assert len((await listed(tmp_path, *options))["cassettes"]) == count
 
@@ -146,9 +146,9 @@ async def test_rows_are_sorted_by_what_is_asked(tmp_path: Path, sort: str, order
     """By the letters of their models."""
     for model, day, texts in (("m", "01", ("word" * 9,)), ("e", "02", ("a", "b", "c", "d")),
                               ("d", "03", ("a", "b"))):  # fmt: skip
-        path = library.complete(tmp_path, *texts, content=model)
-        library.rewritten(path, '"model":"m","session"', f'"model":"{model}","session"')
-        library.rewritten(path, "2026-01-01", f"2026-01-{day}")
+        path = sample_cassettes.complete(tmp_path, *texts, content=model)
+        sample_cassettes.rewritten(path, '"model":"m","session"', f'"model":"{model}","session"')
+        sample_cassettes.rewritten(path, "2026-01-01", f"2026-01-{day}")
         home = path.parents[1] / model / path.name
         home.parent.mkdir(exist_ok=True)
         path.rename(home)
@@ -178,8 +178,8 @@ async def test_a_filter_that_means_nothing_is_refused(
 
 
 async def test_filters_say_how_many_there_are_in_all(tmp_path: Path) -> None:
-    library.complete(tmp_path)
-    library.partial(tmp_path)
+    sample_cassettes.complete(tmp_path)
+    sample_cassettes.partial(tmp_path)
 
     ran = await run("ls", "--partial", folder=tmp_path)
 
@@ -208,7 +208,7 @@ async def test_a_file_for_a_folder_is_refused_in_one_sentence(tmp_path: Path) ->
 
 
 async def test_the_settings_file_says_where_the_library_is(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
+    path = sample_cassettes.complete(tmp_path)
     (tmp_path / "cassettes").rename(tmp_path / "elsewhere")
     (tmp_path / "llm-proxy.toml").write_text('cassettes = "elsewhere"\n')
 
@@ -218,15 +218,15 @@ async def test_the_settings_file_says_where_the_library_is(tmp_path: Path) -> No
 
 
 async def test_the_session_of_a_settings_file_is_that_of_requests(tmp_path: Path) -> None:
-    library.complete(tmp_path)
+    sample_cassettes.complete(tmp_path)
     (tmp_path / "llm-proxy.toml").write_text('session = "mine"\n')
 
     assert len((await listed(tmp_path))["cassettes"]) == 1
 
 
 async def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
-    path.rename(path.with_name(f"{library.ESC}.jsonl"))
+    path = sample_cassettes.complete(tmp_path)
+    path.rename(path.with_name(f"{sample_cassettes.ESC}.jsonl"))
     (path.parent / "caf\udce9\x9b31m.jsonl").write_bytes(b"torn")
 
     text = await run("ls", folder=tmp_path)
@@ -240,7 +240,7 @@ async def test_a_file_name_cannot_steer_the_terminal(tmp_path: Path) -> None:
 
 
 async def test_two_files_of_one_take_are_both_listed(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
+    path = sample_cassettes.complete(tmp_path)
     (tmp_path / "cassettes" / path.name).write_bytes(path.read_bytes())
 
     assert len((await listed(tmp_path))["cassettes"]) == 2

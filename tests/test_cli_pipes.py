@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import library
-from command import environment, started
+import sample_cassettes
+from cli_process import environment, started
 from waiting import until
 
 CLOSED = 128 + signal.SIGPIPE
@@ -44,7 +44,7 @@ def into_a_closed_pipe(*arguments: str, folder: Path, **env: str) -> tuple[int, 
 def test_a_reader_that_left_ends_it_without_a_word(
     tmp_path: Path, arguments: list[str], unbuffered: str
 ) -> None:
-    library.complete(tmp_path)
+    sample_cassettes.complete(tmp_path)
     ended = into_a_closed_pipe(*arguments, folder=tmp_path, PYTHONUNBUFFERED=unbuffered)
     assert ended == (CLOSED, "")
 
@@ -64,7 +64,7 @@ FULL = Path("/dev/full")
 def test_a_full_disk_is_said_in_one_sentence(
     tmp_path: Path, arguments: list[str], unbuffered: str
 ) -> None:
-    library.complete(tmp_path)
+    sample_cassettes.complete(tmp_path)
     with FULL.open("w") as out:
         ran = subprocess.run(
             [sys.executable, "-m", "llm_proxy", *arguments],
@@ -83,7 +83,7 @@ def test_a_full_disk_is_said_in_one_sentence(
 
 
 def test_what_prints_nothing_on_stdout_does_not_notice(tmp_path: Path) -> None:
-    library.complete(tmp_path)
+    sample_cassettes.complete(tmp_path)
     code, said = into_a_closed_pipe("verify", folder=tmp_path)
     assert (code, "all of them whole" in said) == (0, True)
 

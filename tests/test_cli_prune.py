@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-import library
-from command import run
+import sample_cassettes
+from cli_process import run
+from in_process_proxy import proxy
 from llm_proxy.cli import prune
 from llm_proxy.cli.library.rows import read_rows
 from llm_proxy.shell.library import last_played
 from llm_proxy.shell.library.library import Library
-from proxying import proxy
-from raw import ask
-from shelf import chat, put, says
+from raw_http import ask
+from stored_cassettes import chat, put, says
 
 DAY = timedelta(days=1)
 
@@ -29,7 +29,7 @@ def there(folder: Path) -> list[Path]:
 def young(path: Path) -> Path:
     """A cassette of today: those of the shelf are older."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    library.rewritten(path, "2026-01-01T00:00:00.000Z", now)
+    sample_cassettes.rewritten(path, "2026-01-01T00:00:00.000Z", now)
     return path
 
 
@@ -44,7 +44,7 @@ def played(folder: Path, ago: timedelta, *paths: Path, noted: timedelta = 400 * 
 
 async def test_what_is_older_goes_and_its_folder_with_it(tmp_path: Path) -> None:
     put(tmp_path, chat("old"), says("1"))
-    library.in_session(tmp_path, "alice")
+    sample_cassettes.in_session(tmp_path, "alice")
     kept = young(put(tmp_path, chat("new"), says("2"))[0])
 
     ran = await run("prune", "--older-than", "30d", "--yes", folder=tmp_path)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from command import Ran, run, serving
-from leftovers import PIECES, REQUEST, aged, body, left, opening
+from cli_process import Ran, run, serving
+from in_process_proxy import cassettes
 from llm_proxy.cassette import Cassette
 from llm_proxy.cli.recover import recover as command
 from llm_proxy.exchange import Ending, ResponseHead
@@ -22,10 +22,10 @@ from llm_proxy.shell.recording import recovery
 from llm_proxy.shell.recording.cassette_filer import CassetteFiler
 from llm_proxy.shell.recording.recovery import Result
 from llm_proxy.shell.recording.spooling import SpoolFile
-from proxying import cassettes
-from raw import ask
-from shelf import STREAM, chat, event, key_of, put, says
-from stub import Connection, upstream
+from raw_http import ask
+from spool_files import PIECES, REQUEST, aged, body, left, opening
+from stored_cassettes import STREAM, chat, event, key_of, put, says
+from stub_upstream import Connection, upstream
 from waiting import until
 
 KEY = key_of(REQUEST)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import library
-from command import run
+import sample_cassettes
+from cli_process import run
+from in_process_proxy import cassettes, proxy
 from llm_proxy import redaction
 from llm_proxy.matching import RuleSet
 from llm_proxy.matching.grammar import parse_rules
@@ -17,9 +18,8 @@ from llm_proxy.shell.library import last_played, rekeying
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer
 from llm_proxy.shell.running.settings import MatchingOptions
-from proxying import cassettes, proxy
-from raw import ask
-from shelf import bodies, chat, key_of, put, says
+from raw_http import ask
+from stored_cassettes import bodies, chat, key_of, put, says
 
 ONE, OTHER = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 UUIDS = ("--normalise", "uuids")
@@ -71,7 +71,7 @@ async def test_requests_that_have_one_key_by_a_rule_become_takes_and_that_is_sai
 ) -> None:
     [one] = put(tmp_path, chat(ONE), says("1"))
     [other] = put(tmp_path, chat(OTHER), says("2"))
-    library.rewritten(other, "2026-01-01", "2026-01-02")
+    sample_cassettes.rewritten(other, "2026-01-01", "2026-01-02")
 
     ran = await run("rekey", *UUIDS, folder=tmp_path)
 
@@ -191,7 +191,7 @@ def test_takes_keep_their_order_when_a_crash_comes_in_between(
 ) -> None:
     """The second was recorded before the first, as an import of two files may have it."""
     _, second = put(tmp_path, chat(ONE), says("1"), says("2"))
-    library.rewritten(second, "2026-01-01", "2025-01-01")
+    sample_cassettes.rewritten(second, "2026-01-01", "2025-01-01")
     rules = parse_rules(["uuids"])
 
     with monkeypatch.context() as patch:

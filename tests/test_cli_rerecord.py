@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from command import Ran, run, started
+from cli_process import Ran, run, started
+from in_process_proxy import proxy
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Ending
 from llm_proxy.shell.library.library import Library, cassette_files
@@ -21,11 +22,10 @@ from llm_proxy.shell.reissuing import rerecording
 from llm_proxy.shell.reissuing.reissuer import ReissueSettings, reissuing
 from llm_proxy.shell.reissuing.take_group import TakeGroup
 from llm_proxy.shell.upstream.settings import UpstreamSettings
-from proxying import proxy
-from raw import post
-from sdks import openai_stream
-from shelf import Answer, bodies, chat, event, key_of, put, says
-from stub import Connection, Script, chunked, upstream, whole
+from raw_http import post
+from sdk_clients import openai_stream
+from stored_cassettes import Answer, bodies, chat, event, key_of, put, says
+from stub_upstream import Connection, Script, chunked, upstream, whole
 
 KEY = key_of(chat())[:16]
 SAYING = {text: bodies([says(text)])[0] for text in ("one", "two", "new", "newer")}

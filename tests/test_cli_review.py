@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import library
-from command import environment, run
-from shelf import DONE, Answer, chat, event, put, says
+import sample_cassettes
+from cli_process import environment, run
+from stored_cassettes import DONE, Answer, chat, event, put, says
 
 ROOT = Path(__file__).parents[1]
 GIT = shutil.which("git") or ""
@@ -26,7 +26,9 @@ async def review(folder: Path, path: Path, **env: str) -> str:
 
 
 async def test_it_shows_what_was_asked_and_said_and_no_time(tmp_path: Path) -> None:
-    text = await review(tmp_path, library.complete(tmp_path, "Hel", "lo", content="Say hello."))
+    text = await review(
+        tmp_path, sample_cassettes.complete(tmp_path, "Hel", "lo", content="Say hello.")
+    )
     assert '                  "content": "Say hello."\n' in text
     assert "\ntext        Hello\n" in text
     assert "\nending      clean, 131 bytes in 3 messages\n" in text
@@ -43,13 +45,13 @@ async def test_where_a_file_lies_and_when_its_bytes_came_makes_no_difference(
 
 
 async def test_the_environment_makes_no_difference(tmp_path: Path) -> None:
-    path = library.complete(tmp_path, "a" * 500)
+    path = sample_cassettes.complete(tmp_path, "a" * 500)
     for env in ({"COLUMNS": "40"}, {"TERM": "dumb"}, {"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}):
         assert await review(tmp_path, path, **env) == await review(tmp_path, path)
 
 
 async def test_what_no_dialect_reads_is_shown_as_it_was(tmp_path: Path) -> None:
-    text = await review(tmp_path, library.unproven(tmp_path))
+    text = await review(tmp_path, sample_cassettes.unproven(tmp_path))
     assert "nothing that the dialect opaque can read" in text
     assert "\ntext\n" in text
 
@@ -61,7 +63,7 @@ async def test_a_request_that_is_no_json_is_shown_as_text(tmp_path: Path) -> Non
 
 
 async def test_a_file_that_is_no_cassette_is_shown_with_the_reason(tmp_path: Path) -> None:
-    path = library.torn(tmp_path)
+    path = sample_cassettes.torn(tmp_path)
     text = await review(tmp_path, path)
     first, *lines = text.splitlines()
     assert first == "unreadable: line 7: the file is torn: its last line has no end"
@@ -70,7 +72,7 @@ async def test_a_file_that_is_no_cassette_is_shown_with_the_reason(tmp_path: Pat
 
 
 async def test_nothing_steers_a_terminal(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
+    path = sample_cassettes.complete(tmp_path)
     path.write_bytes(b"\x1b]0;owned\x07\n\xff\r\x9b\n")
     text = await review(tmp_path, path)
     assert "owned" in text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command import run
+from cli_process import run
 from llm_proxy.scenario.documents.schema import scenario_schema
 
 GOOD = """

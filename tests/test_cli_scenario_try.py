@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from command import Ran, run
+from cli_process import Ran, run
 
 SCENARIOS = """
 - id: refund

@@ -12,13 +12,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-import library
-from command import environment, run
+import sample_cassettes
+from cli_process import environment, run
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.shell.library.library import Library
-from raw import post
-from shelf import DONE, STREAM, Answer, chat, event, key_of, put, says
+from raw_http import post
+from stored_cassettes import DONE, STREAM, Answer, chat, event, key_of, put, says
 from terminal import on_terminal
 
 KEY = key_of(chat("hi"))
@@ -72,7 +72,7 @@ def named(text: str) -> dict[str, str]:
 async def test_a_cassette_tells_what_was_asked_what_was_said_and_how_it_ended(
     tmp_path: Path,
 ) -> None:
-    path = library.complete(tmp_path, "Hel", "lo", content="Say hello.")
+    path = sample_cassettes.complete(tmp_path, "Hel", "lo", content="Say hello.")
 
     text = await shown(tmp_path, "openai")
 
@@ -151,7 +151,7 @@ async def test_the_timeline_has_the_arrival_the_gap_and_the_share_of_each_messag
 async def test_a_long_stream_is_cut_unless_all_of_it_is_asked_for(
     tmp_path: Path, full: bool
 ) -> None:
-    library.complete(tmp_path, *[f"line {number}\\n" for number in range(40)])
+    sample_cassettes.complete(tmp_path, *[f"line {number}\\n" for number in range(40)])
 
     text = await shown(tmp_path, KEY[:6], *(["--full"] if full else []))
 
@@ -244,7 +244,7 @@ async def test_frames_of_an_event_stream_are_shown_as_their_type_and_payload(
 
 
 async def test_what_broke_off_says_how(tmp_path: Path) -> None:
-    library.partial(tmp_path)
+    sample_cassettes.partial(tmp_path)
     rows = named(await shown(tmp_path, "openai"))
     assert rows["outcome"] == "partial: the upstream reset the connection"
     assert rows["ending"].startswith("rst after 9.50 ms")
@@ -266,8 +266,8 @@ class TestFinding:
         ids=lambda it: it,
     )
     async def test_a_cassette_has_many_names(self, tmp_path: Path, name: str) -> None:
-        library.complete(tmp_path)
-        library.partial(tmp_path)
+        sample_cassettes.complete(tmp_path)
+        sample_cassettes.partial(tmp_path)
         name = name.format(k=KEY[:16], k4=KEY[:4], key=KEY, key20=KEY[:20])
         assert named(await shown(tmp_path, name))["text"] == "Hello"
 
@@ -288,13 +288,13 @@ class TestFinding:
         )
 
     async def test_a_wrong_name_says_which_is_nearest(self, tmp_path: Path) -> None:
-        library.complete(tmp_path)
+        sample_cassettes.complete(tmp_path)
         ran = await run("show", f"{KEY[:14]}zz-1", folder=tmp_path)
         assert ran.code == 2
         assert f"nearest is openai-chat/m/{KEY[:16]}-1.jsonl" in ran.complaint
 
     async def test_a_key_of_another_request_is_not_taken_for_this_one(self, tmp_path: Path) -> None:
-        library.complete(tmp_path)
+        sample_cassettes.complete(tmp_path)
         ran = await run("show", KEY[:16] + "0" * 48, folder=tmp_path)
         assert ran.code == 2
         assert ran.complaint.startswith("llm-proxy: no cassette")
@@ -318,7 +318,7 @@ class TestFinding:
         assert len(ran.err.splitlines()) == 1
 
     async def test_a_torn_file_is_refused_with_its_line(self, tmp_path: Path) -> None:
-        path = library.torn(tmp_path)
+        path = sample_cassettes.torn(tmp_path)
         ran = await run("show", str(path), folder=tmp_path)
         assert (ran.code, ran.out) == (1, "")
         assert ran.err == f"llm-proxy: {path}:7: the file is torn: its last line has no end\n"
@@ -328,8 +328,8 @@ class TestHostileText:
     @pytest.fixture
     def hostile(self, tmp_path: Path) -> Path:
         """A cassette whose every free text tries to steer the terminal."""
-        quoted = orjson.dumps(library.ESC + "\u202e\x9b31m").decode()[1:-1]
-        raw = f"event: {library.ESC}\ndata: \x9b31m\u202e\n\n".encode()
+        quoted = orjson.dumps(sample_cassettes.ESC + "\u202e\x9b31m").decode()[1:-1]
+        raw = f"event: {sample_cassettes.ESC}\ndata: \x9b31m\u202e\n\n".encode()
         head = ResponseHead(200, "OK", (*STREAM.headers, ("X-Title", "\x9b31m")), "chunked")
         request = chat(quoted)
         reads = ((1.0, event(quoted)), (2.0, raw), (3.0, TOOL_CALL.replace(b"Bonn", b"\\u001b[2J")))
@@ -360,7 +360,7 @@ class TestHostileText:
         assert "write it to a file or a pipe" in text
 
     def test_a_harmless_body_is_printed_on_a_terminal(self, tmp_path: Path) -> None:
-        path = library.complete(tmp_path)
+        path = sample_cassettes.complete(tmp_path)
         code, text = on_terminal("show", str(path), "--body", folder=tmp_path)
         assert code == 0
         assert text.endswith("data: [DONE]\r\n\r\n")
@@ -368,7 +368,7 @@ class TestHostileText:
 
 class TestLooks:
     def test_a_terminal_gets_colours_and_lines_that_fit(self, tmp_path: Path) -> None:
-        library.complete(tmp_path)
+        sample_cassettes.complete(tmp_path)
         code, text = on_terminal("show", KEY[:6], folder=tmp_path, columns=80)
         assert code == 0
         assert "\x1b[32mcomplete" in text
@@ -381,7 +381,7 @@ class TestLooks:
     def test_colours_can_be_declined(
         self, tmp_path: Path, command: str, env: dict[str, str]
     ) -> None:
-        library.complete(tmp_path)
+        sample_cassettes.complete(tmp_path)
         arguments = [KEY[:6]] if command == "show" else []
         code, text = on_terminal(command, *arguments, folder=tmp_path, columns=120, **env)
         assert code == 0
@@ -389,7 +389,7 @@ class TestLooks:
         assert "\x1b" not in text
 
     async def test_an_ascii_terminal_gets_ascii(self, tmp_path: Path) -> None:
-        library.complete(tmp_path, "漢字")
+        sample_cassettes.complete(tmp_path, "漢字")
         ran = await run("show", KEY[:6], folder=tmp_path, env={"PYTHONIOENCODING": "ascii"})
         assert ran.code == 0
         assert ran.out.isascii()
@@ -397,7 +397,7 @@ class TestLooks:
         assert "\\u6f22\\u5b57" in ran.out
 
     def test_a_list_on_a_terminal_is_drawn_and_spares_columns(self, tmp_path: Path) -> None:
-        library.complete(tmp_path)
+        sample_cassettes.complete(tmp_path)
         code, text = on_terminal("ls", folder=tmp_path, columns=80)
         assert code == 0
         plain = STYLES.sub("", text)

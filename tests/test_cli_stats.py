@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import library
-from command import run
-from shelf import chat, put, says
+import sample_cassettes
+from cli_process import run
+from stored_cassettes import chat, put, says
 
 
 async def test_a_library_is_told_in_figures(tmp_path: Path) -> None:
-    library.complete(tmp_path)
-    library.unproven(tmp_path)
-    library.in_session(tmp_path, "alice")
+    sample_cassettes.complete(tmp_path)
+    sample_cassettes.unproven(tmp_path)
+    sample_cassettes.in_session(tmp_path, "alice")
     put(tmp_path, chat("twice"), says("1"), says("2"))
 
     document = json.loads((await run("stats", "--json", folder=tmp_path)).out)
@@ -34,7 +34,7 @@ async def test_a_library_is_told_in_figures(tmp_path: Path) -> None:
 
 async def test_the_same_answer_to_the_same_request_is_a_duplicate(tmp_path: Path) -> None:
     put(tmp_path, chat("hi"), says("Hi"), says("Hi"), says("Ho"))
-    library.in_session(tmp_path, "alice")
+    sample_cassettes.in_session(tmp_path, "alice")
     put(tmp_path, chat("another"), says("Hi"))
 
     ran = await run("stats", folder=tmp_path)
@@ -49,7 +49,7 @@ async def test_the_same_answer_to_the_same_request_is_a_duplicate(tmp_path: Path
 
 
 async def test_people_read_tables_and_sentences(tmp_path: Path) -> None:
-    library.complete(tmp_path)
+    sample_cassettes.complete(tmp_path)
     put(tmp_path, chat("old rules"), says("x"), key_rules=1)
 
     ran = await run("stats", folder=tmp_path)
@@ -65,7 +65,7 @@ async def test_people_read_tables_and_sentences(tmp_path: Path) -> None:
 
 async def test_filters_count_and_an_empty_library_has_nothing_to_tell(tmp_path: Path) -> None:
     empty = await run("stats", folder=tmp_path)
-    library.complete(tmp_path)
+    sample_cassettes.complete(tmp_path)
     none = json.loads((await run("stats", "--status", "5xx", "--json", folder=tmp_path)).out)
 
     assert (empty.code, empty.out) == (0, "")
@@ -74,7 +74,7 @@ async def test_filters_count_and_an_empty_library_has_nothing_to_tell(tmp_path: 
 
 
 async def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    library.torn(tmp_path)
+    sample_cassettes.torn(tmp_path)
 
     ran = await run("stats", folder=tmp_path)
 

@@ -13,12 +13,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from aiohttp import web
 
-from command import run, serving
+from cli_process import run, serving
+from journal_documents import Entry, document, entry, fault, refused
 from llm_proxy.faults.fault_record import FaultEffect
-from playing import says, script, write
-from raw import ask
-from shelf import chat
-from watching import Entry, document, entry, fault, refused
+from raw_http import ask
+from scenario_server import says, script, write
+from stored_cassettes import chat
 
 EARLY: Final = (refused(1, 1200.0, 429, retry_after_ms=2000.0), entry(2, 1500.0))
 NOTED: Final = (entry(1, 0, fault(FaultEffect.FAILED, 5, event=2)),)

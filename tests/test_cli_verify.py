@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import library
-from command import run
-from shelf import chat, key_of, put, says
+import sample_cassettes
+from cli_process import run
+from stored_cassettes import chat, key_of, put, says
 from terminal import on_terminal
 
 KEY = key_of(chat("hi"))
@@ -17,10 +17,10 @@ NAME = f"cassettes/openai-chat/m/{KEY[:16]}-1.jsonl"
 
 
 async def test_a_good_library_has_no_problems(tmp_path: Path) -> None:
-    library.complete(tmp_path)
-    library.partial(tmp_path)
-    library.unproven(tmp_path)
-    library.in_session(tmp_path, "alice")
+    sample_cassettes.complete(tmp_path)
+    sample_cassettes.partial(tmp_path)
+    sample_cassettes.unproven(tmp_path)
+    sample_cassettes.in_session(tmp_path, "alice")
 
     ran = await run("verify", folder=tmp_path)
 
@@ -79,7 +79,7 @@ async def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 async def test_each_problem_is_one_line_with_its_place(
     tmp_path: Path, old: str, new: str, line: int, why: str
 ) -> None:
-    library.rewritten(library.complete(tmp_path), old, new)
+    sample_cassettes.rewritten(sample_cassettes.complete(tmp_path), old, new)
 
     ran = await run("verify", folder=tmp_path)
 
@@ -90,7 +90,7 @@ async def test_each_problem_is_one_line_with_its_place(
 
 
 async def test_a_file_under_the_wrong_name_is_found(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
+    path = sample_cassettes.complete(tmp_path)
     path.rename(path.with_name(f"{'0' * 16}-1.jsonl"))
 
     ran = await run("verify", folder=tmp_path)
@@ -100,13 +100,13 @@ async def test_a_file_under_the_wrong_name_is_found(tmp_path: Path) -> None:
 
 
 async def test_a_file_of_another_kind_of_name_is_no_problem(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
+    path = sample_cassettes.complete(tmp_path)
     path.rename(path.with_name("greeting.jsonl"))
     assert (await run("verify", folder=tmp_path)).code == 0
 
 
 async def test_a_file_in_the_folder_of_another_session_is_found(tmp_path: Path) -> None:
-    library.in_session(tmp_path, "alice")
+    sample_cassettes.in_session(tmp_path, "alice")
     (tmp_path / "cassettes/@alice").rename(tmp_path / "cassettes/@bob")
 
     for arguments in ([], ["cassettes/@bob"], ["cassettes/@bob/openai-chat"]):
@@ -119,7 +119,9 @@ async def test_a_file_in_the_folder_of_another_session_is_found(tmp_path: Path) 
 async def test_a_name_that_is_none_is_no_place_that_a_file_should_go_to(
     tmp_path: Path, name: str
 ) -> None:
-    library.rewritten(library.complete(tmp_path), '"session":"default"', f'"session":"{name}"')
+    sample_cassettes.rewritten(
+        sample_cassettes.complete(tmp_path), '"session":"default"', f'"session":"{name}"'
+    )
 
     ran = await run("verify", folder=tmp_path)
 
@@ -130,7 +132,7 @@ async def test_a_name_that_is_none_is_no_place_that_a_file_should_go_to(
 
 
 async def test_a_folder_elsewhere_is_a_library_of_its_own(tmp_path: Path) -> None:
-    library.in_session(tmp_path, "alice")
+    sample_cassettes.in_session(tmp_path, "alice")
     (tmp_path / "cassettes").rename(tmp_path / "other")
 
     for path in ("other", "other/@alice", f"other/@alice/openai-chat/m/{KEY[:16]}-1.jsonl"):
@@ -140,7 +142,7 @@ async def test_a_folder_elsewhere_is_a_library_of_its_own(tmp_path: Path) -> Non
 
 
 async def test_two_files_of_one_take_are_a_problem(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
+    path = sample_cassettes.complete(tmp_path)
     twin = tmp_path / "cassettes" / "zzz" / path.name
     twin.parent.mkdir()
     twin.write_bytes(path.read_bytes())
@@ -154,8 +156,8 @@ async def test_two_files_of_one_take_are_a_problem(tmp_path: Path) -> None:
 
 
 async def test_paths_choose_what_is_checked_and_nothing_is_checked_twice(tmp_path: Path) -> None:
-    library.complete(tmp_path)
-    library.torn(tmp_path)
+    sample_cassettes.complete(tmp_path)
+    sample_cassettes.torn(tmp_path)
 
     one = await run("verify", NAME, folder=tmp_path)
     both = await run("verify", NAME, "cassettes", str(tmp_path / NAME), folder=tmp_path)
@@ -167,7 +169,7 @@ async def test_paths_choose_what_is_checked_and_nothing_is_checked_twice(tmp_pat
 
 async def test_json_lists_the_problems(tmp_path: Path) -> None:
     put(tmp_path, chat("hi"), says("a"), says("b"))
-    library.rewritten(tmp_path / NAME, '"a"', '"x"')
+    sample_cassettes.rewritten(tmp_path / NAME, '"a"', '"x"')
 
     ran = await run("verify", "--json", folder=tmp_path)
 
@@ -187,8 +189,8 @@ async def test_json_lists_the_problems(tmp_path: Path) -> None:
 
 
 async def test_a_hostile_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
-    library.rewritten(path, '{"request":{', '{"request":{"\\u001b]0;owned\\u0007":1,')
+    path = sample_cassettes.complete(tmp_path)
+    sample_cassettes.rewritten(path, '{"request":{', '{"request":{"\\u001b]0;owned\\u0007":1,')
 
     ran = await run("verify", folder=tmp_path)
 
@@ -198,7 +200,7 @@ async def test_a_hostile_file_cannot_steer_the_terminal(tmp_path: Path) -> None:
 
 
 def test_many_files_have_a_progress_bar_that_leaves_nothing_behind(tmp_path: Path) -> None:
-    path = library.complete(tmp_path)
+    path = sample_cassettes.complete(tmp_path)
     for number in range(200):
         (path.parent / f"{number}.jsonl").write_bytes(path.read_bytes())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkout import ROOT
+from scratch_checkout import ROOT
 
 READ_AT_ONCE = """
 import sys, threading

@@ -8,17 +8,17 @@ from pathlib import Path
 import openai
 import pytest
 
+from in_process_proxy import cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
 from llm_proxy.shell.running.settings import MatchingOptions
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server.retries import RetryTracker
 from llm_proxy.take_numbers import LogicalRequest, RequestCounter
-from proxying import cassettes, proxy
-from raw import ask
-from sdks import openai_client
-from shelf import DONE, Answer, bodies, call, chat, event, put, says
-from stub import Connection, Script, chunked, upstream
+from raw_http import ask
+from sdk_clients import openai_client
+from stored_cassettes import DONE, Answer, bodies, call, chat, event, put, says
+from stub_upstream import Connection, Script, chunked, upstream
 
 COLLAPSED = MatchingOptions(collapse_retries=True)
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-import judges_at_hand
-import understood
-from conformance import CALLING, CASES, Told, question
-from judges_at_hand import Answer, Ask
+import judge_runner
+import response_differences
+from conformance_cases import CALLING, CASES, Told, question
+from in_process_proxy import cassettes, proxy
+from judge_runner import Answer, Ask
 from llm_proxy.outcome import outcome_of
 from llm_proxy.turns import Turn
-from proxying import cassettes, proxy
-from stub import upstream
-from telling import provider
+from scripted_provider import provider
+from stub_upstream import upstream
 
 SPEAKERS = {"mistralai": "mistral"}
 """Whose client asks at paths that are OpenAI's too."""
@@ -42,7 +42,7 @@ OPERATOR = {
 """Clients of Bedrock sign what they ask, and the proxy signs it anew."""
 
 MODES = ("stream", "whole")
-JUDGES = [name for name in judges_at_hand.judges() if judges_at_hand.speaks(name)]
+JUDGES = [name for name in judge_runner.judges() if judge_runner.speaks(name)]
 
 
 def asks(judge: str) -> list[Ask]:
@@ -52,7 +52,7 @@ def asks(judge: str) -> list[Ask]:
             said := question(dialect, mode, case),
             dialect, MODELS.get(dialect, "gpt-5"), said, mode == "stream", case.calls_tools,
         )
-        for dialect, modes in judges_at_hand.abilities(judge).items()
+        for dialect, modes in judge_runner.abilities(judge).items()
         for mode in MODES
         if modes.get(mode)
         for case in CASES
@@ -66,14 +66,14 @@ def misheard(judge: str, told: Told, answers: list[Answer]) -> list[str]:
         if answer.id in told.refused:
             continue
         dialect, mode, _ = answer.id.strip("[]").split(" ")
-        can = judges_at_hand.abilities(judge)[dialect]
+        can = judge_runner.abilities(judge)[dialect]
         fields = [item for item in can[mode] if item not in can.get("own", {})]
         turn = told.turns[answer.id]
         if turn.failure and answer.finish in BROKEN_OFF:
             fields = [field for field in fields if field != "finish"]
         found += [
             f"{answer.id} {difference}"
-            for difference in understood.differences(answer, turn, fields)
+            for difference in response_differences.differences(answer, turn, fields)
         ]
         if "error" in fields and answer.error and turn.failure:
             found += [f"{answer.id} {item}" for item in misjudged(answer, turn, told.statuses)]
@@ -104,16 +104,16 @@ def plainly(answer: Answer) -> Answer:
 async def test_a_client_hears_what_was_told_live_and_replayed(
     judge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if why := judges_at_hand.missing(judge):
+    if why := judge_runner.missing(judge):
         pytest.skip(why)
     for name, value in OPERATOR.items():
         monkeypatch.setenv(name, value)
     told = Told()
     async with upstream(provider(told.answer, SPEAKERS.get(judge, ""))) as live:
         async with proxy("record", tmp_path, live.url, sign="aws") as recording:
-            first = await judges_at_hand.ask(judge, recording.url, asks(judge))
+            first = await judge_runner.ask(judge, recording.url, asks(judge))
     async with proxy("replay", tmp_path) as replaying:
-        again = await judges_at_hand.ask(judge, replaying.url, asks(judge))
+        again = await judge_runner.ask(judge, replaying.url, asks(judge))
 
     listed = json.loads(DIFFERENCES.read_bytes()).get(judge, {})
     assert sorted(misheard(judge, told, first)) == sorted(listed)
@@ -121,6 +121,6 @@ async def test_a_client_hears_what_was_told_live_and_replayed(
     assert replaying.journal.misses == []
     assert all(outcome_of(cassette).complete for cassette in cassettes(tmp_path))
     refused = {tuple(item.strip("[]").split(" ")[::2]) for item in told.refused}
-    spoken = judges_at_hand.abilities(judge)
+    spoken = judge_runner.abilities(judge)
     assert refused == {(item, case) for item in WITHOUT_TOOLS & spoken.keys() for case in CALLING}
     assert {item.id for item in first} == told.turns.keys() | told.refused.keys()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from checkout import ROOT
 from conftest import live_missing
+from scratch_checkout import ROOT
 
 SUITE = """
 import os

@@ -26,8 +26,8 @@ from aiohttp.streams import EMPTY_PAYLOAD
 from multidict import CIMultiDict
 from yarl import URL
 
-from raw import ask, post
-from stub import Connection, Script, upstream, whole
+from raw_http import ask, post
+from stub_upstream import Connection, Script, upstream, whole
 from waiting import until
 
 IN_C = http_parser.HttpResponseParser is not http_parser.HttpResponseParserPy

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from in_process_proxy import cassettes, proxy
 from llm_proxy.miss_report import MissReport
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server import control
 from llm_proxy.version import __version__
-from proxying import cassettes, proxy
-from raw import Raw, ask, post
-from shelf import bodies, chat, put, says
-from stub import chunked, upstream
+from raw_http import Raw, ask, post
+from stored_cassettes import bodies, chat, put, says
+from stub_upstream import chunked, upstream
 
 INSTANT = InstantPace()
 

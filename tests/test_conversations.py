@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conversations import (
+from conversation_requests import (
     ANSWER,
     ARGUMENTS,
     CHAT,
@@ -33,12 +33,12 @@ from conversations import (
     ollama,
     responses,
 )
+from dialect_manners import MANNERS, asking
 from llm_proxy import dialects
 from llm_proxy.conversation import Conversation, RequestMessage, ToolDefinition
 from llm_proxy.dialects import find_dialect
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Json, Media, Reasoning, Refusal, Text, ToolCall, ToolResult
-from speaking import MANNERS, asking
 
 
 def said(request: Request) -> Conversation:

@@ -16,16 +16,16 @@ from typing import Final
 import pytest
 
 from corpus import read_timings, rows
-from exchanges import Exchange, ask_all, exchanges, serving
+from corpus_exchanges import Exchange, ask_all, exchanges, serving
+from in_process_proxy import cassettes, proxy
 from llm_proxy import matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, header_value
 from llm_proxy.outcome import outcome_of
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace
 from llm_proxy.shell.library.library import Library
-from proxying import cassettes, proxy
-from raw import Raw
-from stub import upstream
+from raw_http import Raw
+from stub_upstream import upstream
 from thoroughness import is_thorough
 
 pytestmark = pytest.mark.corpus

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import pytest
 
-import corpus_events
-import corpus_readings
+import corpus_comparison
+import corpus_ignored_events
 import corpus_tables
-import judges_at_hand
-from corpus_readings import Compared, Reading, compare
-from judges_at_hand import Answer
+import judge_runner
+from corpus_comparison import Compared, Reading, compare
+from judge_runner import Answer
 from llm_proxy.turns import Text, ToolCall, Turn, Usage
 
 ROWS: Final = {
@@ -50,18 +50,18 @@ MOST_LOST: Final = 0.01
 @pytest.mark.corpus
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "reading", corpus_readings.READINGS, ids=lambda it: f"{it.judge} {it.dialect}"
+    "reading", corpus_comparison.READINGS, ids=lambda it: f"{it.judge} {it.dialect}"
 )
 async def test_an_official_client_reads_every_row_as_we_do_but_for_those_listed(
     reading: Reading,
 ) -> None:
-    if why := judges_at_hand.missing(reading.judge):
+    if why := judge_runner.missing(reading.judge):
         pytest.skip(why)
-    listed = json.loads(corpus_readings.DIFFERENCES.read_bytes()).get(reading.judge, {})
+    listed = json.loads(corpus_comparison.DIFFERENCES.read_bytes()).get(reading.judge, {})
     compared = await compare(reading)
 
     assert len(compared) == ROWS[reading.judge, reading.dialect]
-    assert corpus_readings.apart(reading, compared) == {
+    assert corpus_comparison.apart(reading, compared) == {
         (wire, row): why
         for wire, rows in listed.items()
         if wire in reading.wires
@@ -73,8 +73,8 @@ async def test_an_official_client_reads_every_row_as_we_do_but_for_those_listed(
 @pytest.mark.corpus
 @pytest.mark.timeout(300)
 def test_every_event_that_is_left_out_is_listed_and_few_of_them_said_anything() -> None:
-    seen, left_out = corpus_events.count()
-    empty, lost = corpus_events.reasons("empty"), corpus_events.reasons("lost")
+    seen, left_out = corpus_ignored_events.count()
+    empty, lost = corpus_ignored_events.reasons("empty"), corpus_ignored_events.reasons("lost")
 
     assert left_out.keys() == empty.keys() | lost.keys()
     assert not empty.keys() & lost.keys()
@@ -90,7 +90,7 @@ def test_every_real_stream_is_complete_as_it_was_sent_but_for_two() -> None:
     assert {
         verdict.row.id: verdict.sent.reason for verdict in verdicts if not verdict.sent.is_complete
     } == UNFINISHED
-    kept = json.loads((corpus_readings.DIFFERENCES.with_name("corpus_partial.json")).read_bytes())
+    kept = json.loads((corpus_comparison.DIFFERENCES.with_name("corpus_partial.json")).read_bytes())
     assert {verdict.row.id for verdict in verdicts if not verdict.kept.is_complete} <= {
         row for rows in kept.values() for row in rows
     }
@@ -130,7 +130,7 @@ FIELDS: Final = ("text", "reasoning", "calls", "finish", "usage", "error")
     ],
 )
 def test_what_is_heard_otherwise_is_a_difference(field: str, otherwise: object) -> None:
-    row = corpus_readings.READINGS[0].rows()[0]
+    row = corpus_comparison.READINGS[0].rows()[0]
     alike = Compared(row, Answer(**HEARD), SAID, FIELDS)
     unlike = Compared(row, Answer(**{**HEARD, field: otherwise}), SAID, FIELDS)
 
@@ -144,9 +144,9 @@ def test_every_judge_in_python_says_what_it_can_tell() -> None:
         for dataclass_field in Answer.__dataclass_fields__
         if dataclass_field != "id"
     }
-    for name in {reading.judge for reading in corpus_readings.READINGS}:
-        assert name in judges_at_hand.judges()
-        for told in judges_at_hand.abilities(name).values():
+    for name in {reading.judge for reading in corpus_comparison.READINGS}:
+        assert name in judge_runner.judges()
+        for told in judge_runner.abilities(name).values():
             assert told.keys() == {"stream", "whole"}
             assert set(told["stream"]) | set(told["whole"]) <= fields
 
@@ -154,14 +154,14 @@ def test_every_judge_in_python_says_what_it_can_tell() -> None:
 def test_a_judge_that_is_not_installed_says_how_to_install_it(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judges_at_hand, "FOLDER", tmp_path)
+    monkeypatch.setattr(judge_runner, "FOLDER", tmp_path)
     folder = tmp_path / "somebody"
     (folder / ".venv").mkdir(parents=True)
     (folder / "judge.py").touch()
     (folder / "requirements.txt").write_text("somebody==1\n")
-    (folder / ".venv" / judges_at_hand.STAMP).write_text("another lock")
+    (folder / ".venv" / judge_runner.STAMP).write_text("another lock")
 
-    assert judges_at_hand.missing.__wrapped__("somebody") == (
+    assert judge_runner.missing.__wrapped__("somebody") == (
         "judge somebody is not installed: scripts/judges somebody"
     )
-    assert judges_at_hand.judges() == ("somebody",)
+    assert judge_runner.judges() == ("somebody",)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from command import Running, run, started
+from cli_process import Running, run, started
 from llm_proxy import framing
 from llm_proxy.cli.demo import demo, report
 from llm_proxy.errors import LlmProxyError, UsageError
@@ -23,7 +23,7 @@ from llm_proxy.shell.demo import provider as demo_provider
 from llm_proxy.shell.demo import run as stage
 from llm_proxy.shell.demo.run import DemoObserver, DemoResult, ReceivedResponse, play_demo
 from llm_proxy.shell.library.library import Library
-from stub import upstream, whole
+from stub_upstream import upstream, whole
 
 SILENT = DemoObserver(lambda _name, _text: None, lambda _read: None)
 FIGURES = re.compile(

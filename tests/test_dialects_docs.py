@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-import sayings
+import dialect_capabilities
 from llm_proxy import dialects
-from llm_proxy.dialects.openai.family import FAMILY
+from llm_proxy.dialects.openai.provider_variants import FAMILY
 
 PAGE = (Path(__file__).parents[1] / "docs" / "dialects.md").read_text()
 
 
 def test_the_page_says_what_each_manner_of_answering_has_words_for() -> None:
-    assert PAGE.endswith(f"\n{sayings.table()}"), (
-        "PYTHONPATH=proxy:tests python tests/sayings.py prints the table"
+    assert PAGE.endswith(f"\n{dialect_capabilities.table()}"), (
+        "PYTHONPATH=proxy:tests python tests/dialect_capabilities.py prints the table"
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from llm_proxy.dialects.lenient_json import Fields
-from llm_proxy.dialects.openai.output_items_decoder import OutputItemsDecoder
+from llm_proxy.dialects.openai.output_items_assembler import OutputItemsDecoder
 
 
 def items(*events: dict[str, Any]) -> list[Fields]:

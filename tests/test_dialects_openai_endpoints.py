@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corpus
+from cassette_builders import META, REQUEST, cassette
 from llm_proxy import dialects, framing, matching
 from llm_proxy.cassette_views import cassette_dialect, cassette_turns
 from llm_proxy.dialects import OPAQUE, DialectResponse
@@ -20,7 +21,6 @@ from llm_proxy.dialects.openai.endpoints import ENDPOINTS
 from llm_proxy.exchange import Framing, Request, ResponseHead
 from llm_proxy.outcome import outcome_of
 from llm_proxy.turns import Failure, Turn
-from tapes import META, REQUEST, cassette
 
 NAMES = [endpoint.name for endpoint in ENDPOINTS]
 CLAUDE = ("anthropic-version", "2023-06-01")

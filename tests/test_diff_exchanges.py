@@ -13,8 +13,8 @@ from llm_proxy.diff.exchanges import ExchangeComparison, Manner, compare_exchang
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.library.library import Library
-from raw import post
-from shelf import DONE, STREAM, Answer, chat, event, put, says
+from raw_http import post
+from stored_cassettes import DONE, STREAM, Answer, chat, event, put, says
 
 JSON = (("Content-Type", "application/json"),)
 

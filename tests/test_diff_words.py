@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_proxy.diff.words import ROOM, WordChange, word_changes, word_diff
+from llm_proxy.diff.word_diff import ROOM, WordChange, word_changes, word_diff
 
 PROSE = "You are a helpful assistant. Answer in one sentence, and say so where you do not know.\n"
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from conformance import CASES, Case
+from conformance_cases import CASES, Case
+from dialect_manners import ANY_TURNS, MANNERS, TALKS, Manner
 from llm_proxy import framing
 from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import Refusal, Text, ToolCall, Turn
-from speaking import ANY_TURNS, MANNERS, TALKS, Manner
 from thoroughness import enough
 
 each_manner = pytest.mark.parametrize("manner", MANNERS, ids=lambda it: it.name.replace(" ", "-"))

@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import pytest
 
+from anthropic_encoding import LEGACY, PING, STREAM, WHOLE, documents, grown, message, retold, told
 from anthropic_events import COMPLETION, DIALECT, TEXT, TOOLS, document, parts_of, streamed
-from anthropic_told import LEGACY, PING, STREAM, WHOLE, documents, grown, message, retold, told
+from dialect_manners import DELIVERY
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
     Citation,
@@ -23,7 +24,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY
 
 
 def test_a_text_is_told_event_for_event_as_the_provider_tells_it() -> None:

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pytest
 
+from anthropic_encoding import WHOLE
 from anthropic_events import DIALECT, VERSION, asked
-from anthropic_told import WHOLE
+from dialect_manners import DELIVERY
 from llm_proxy import dialects
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.exchange import Request, header_value
 from llm_proxy.turns import Failure, Text, Turn
-from speaking import DELIVERY
 
 QUOTA: Final = AccountLimits(
     requests=RateLimitWindow(50, 49, 1.5), tokens=RateLimitWindow(40_000, 0, 60)

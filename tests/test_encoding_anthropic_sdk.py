@@ -12,16 +12,16 @@ import httpx2
 import pytest
 
 import corpus
+from anthropic_encoding import LEGACY, STREAM, WHOLE
 from anthropic_events import DIALECT, document
-from anthropic_told import LEGACY, STREAM, WHOLE
-from conformance import CASES, Case
+from conformance_cases import CASES, Case
+from corpus_framing import as_sent
+from dialect_manners import DELIVERY
 from llm_proxy import dialects, framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, Finish, Metadata, Part, Text, ToolCall, ToolResult, Turn
-from reframed import as_sent
-from speaking import DELIVERY
 
 Answer = Callable[[Request], DialectResponse]
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anthropic_encoding import LEGACY, PING, STREAM, VERTEX, WHOLE, documents, message, told
 from anthropic_events import DIALECT
-from anthropic_told import LEGACY, PING, STREAM, VERTEX, WHOLE, documents, message, told
+from dialect_manners import DELIVERY, REFUSALS, TEXTS, USAGES
 from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request, header_value
@@ -29,7 +30,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY, REFUSALS, TEXTS, USAGES
 
 BUSY: Final = Failure("Overloaded", "overloaded_error")
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bedrock_told import DIALECT, converse, document, events, frames, invoke, told
+from bedrock_encoding import DIALECT, converse, document, events, frames, invoke, told
+from dialect_manners import DELIVERY, TALKS
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.errors import NotRepresentable
@@ -33,7 +34,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY, TALKS
 
 STREAM: Final = converse()
 WHOLE: Final = converse(stream=False)

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 import corpus
-from bedrock_told import DIALECT, document, events, invoke, natives, told
+from bedrock_encoding import DIALECT, document, events, invoke, natives, told
+from dialect_manners import DELIVERY
 from llm_proxy import dialects, framing
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.errors import NotRepresentable
@@ -29,7 +30,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY
 
 METRICS: Final = "amazon-bedrock-invocationMetrics"
 HI: Final = Turn((Text("Hi there"),), Finish.LENGTH, usage=Usage(input=9, output=2))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from dialect_manners import asking
 from llm_proxy.dialects import DIALECTS
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
 from llm_proxy.dialects.openai.chat import OpenAIChat
 from llm_proxy.exchange import header_value
 from llm_proxy.turns import Failure, Finish, Reasoning, Refusal, Text, ToolCall, Turn, Usage
-from speaking import asking
 
 CHAT = OpenAIChat()
 COST = Usage(9, 2)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import corpus
 from cohere_streams import CHAT, DONE, OPENING, TEXT, TOOLS, call, content, ending, event
+from dialect_manners import DELIVERY, asking
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.cohere import tokens
@@ -37,7 +38,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY, asking
 
 DIALECT = Cohere()
 TOLD = replace(DELIVERY, split_text=lambda text: [text])

@@ -9,7 +9,8 @@ import openai
 import pytest
 
 import corpus
-from conformance import CASES
+from conformance_cases import CASES
+from dialect_manners import DELIVERY, asking
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
@@ -27,7 +28,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY, asking
 
 DIALECT: Final = OpenAICompletions()
 HELLO: Final = Turn((Text("Hello there"),), Finish.STOP, usage=Usage(1, 2, 3))

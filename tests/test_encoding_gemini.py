@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corpus
+from dialect_manners import DELIVERY, asking
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.conversion import ConvertedTurns
@@ -35,7 +36,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY, asking
 
 DIALECT: Final = Gemini()
 FLASH: Final = "/v1beta/models/gemini-3-flash"

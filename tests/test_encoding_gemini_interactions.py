@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corpus
+from dialect_manners import DELIVERY, asking
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.conversion import ConvertedTurns
@@ -32,7 +33,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY, asking
 
 DIALECT: Final = GeminiInteractions()
 PATH: Final = "/v1beta/interactions"

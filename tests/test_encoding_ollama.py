@@ -11,8 +11,9 @@ import httpx
 import ollama
 import pytest
 
-import conformance
+import conformance_cases
 import corpus
+from dialect_manners import DELIVERY, asking
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.ollama.dialect import Ollama
@@ -31,7 +32,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY, asking
 
 DIALECT = Ollama()
 TOLD = replace(DELIVERY, split_text=lambda text: [text], created=1_795_255_200)
@@ -250,7 +250,9 @@ def _asking(turn: Turn) -> Any:
     return _client(lambda request: DIALECT.encode(request, [turn], DELIVERY))
 
 
-CASES = [pytest.param(case.turn, id=case.name) for case in conformance.CASES if case.status == 200]
+CASES = [
+    pytest.param(case.turn, id=case.name) for case in conformance_cases.CASES if case.status == 200
+]
 
 
 @pytest.mark.parametrize("turn", [case for case in CASES if case.id != "error-amid"])

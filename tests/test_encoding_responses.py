@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corpus
-from conformance import CASES, Case
+from conformance_cases import CASES, Case
+from dialect_manners import DELIVERY, TALKS, asking
 from llm_proxy import framing
 from llm_proxy.dialects import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext, RateLimitWindow
@@ -37,7 +38,6 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from speaking import DELIVERY, TALKS, asking
 
 DIALECT: Final = OpenAIResponses()
 PATH: Final = "/v1/responses"

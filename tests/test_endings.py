@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from breaking import CASES, Case, Client, Trial
-from judging import dissect, judge
+from in_process_proxy import cassettes, proxy
 from llm_proxy.actions import Send
 from llm_proxy.exchange import Ending
 from llm_proxy.outcome import outcome_of
@@ -22,12 +21,13 @@ from llm_proxy.shell.upstream import live as live_upstream
 from llm_proxy.shell.upstream import pump
 from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.settings import UpstreamSettings
-from proxying import cassettes, proxy
-from raw import post
-from shelf import call, chat
-from stub import Connection, chunked, upstream
+from raw_http import post
+from stored_cassettes import call, chat
+from stub_upstream import Connection, chunked, upstream
 from thoroughness import enough
-from trials import IDLE, Seen, reset, trial_field
+from trial_runner import IDLE, Seen, reset, trial_field
+from trial_verdicts import dissect, judge
+from upstream_endings import CASES, Case, Client, Trial
 from waiting import until
 
 TRIALS = enough(6, 20)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import META
 from llm_proxy.cassette import StoredRequest, read_opening
 from llm_proxy.cassette.schema import MetaLine, RequestLine, encode_line
 from llm_proxy.exact_json import parse_exact
 from llm_proxy.matching import request_key
-from tapes import META
 
 
 def posted(body: bytes) -> StoredRequest:

@@ -10,6 +10,7 @@ from typing import Any
 import openai
 import pytest
 
+from in_process_proxy import proxy
 from llm_proxy import dialects, matching
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import DEFAULT_SESSION
@@ -18,9 +19,8 @@ from llm_proxy.outcome import outcome_of
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.library.library import Library
 from llm_proxy.turns import Finish, ToolCall, Turn
-from proxying import proxy
-from raw import Raw, ask, post
-from sdks import anthropic_client, openai_client
+from raw_http import Raw, ask, post
+from sdk_clients import anthropic_client, openai_client
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = Library(ROOT / "cassettes")

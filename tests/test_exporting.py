@@ -16,14 +16,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command import run
+from cli_process import run
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.exporting import FORMATS, ExportedExchange
 from llm_proxy.shell.library.library import Library
-from raw import post
-from shelf import Answer, bodies, chat, event, key_of, put, says
-from stub import upstream, whole
+from raw_http import post
+from stored_cassettes import Answer, bodies, chat, event, key_of, put, says
+from stub_upstream import upstream, whole
 
 KEY = key_of(chat())[:16]
 URL = "https://api.openai.com/v1/chat/completions"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import failure_table
-import judges_at_hand
+import judge_runner
 from failure_table import COLUMNS, GOOGLE, Table
 
 PAGE = (Path(__file__).parents[1] / "docs" / "scenario-failures.md").read_text()
@@ -31,7 +31,7 @@ def test_the_page_ends_with_the_table_of_every_failure() -> None:
 @pytest.mark.shows("000-55", "000-58", "000-59", "000-60", "000-61", "000-62", "000-63", "004-07")
 @pytest.mark.parametrize("columns", [HERE, [GOOGLE]], ids=["here", GOOGLE])
 async def test_the_sdks_raise_what_the_page_says_and_ask_as_often(columns: list[str]) -> None:
-    if GOOGLE in columns and (why := judges_at_hand.missing(GOOGLE)):
+    if GOOGLE in columns and (why := judge_runner.missing(GOOGLE)):
         pytest.skip(why)
 
     assert await failure_table.measured(columns) == of(columns), (

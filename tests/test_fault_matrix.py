@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from fault_cells import LIVE, REQUESTS, SOURCES, Cell, Played, play, rules_of_kinds, session_of
 from fault_checks import CHECKS, VARIANTS, check
+from fault_matrix import LIVE, REQUESTS, SOURCES, Cell, Played, play, rules_of_kinds, session_of
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.kind import ReplaceResponse
 from llm_proxy.faults.kinds import KINDS

@@ -8,7 +8,7 @@ import pytest
 
 import fault_measuring
 import fault_table
-import judges_at_hand
+import judge_runner
 from fault_cases import CASES, MODES
 from fault_sdks import COLUMNS, GOOGLE, HELPING
 from fault_table import Outcomes
@@ -57,7 +57,7 @@ def test_every_rule_that_is_measured_stands_in_a_table_where_it_has_a_meaning() 
 async def test_the_sdks_do_what_the_tables_say_and_ask_as_often(
     tmp_path: Path, columns: list[str]
 ) -> None:
-    if GOOGLE in columns and (why := judges_at_hand.missing(GOOGLE)):
+    if GOOGLE in columns and (why := judge_runner.missing(GOOGLE)):
         pytest.skip(why)
 
     differing = set(await _differing(columns, tmp_path))

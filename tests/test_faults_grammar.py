@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faulted import answer_of, asked, struck
+from fault_injection import answer_of, asked, struck
 from llm_proxy.actions import Begin, Send
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import ResponseHead

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from faulted import answer_of, asked, body, burst_of, call_of, struck
+from dialect_manners import DELIVERY, asking
+from fault_injection import answer_of, asked, body, burst_of, call_of, struck
 from llm_proxy import dialects
 from llm_proxy.actions import Begin, Burst
 from llm_proxy.dialects.base import DialectResponse
@@ -20,7 +21,6 @@ from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.faults.request_faults import RequestFaults
 from llm_proxy.turns import Failure, Reasoning, Text, Turn, Usage
-from speaking import DELIVERY, asking
 
 NAMES = sorted(dialects.chat_dialects())
 LIMITS = AccountLimits(RateLimitWindow(60, 0, 1.0), RateLimitWindow(60_000, 0, 1.0))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from in_process_proxy import cassettes, proxy
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.faults.grammar import parse_rules
@@ -18,10 +19,9 @@ from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.running.sources import ModeName
-from proxying import cassettes, proxy
-from raw import Raw, ask, line
-from shelf import DONE, bodies, chat, event, put, says
-from stub import Connection, Upstream, chunked, upstream
+from raw_http import Raw, ask, line
+from stored_cassettes import DONE, bodies, chat, event, put, says
+from stub_upstream import Connection, Upstream, chunked, upstream
 from waiting import until
 
 EVENTS: Final = [event("The"), event(" quick"), event(" föx"), DONE]

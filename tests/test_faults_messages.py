@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faulted import DIALECTS, SILENCE, answer_of, asked, body, burst_of, cut, live, struck
+from dialect_manners import asking
+from fault_injection import DIALECTS, SILENCE, answer_of, asked, body, burst_of, cut, live, struck
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.dialects import DIALECTS as ALL
 from llm_proxy.dialects import chat_dialects, find_dialect
@@ -20,7 +21,6 @@ from llm_proxy.faults import message_contents
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.faults.grammar import parse_rule
 from llm_proxy.framing import eventstream, split_messages
-from speaking import asking
 
 FRAMINGS = st.sampled_from([*DIALECTS, "array"])
 CUTS = st.lists(st.integers(0, 4000), max_size=20)

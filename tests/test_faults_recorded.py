@@ -11,8 +11,9 @@ from typing import Final
 import pytest
 
 import corpus
-from corpus_readings import response
-from faulted import body, burst_of, call_of, struck
+from corpus_comparison import response
+from corpus_framing import as_sent
+from fault_injection import body, burst_of, call_of, struck
 from llm_proxy.actions import Begin
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.reader import read_cassette
@@ -23,8 +24,7 @@ from llm_proxy.dialects.json_api import succeeded
 from llm_proxy.exchange import Request
 from llm_proxy.framing import split_messages
 from llm_proxy.turns import Finish, Refusal, Turn
-from reframed import as_sent
-from shipped import CASSETTES
+from shipped_scenarios import CASSETTES
 
 _EACH: Final = 2
 """Rows of a wire."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faulted import DIALECTS, answer_of, asked, body, burst_of, cut, injection, live, struck
+from fault_injection import DIALECTS, answer_of, asked, body, burst_of, cut, injection, live, struck
 from llm_proxy.actions import Abort, Begin, Send, Wait
 from llm_proxy.faults.fault_record import FaultEffect, FaultRecord
 from llm_proxy.faults.rewriting import RewritingTooExpensive, rewrite_response

@@ -14,12 +14,12 @@ import ollama
 import openai
 import pytest
 
-from directing import directed
-from faulted import TURN, answer_of, struck
+from fault_injection import TURN, answer_of, struck
 from llm_proxy.modes import ModeResponse
 from llm_proxy.routing import RoutedRequest
 from llm_proxy.scenario.render.actions import immediate_actions
-from sdks import anthropic_client, openai_client
+from scripted_server import directed
+from sdk_clients import anthropic_client, openai_client
 
 CITY: Final = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL: Final[dict[str, Any]] = {"name": "weather", "parameters": CITY}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faulted import DIALECTS, SILENCE, answer_of, asked, body, burst_of, cut, live, struck
+from fault_injection import DIALECTS, SILENCE, answer_of, asked, body, burst_of, cut, live, struck
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import dialect_named
 from llm_proxy.errors import UsageError

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from proxying import cassettes, proxy
-from raw import ask
-from shelf import DONE, chat, event
-from stub import Connection, chunked, upstream
+from in_process_proxy import cassettes, proxy
+from raw_http import ask
+from stored_cassettes import DONE, chat, event
+from stub_upstream import Connection, chunked, upstream
 
 REST = b"Content-Type: text/event-stream\r\nContent-Length: 14\r\n"
 CONTROLS = [b"\x00", b"\x01", b"\x08", b"\x0b", b"\x0c", b"\x1b", b"\x1f", b"\x7f"]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import cut, cuts
 from llm_proxy import framing
 from llm_proxy.credentials import credential_spellings
 from llm_proxy.exchange import Read, Request
 from llm_proxy.frame_redaction import FrameRedactor, count_placeholders
 from llm_proxy.framing.eventstream import Frame, encode_frame, parse_frame
 from llm_proxy.redaction import PLACEHOLDER, RedactedPiece, Redactor
-from tapes import cut, cuts
 
 KEY: Final = 'sk-"canary/01\\23+45'
 SECRETS: Final = credential_spellings(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import cut, cuts
 from llm_proxy import framing
 from llm_proxy.framing import CODECS, MESSAGE_LIMIT, Codec, codec_of_content_type
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.framing.sse import SseEvent, is_done, parse_event
-from tapes import cut, cuts
 from thoroughness import enough
 
 

@@ -13,7 +13,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from command import Ran, run
+from cli_process import Ran, run
+from in_process_proxy import proxy
 from llm_proxy.importing import RefusedItem, aimock
 from llm_proxy.importing.aimock import ConvertedFixture, FixtureScenarios
 from llm_proxy.importing.source import UnreadableFile
@@ -21,8 +22,7 @@ from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents.document import Scenario, TextResponse
 from llm_proxy.scenario.documents.loading import load_file
 from llm_proxy.shell.running.settings import SimulationOptions
-from proxying import proxy
-from sdks import openai_client
+from sdk_clients import openai_client
 
 Fields = dict[str, Any]
 

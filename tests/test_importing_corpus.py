@@ -15,14 +15,14 @@ import orjson
 import pytest
 
 from corpus import RAW, Row, rows
+from in_process_proxy import proxy
 from llm_proxy.importing import ImportedCassette, ImportSettings, RefusedItem
 from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import RoutingSettings
 from llm_proxy.shell.importing.files import find_files, session_names
-from llm_proxy.shell.importing.importing import FileReport, ImportedExchange, Importer
+from llm_proxy.shell.importing.importer import FileReport, ImportedExchange, Importer
 from llm_proxy.shell.library.library import Library
-from proxying import proxy
-from raw import ask, post
+from raw_http import ask, post
 
 pytestmark = pytest.mark.corpus
 

@@ -22,14 +22,14 @@ from llm_proxy.importing import (
     documents,
     fields,
     http_text,
-    yaml_values,
+    yaml_parser,
 )
 from llm_proxy.importing.documents import open_document
 from llm_proxy.importing.source import NotImportable, SourceExchange, UnreadableFile
 from llm_proxy.routing import RoutingSettings
 from test_importing_formats import SOURCES, VCR, flow, netstring, reel
 
-TOO_DEEP = f"values stand within each other more than {yaml_values.MAX_DEPTH} deep"
+TOO_DEEP = f"values stand within each other more than {yaml_parser.MAX_DEPTH} deep"
 NO_TAG = "stands for an object of a program, which is not made"
 HOW = ImportSettings(RoutingSettings(), "llm-proxy", "2026-01-01T00:00:00.000Z")
 
@@ -120,7 +120,7 @@ def test_yaml_is_refused_with_its_line(text: str, sentence: str) -> None:
 
 def test_numbers_and_words_that_tools_leave_without_quotes_mean_what_they_meant() -> None:
     text = "[1, -2, 0.5, 1.0e-05, 1e3, 0x10, 010, yes, 12:30, 2026-01-01, true, null, ~, .5, '1']"
-    assert yaml_values.read_document(text.encode()) == [
+    assert yaml_parser.read_document(text.encode()) == [
         1, -2, 0.5, 1e-05, "1e3", "0x10", "010", "yes", "12:30", "2026-01-01", True, None, None,
         ".5", "1",
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from checkout import ROOT
+from scratch_checkout import ROOT
 
 
 @pytest.fixture(scope="module")

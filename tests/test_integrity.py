@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from cassette_builders import META, REQUEST, written
 from llm_proxy import matching
 from llm_proxy.cassette import Meta, StoredRequest, read_cassette
 from llm_proxy.integrity import LibraryLocation, integrity_complaints
 from llm_proxy.matching import KEY_RULES
-from tapes import META, REQUEST, written
 
 KEY = matching.request_key("openai", REQUEST)
 RIGHT = replace(META, key=KEY, key_rules=KEY_RULES)

@@ -9,12 +9,12 @@ from signal import SIGINT
 
 import pytest
 
-from command import run, serving
+from cli_process import run, serving
 from llm_proxy.errors import LlmProxyError
 from llm_proxy.shell.running import journal_file
 from llm_proxy.shell.running.environment import DUMMY_KEY
-from raw import ask, post
-from shelf import chat, put, says
+from raw_http import ask, post
+from stored_cassettes import chat, put, says
 
 ASKS = """
 import os, urllib.request

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import judges_at_hand
-from checkout import ROOT, Scratch, scratch
+import judge_runner
+from scratch_checkout import ROOT, Scratch, scratch
 
 NPM = """#!/bin/sh
 # Plays npm: notes each call, and makes the folder that the real one makes.
@@ -31,7 +31,7 @@ SKIPPED = "skipped: its lock pins toy==2, and pip is configured on this machine 
 def checkout(tmp_path: Path) -> Scratch:
     """A checkout with a judge in Python, one in Node, and one that needs no environment."""
     made = scratch(tmp_path)
-    for name in ("judges", "courtroom.py"):
+    for name in ("judges", "judge_environments.py"):
         shutil.copy(ROOT / "scripts" / name, made.root / "scripts" / name)
     for file in ("snake/requirements.txt", "node/package-lock.json", "bare/judge.py"):
         path = made.root / "tests" / "judges" / file
@@ -71,7 +71,7 @@ def test_each_judge_gets_what_its_lock_says_checked_by_hashes(checkout: Scratch)
 
 
 @pytest.mark.parametrize(
-    "lock", sorted(judges_at_hand.FOLDER.glob("*/requirements.txt")), ids=lambda it: it.parent.name
+    "lock", sorted(judge_runner.FOLDER.glob("*/requirements.txt")), ids=lambda it: it.parent.name
 )
 def test_every_package_of_a_lock_has_its_hashes(lock: Path) -> None:
     text = lock.read_text(encoding="utf-8").replace("\\\n", "")
@@ -199,8 +199,8 @@ def test_an_environment_that_was_not_finished_is_not_believed(checkout: Scratch)
 def test_what_is_installed_here_is_at_hand_for_the_tests(
     checkout: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judges_at_hand, "FOLDER", checkout.root / "tests" / "judges")
-    missing = judges_at_hand.missing.__wrapped__  # what is asked twice would be answered once
+    monkeypatch.setattr(judge_runner, "FOLDER", checkout.root / "tests" / "judges")
+    missing = judge_runner.missing.__wrapped__  # what is asked twice would be answered once
     assert missing("snake") == "judge snake is not installed: scripts/judges snake"
     checkout.run("judges")
     monkeypatch.setenv("PATH", str(checkout.path))
@@ -212,9 +212,9 @@ def test_a_program_of_node_is_not_at_hand_where_there_is_no_node(
     checkout: Scratch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkout.run("judges")
-    monkeypatch.setattr(judges_at_hand, "FOLDER", checkout.root / "tests" / "judges")
+    monkeypatch.setattr(judge_runner, "FOLDER", checkout.root / "tests" / "judges")
     monkeypatch.setenv("PATH", str(checkout.root))
 
-    missing = judges_at_hand.missing.__wrapped__
+    missing = judge_runner.missing.__wrapped__
     assert missing("node") == "judge node: there is no node"
     assert [missing(item) for item in ("snake", "bare")] == ["", ""]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from killing import KillVerdict, killed
+from kill_trials import KillVerdict, killed
 
 AT_ONCE = 4
 KILLS = 20

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from checkout import ROOT, Scratch, scratch
+from scratch_checkout import ROOT, Scratch, scratch
 
 LAUNCHERS = ("demo", "test")
 

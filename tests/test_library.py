@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from in_process_proxy import proxy
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.errors import CassetteError, UsageError
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.library import library as shelves
 from llm_proxy.shell.library.library import Library
-from proxying import proxy
-from raw import ask
-from shelf import bodies, chat, key_of, put, says
+from raw_http import ask
+from stored_cassettes import bodies, chat, key_of, put, says
 
 MIB = 1024 * 1024
 

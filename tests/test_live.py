@@ -21,13 +21,13 @@ from typing import Any
 
 import pytest
 
-import sdks
+import sdk_clients
+from in_process_proxy import cassettes, proxy
 from llm_proxy.cassette import Cassette
 from llm_proxy.outcome import outcome_of
-from proxying import cassettes, proxy
-from raw import ask, post
-from sdks import openai_client
-from stub import Connection, Script, upstream
+from raw_http import ask, post
+from sdk_clients import openai_client
+from stub_upstream import Connection, Script, upstream
 
 pytestmark = pytest.mark.live
 
@@ -86,9 +86,9 @@ async def heard_by_python(url: str) -> Any:
 
 
 async def heard_by_node(url: str) -> Any:
-    if missing := sdks.node_missing():
+    if missing := sdk_clients.node_missing():
         pytest.skip(missing)
-    heard = await sdks.node(url, QUESTION)
+    heard = await sdk_clients.node(url, QUESTION)
     return {name: heard[name] for name in ("sha256", "result")}
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.exchange import Request
 from llm_proxy.misses import CassetteCandidate, NearestMatch, NearestSearch
 from llm_proxy.routing import RoutedRequest, route
-from tapes import META
 
 LIBRARY = "cassettes"
 PLAIN: dict[str, Any] = {"model": "gpt-5", "stream": True, "messages": [{"content": "hello"}]}

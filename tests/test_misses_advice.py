@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from cassette_builders import META
 from llm_proxy import misses
 from llm_proxy.exchange import Request
 from llm_proxy.matching import EXACT, PLAIN, RuleSet
@@ -15,7 +16,6 @@ from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.miss_report import MissReport
 from llm_proxy.misses import CassetteCandidate
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route
-from tapes import META
 
 UUIDS = ("b8a1f8f4-6f3c-4a11-9f0e-0123456789ab", "11111111-2222-3333-4444-555555555555")
 

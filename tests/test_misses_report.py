@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from command import run
+from cli_process import run
+from in_process_proxy import proxy
 from llm_proxy.miss_report import MissDifference, MissedRequest, MissReport, NearestCassette
 from llm_proxy.misses.grouping import MissGroup, group_misses, miss_log_lines
 from llm_proxy.misses.step_summary import SummarySection, render_summary
 from llm_proxy.pacing import InstantPace
-from proxying import proxy
-from raw import ask, post
-from shelf import chat, key_of, put, says
+from raw_http import ask, post
+from stored_cassettes import chat, key_of, put, says
 
 ASKED = MissedRequest(
     "POST", "/v1/chat/completions", "m", "openai", "openai-chat", "default", "00ff" * 4

@@ -10,10 +10,10 @@ import ollama
 import openai
 import pytest
 
-from proxying import proxy
-from raw import post
-from sdks import anthropic_client, openai_client
-from shelf import put, says
+from in_process_proxy import proxy
+from raw_http import post
+from sdk_clients import anthropic_client, openai_client
+from stored_cassettes import put, says
 
 HELLO = [{"role": "user", "content": "hello"}]
 SYSTEM = "You help people to rent a car. Answer in one sentence, and recommend the {} car first."

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.matching import KeyDocument, key_document
-from llm_proxy.misses.question import question_leaves
+from llm_proxy.misses.prompt_fields import question_leaves
 from llm_proxy.misses.similarity import RequestSimilarity, least_similarity
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 60

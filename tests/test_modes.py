@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from cassette_builders import HEAD, cassette
 from llm_proxy import misses
 from llm_proxy.actions import Action, Begin, Burst, Send
 from llm_proxy.cassette import Cassette
@@ -20,8 +21,7 @@ from llm_proxy.pacing.timing import seeded_chance
 from llm_proxy.ports import Recording, SimilarTakes
 from llm_proxy.routing import RoutedRequest, route
 from llm_proxy.take_numbers import AfterLast, OnMiss
-from paced import player
-from tapes import HEAD, cassette
+from pacing_helpers import player
 
 
 def call(path: str = "/v1/x", session: str = "s") -> RoutedRequest:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from command import run
+from cli_process import run
+from in_process_proxy import proxy
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
-from proxying import proxy
-from raw import Raw, ask, post
-from shelf import Answer, bodies, put, says
-from stub import chunked, upstream
+from raw_http import Raw, ask, post
+from stored_cassettes import Answer, bodies, put, says
+from stub_upstream import chunked, upstream
 
 INSTANT = InstantPace()
 BODY: dict[str, Any] = {

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from cassette_builders import META, REQUEST, cassette, head
 from llm_proxy.exchange import Ending
 from llm_proxy.outcome import outcome_of
-from tapes import META, REQUEST, cassette, head
 
 CHAT, OLLAMA, OPAQUE = "openai-chat", "ollama", "opaque"
 STOPPED = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corpus
-from corpus_readings import response
+from corpus_comparison import response
+from corpus_framing import as_sent
+from dialect_manners import MANNERS, Manner
 from llm_proxy import dialects
 from llm_proxy.dialects import OPAQUE, find_dialect
 from llm_proxy.dialects.bedrock import frames
@@ -21,8 +23,6 @@ from llm_proxy.dialects.encode_context import EncodeContext, token_pieces
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.framing.sse import encode_event
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall, Turn
-from reframed import as_sent
-from speaking import MANNERS, Manner
 
 WORDS: Final = "It is warm in Rome, and it will stay so."
 THOUGHT: Final = "Let me look at the weather."

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import FILE, HEAD, READS, arrivals, cassette, head, written
 from llm_proxy.actions import Abort, Begin, Burst, Send, Wait
 from llm_proxy.cassette import Cassette, read_cassette
 from llm_proxy.exchange import Ending, Read, header_value
@@ -20,7 +21,6 @@ from llm_proxy.pacing import (
     timing,
 )
 from llm_proxy.pacing.cassette_player import due_ms
-from tapes import FILE, HEAD, READS, arrivals, cassette, head, written
 
 CHANCE: Final = timing.seeded_chance(0, "s", "k", 1)
 

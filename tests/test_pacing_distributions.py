@@ -21,7 +21,7 @@ from llm_proxy.pacing.distributions import (
 )
 from llm_proxy.pacing.profiles import PROFILES
 from llm_proxy.pacing.timing import seeded_chance
-from paced import SPANS
+from pacing_helpers import SPANS
 
 ROLLS: Final = [seeded_chance(0, "default", "key", 1)("gap", number) for number in range(2000)]
 

@@ -19,7 +19,7 @@ from llm_proxy.pacing import (
 )
 from llm_proxy.pacing.distributions import FixedSpan, LognormalSpan, NormalSpan, UniformSpan
 from llm_proxy.pacing.profiles import PROFILES
-from paced import SPANS
+from pacing_helpers import SPANS
 
 GPT: Final = PROFILES["gpt-4o"]
 

@@ -8,14 +8,14 @@ from uuid import uuid4
 
 import pytest
 
-import judges_at_hand
-import working_agents
+import agent_tasks
+import judge_runner
+from agent_tasks import ASKED, LIBRARIES, LINE, TERMINALS, last_word
+from in_process_proxy import cassettes, proxy
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
-from proxying import cassettes, proxy
 from real_programs import Place, work
-from working_agents import ASKED, LIBRARIES, LINE, TERMINALS, last_word
 
 DAYS: Final = ("2026-11-22", "2026-12-24")
 ZONES: Final = ("Etc/GMT-14", "Etc/GMT+12")
@@ -28,7 +28,7 @@ def terminal(preset: str) -> Any:  # pytest gives the type of its parameters no 
 
 
 def library(preset: str) -> Any:
-    missing = judges_at_hand.missing(preset)
+    missing = judge_runner.missing(preset)
     return pytest.param(preset, marks=pytest.mark.skipif(bool(missing), reason=missing))
 
 
@@ -40,7 +40,7 @@ async def test_a_program_does_its_task_again_on_another_day_in_another_folder(
     first, second = Place(tmp_path / "first"), Place(tmp_path / "other" / "second one")
     kept = ("--normalise", preset, "--cassettes", str(tmp_path / "cassettes"))
     second.root.mkdir(parents=True)
-    async with working_agents.provider(first.root, first.file, it.calls(first.file)) as url:
+    async with agent_tasks.provider(first.root, first.file, it.calls(first.file)) as url:
         recorded = await work(
             "record", "--upstream", f"default={url}", *kept,
             program=it.program, place=first, offline=nobody, zone=ZONES[0],
@@ -72,16 +72,16 @@ async def test_an_agent_does_its_task_again_on_another_day_in_another_folder(
     files = [folder / "greeting.txt" for folder in (first, second)]
     rules, calls = (
         MatchingOptions(rules=parse_rules([preset])),
-        working_agents.library_calls(files[0]),
+        agent_tasks.library_calls(files[0]),
     )
     async with (
-        working_agents.provider(tmp_path / "provider", files[0], calls) as url,
+        agent_tasks.provider(tmp_path / "provider", files[0], calls) as url,
         proxy("record", tmp_path, url, matching=rules) as recording,
     ):
-        said = await working_agents.ask(preset, recording.url, instructions(first, DAYS[0]))
+        said = await agent_tasks.ask(preset, recording.url, instructions(first, DAYS[0]))
 
     async with proxy("replay", tmp_path, matching=rules, pace=InstantPace()) as replaying:
-        again = await working_agents.ask(preset, replaying.url, instructions(second, DAYS[1]))
+        again = await agent_tasks.ask(preset, replaying.url, instructions(second, DAYS[1]))
         renamed = [entry.renamed for entry in replaying.journal.entries]
 
     assert said == [last_word(files[0])] * len(ASKED[preset])

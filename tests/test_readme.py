@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from stub import chunked, upstream
+from stub_upstream import chunked, upstream
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

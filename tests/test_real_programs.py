@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from in_process_proxy import cassettes
 from llm_proxy.cassette import StoredRequest
 from llm_proxy.diff.json_leaves import compare_documents, json_leaves
 from llm_proxy.matching import key_document
 from llm_proxy.outcome import outcome_of
-from proxying import cassettes
 from real_programs import CLAUDE_CODE, CODEX, Place, Program, work
-from stub import Upstream, upstream
-from task_answers import LAST_WORD, LINE, provider
+from stub_upstream import Upstream, upstream
+from task_provider import LAST_WORD, LINE, provider
 
 
 def case(program: Program) -> Any:  # pytest gives the type of its parameters no public name

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from in_process_proxy import cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.pacing import InstantPace
-from proxying import cassettes, proxy
-from raw import ask, post
-from shelf import bodies, chat, event, put, says
-from stub import Connection, Script, chunked, upstream, whole
+from raw_http import ask, post
+from stored_cassettes import bodies, chat, event, put, says
+from stub_upstream import Connection, Script, chunked, upstream, whole
 from waiting import until
 
 INSTANT = InstantPace()

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from command import Ran, run, serving
+from cli_process import Ran, run, serving
+from in_process_proxy import cassettes, proxy
 from llm_proxy.cassette import Cassette
 from llm_proxy.exchange import Ending
 from llm_proxy.outcome import outcome_of
@@ -32,10 +33,9 @@ from llm_proxy.shell.recording import (
     spooling,
 )
 from llm_proxy.shell.recording.recovery import RecoveredRecording, recover_spools
-from proxying import cassettes, proxy
-from raw import ask, post
-from shelf import chat, event, put, says
-from stub import Connection, chunked, upstream, whole
+from raw_http import ask, post
+from stored_cassettes import chat, event, put, says
+from stub_upstream import Connection, chunked, upstream, whole
 from waiting import until
 
 PIECES = [event(f"word {number}") for number in range(6)]

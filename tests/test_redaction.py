@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import cut, cuts
+from dialect_manners import MANNERS, Manner
 from llm_proxy import redaction
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, RateLimitWindow
 from llm_proxy.exchange import Headers, Read
 from llm_proxy.redaction import PLACEHOLDER, REQUEST_IDS, RedactedPiece, Redactor
 from llm_proxy.turns import Failure, Finish, Text, Turn, Usage
-from speaking import MANNERS, Manner
-from tapes import cut, cuts
 
 KEY = "sk-canary-0123456789"
 MARK = PLACEHOLDER.encode()

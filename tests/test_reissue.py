@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proxying import cassettes, proxy
-from raw import ask, post
-from shelf import DONE, chat, event
-from stub import Connection, Script, chunked, upstream, whole
+from in_process_proxy import cassettes, proxy
+from raw_http import ask, post
+from stored_cassettes import DONE, chat, event
+from stub_upstream import Connection, Script, chunked, upstream, whole
 
 MODELS = post("/v1/models", b"", method="GET")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 99\r\n\r\n"

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cassette_builders import cassette, cut
+from dialect_manners import MANNERS, Manner
 from llm_proxy import framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import sha256
@@ -19,11 +21,9 @@ from llm_proxy.dialects import DialectResponse
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Read, ResponseHead
 from llm_proxy.framing import eventstream, frame_edits
-from llm_proxy.renaming import ValueReplacements, rename_values, value_replacements
 from llm_proxy.turns import Part, Text, ToolCall, Turn
-from speaking import MANNERS, Manner
-from streams import ndjson, sse
-from tapes import cassette, cut
+from llm_proxy.value_replacement import ValueReplacements, rename_values, value_replacements
+from provider_streams import ndjson, sse
 
 OLD: Final = "/home/ann/a project"
 NEW: Final = 'C:\\Users\\Bob\\"é"'

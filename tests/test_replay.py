@@ -20,13 +20,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from command import environment
+from cli_process import environment
+from in_process_proxy import proxy
 from llm_proxy.exchange import Ending, ResponseHead
 from llm_proxy.pacing import InstantPace, Pace, RecordedPace
 from llm_proxy.take_numbers import AfterLast
-from proxying import proxy
-from raw import Raw, ask, line, post
-from shelf import DONE, STREAM, Answer, bodies, chat, event, key_of, put, says
+from raw_http import Raw, ask, line, post
+from stored_cassettes import DONE, STREAM, Answer, bodies, chat, event, key_of, put, says
 from waiting import appeared, until
 
 INSTANT = InstantPace()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from journal_documents import Entry, document, entry, fault, refused
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.run_report import (
     FaultRuleFigures,
@@ -11,7 +12,6 @@ from llm_proxy.run_report import (
     run_report,
 )
 from llm_proxy.verdict.attempts import parse_run
-from watching import Entry, document, entry, fault, refused
 
 
 def told(*entries: Entry, **fields: object) -> RunReport:

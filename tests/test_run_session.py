@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from command import serving
+from cli_process import serving
+from in_process_proxy import proxy
 from llm_proxy.shell.running.settings import MatchingOptions
-from proxying import proxy
-from raw import ask
-from shelf import DONE, bodies, chat, event, put, says
-from stub import chunked, upstream
+from raw_http import ask
+from stored_cassettes import DONE, bodies, chat, event, put, says
+from stub_upstream import chunked, upstream
 
 MINE = MatchingOptions(session="mine")
 

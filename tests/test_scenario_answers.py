@@ -10,7 +10,7 @@ import pytest
 from llm_proxy.errors import UsageError
 from llm_proxy.scenario.engine.turns import json_stringify
 from llm_proxy.turns import Finish, ToolCall, Usage
-from playing import (
+from scenario_server import (
     DIALECTS,
     REPORT,
     Heard,

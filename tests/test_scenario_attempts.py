@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pytest
 
-from command import run
+from cli_process import run
 from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.scripted_response import SIMULATED, FailResponse
-from playing import (
+from scenario_server import (
     DIALECTS,
     cue,
     directed,

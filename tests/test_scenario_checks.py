@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llm_proxy.conversation import Conversation, ToolDefinition
 from llm_proxy.scenario.engine import checks
-from playing import (
+from scenario_server import (
     cue,
     directed,
     error_turn,

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace as msgspec_replace
 
-from command import run
+from cli_process import run
 from llm_proxy.conversation import RequestMessage
 from llm_proxy.scenario.documents.document import ScenarioMatch
 from llm_proxy.scenario.engine.choosing import (
@@ -22,7 +22,7 @@ from llm_proxy.scenario.engine.choosing import (
 )
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Media, Text
-from playing import (
+from scenario_server import (
     cue,
     error_turn,
     in_every_dialect,

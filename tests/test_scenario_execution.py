@@ -11,7 +11,8 @@ import pytest
 from llm_proxy.conversation import Conversation, ToolDefinition
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.scripted_response import FailResponse
-from playing import (
+from raw_http import ask, post
+from scenario_server import (
     DIALECTS,
     PROVIDERS,
     cue,
@@ -27,8 +28,7 @@ from playing import (
     script,
     turn_of,
 )
-from raw import ask, post
-from stub import chunked, upstream
+from stub_upstream import chunked, upstream
 
 # Identity
 

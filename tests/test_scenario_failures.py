@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from directing import Directed, directed
+from dialect_manners import MANNERS, Manner, asking
 from llm_proxy import framing
 from llm_proxy.actions import Abort, Action, Begin, Burst, Send, Wait
 from llm_proxy.dialects import DialectResponse, lenient_json
@@ -21,9 +21,9 @@ from llm_proxy.pacing import InstantPace, RecordedPace
 from llm_proxy.scenario.render.actions import response_actions
 from llm_proxy.scenario.render.failures import FailureLimits
 from llm_proxy.scenario.scripted_response import FailResponse
-from raw import ask, line
-from shelf import chat
-from speaking import MANNERS, Manner, asking
+from raw_http import ask, line
+from scripted_server import Directed, directed
+from stored_cassettes import chat
 from waiting import until
 
 MANNER: Final = {item.name: item for item in MANNERS}

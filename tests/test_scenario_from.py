@@ -14,8 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import corpus
-from command import run
+from cli_process import run
 from corpus import rows
+from dialect_manners import asking
 from llm_proxy import dialects, framing
 from llm_proxy.cassette import Cassette
 from llm_proxy.cassette.model import End, Meta, StoredRequest, sha256
@@ -47,8 +48,7 @@ from llm_proxy.turns import (
     Turn,
     Usage,
 )
-from shelf import chat, put, says
-from speaking import asking
+from stored_cassettes import chat, put, says
 
 DELIVERY: Final = EncodeContext("recorded", 1_700_000_000)
 USER: Final[Json] = {"role": "user", "content": "Where is order 42? (a|b)"}

@@ -15,10 +15,12 @@ import openai
 import pytest
 
 import hard_cases
-import judges_at_hand
-import speakers
-from command import serving
+import judge_runner
+import sdk_conversations
+from cli_process import serving
+from conversation_plans import Heard, Said
 from hard_cases import CALLS, HARD, MEGABYTE, TURNS, WORDS, questions, same_head, sent, turns
+from in_process_proxy import proxy
 from llm_proxy.actions import Send, Wait
 from llm_proxy.conversation import Conversation
 from llm_proxy.dialects import find_dialect
@@ -33,12 +35,10 @@ from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.synthesis import lorem
 from llm_proxy.synthesis.response import synthesize_response
 from llm_proxy.turns import ToolCall, Turn
-from proxying import proxy
-from raw import Raw, ask, line, post
-from sdks import openai_client
-from shipped import FOLDER, PLAYED, call, text
-from speakers import SPEAKERS
-from talks import Heard, Said
+from raw_http import Raw, ask, line, post
+from sdk_clients import openai_client
+from sdk_conversations import SPEAKERS
+from shipped_scenarios import FOLDER, PLAYED, call, text
 from waiting import until
 
 SESSIONS: Final = 1_000
@@ -317,7 +317,7 @@ def test_what_is_hard_is_as_hard_as_it_should_be() -> None:
 async def test_what_is_long_large_many_or_deep_is_heard_exactly(
     dialect: str, tmp_path: Path
 ) -> None:
-    if why := speakers.missing(dialect):
+    if why := sdk_conversations.missing(dialect):
         pytest.skip(why)
     async with simulating(tmp_path, hard_cases.document()) as server:
         heard = await _heard_of_all(dialect, server.url)
@@ -490,23 +490,23 @@ def _said(turn: Turn) -> list[Said]:
 
 @pytest.mark.parametrize("judge", ["ai-sdk", "openai-node"])
 async def test_clients_of_node_hear_the_same(judge: str, tmp_path: Path) -> None:
-    if why := judges_at_hand.missing(judge):
+    if why := judge_runner.missing(judge):
         pytest.skip(why)
     told = {
         f"{say}, {dialect}, {mode}": (say, dialect, mode, fields[mode])
-        for dialect, fields in judges_at_hand.abilities(judge).items()
+        for dialect, fields in judge_runner.abilities(judge).items()
         for mode in ("stream", "whole")
         for say in ("think", "fragments", "in-order", "report")
         if "calls" in fields[mode]
     }
     asks = [
-        judges_at_hand.Ask(name, dialect, "m", say, mode == "stream", tools=True)
+        judge_runner.Ask(name, dialect, "m", say, mode == "stream", tools=True)
         for name, (say, dialect, mode, _) in told.items()
     ]
     async with proxy(
         "simulate", tmp_path, simulating=SimulationOptions(scenarios=FOLDER)
     ) as server:
-        heard = await judges_at_hand.ask(judge, server.url, asks)
+        heard = await judge_runner.ask(judge, server.url, asks)
 
     assert {item.id: _kept(asdict(item), told[item.id][3]) for item in heard} == {
         name: _kept(_of(say), fields) for name, (say, _, _, fields) in told.items()

@@ -18,8 +18,8 @@ from jsonschema.exceptions import SchemaError
 from llm_proxy.errors import SchemaNotSatisfiable
 from llm_proxy.scenario.generation.generated_values import make_value
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget, SchemaTooExpensive
-from llm_proxy.scenario.generation.json_schema.expressions import parse_expression
-from llm_proxy.scenario.generation.json_schema.patterns import found, matching
+from llm_proxy.scenario.generation.json_schema.regex_engine import found, matching
+from llm_proxy.scenario.generation.json_schema.regex_parser import parse_expression
 from llm_proxy.turns import Json
 
 SOON: Final = 3.0

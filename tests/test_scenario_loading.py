@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from full_scenario import DOCUMENT, MOCK, SCENARIO
 from llm_proxy.scenario.documents import names
 from llm_proxy.scenario.documents.checking import Located
 from llm_proxy.scenario.documents.document import (
@@ -28,7 +29,6 @@ from llm_proxy.scenario.documents.document import (
     UsageSpec,
 )
 from llm_proxy.scenario.documents.loading import MAX_FILE, LoadedScenarios, load_file, merge_loaded
-from whole_scenario import DOCUMENT, MOCK, SCENARIO
 
 LAST: Final = "{id: c, description: d, turns: []}\r\n"
 EMPTY: Final = {"id": "a", "description": "b", "turns": []}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from broken_scenarios import MISTAKES, SYNTAX, WARNINGS
+from invalid_scenarios import MISTAKES, SYNTAX, WARNINGS
 from llm_proxy.scenario.documents.loading import load_file
 from llm_proxy.scenario.documents.mistakes import DocumentMistake, child_path, join_choices
 from llm_proxy.scenario.documents.parsing import yaml_text

@@ -18,7 +18,7 @@ from llm_proxy.scenario.engine import mock
 from llm_proxy.scenario.engine.mock import MockRequest
 from llm_proxy.scenario.scripted_response import ReportExhausted, ScriptedResponse
 from llm_proxy.turns import Finish, Text, ToolCall, Turn, Usage
-from playing import (
+from scenario_server import (
     DIALECTS,
     cue,
     in_every_dialect,

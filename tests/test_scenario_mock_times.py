@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from command import run
+from cli_process import run
 from llm_proxy.errors import UsageError
 from llm_proxy.pacing import InstantPace, RecordedPace
 from llm_proxy.scenario.documents import loading
@@ -18,7 +18,7 @@ from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.scenario.engine import mock
 from llm_proxy.scenario.engine.mock import MockRequest
 from llm_proxy.scenario.scripted_response import SendTurns
-from playing import Heard, cue, in_every_form, playing
+from scenario_server import Heard, cue, in_every_form, playing
 
 
 def read(options: dict[str, Any]) -> MockSpec:

@@ -13,11 +13,11 @@ import pytest
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import find_dialect
 from llm_proxy.exchange import Request
-from llm_proxy.scenario.engine import history
+from llm_proxy.scenario.engine import unsigned_reasoning
 from llm_proxy.scenario.engine.choosing import ChosenScenario, choose_scenario
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Part, Reasoning, Text, ToolCall
-from playing import (
+from scenario_server import (
     DIALECTS,
     PROVIDERS,
     Question,
@@ -179,7 +179,7 @@ def _asks(text: str) -> RequestMessage:
 def seen(conversation: Conversation, **scenario: Any) -> tuple[Conversation, tuple[str, ...]]:
     """What a scenario sees of a conversation, and what it notes."""
     on = replace(cue("refund"), conversation=conversation)
-    view, notes = history.visible_request(read(script(says(), **scenario)), on)
+    view, notes = unsigned_reasoning.visible_request(read(script(says(), **scenario)), on)
     return view.conversation, notes
 
 
@@ -355,7 +355,7 @@ def test_bodies_of_converse_are_seen_so_too() -> None:
     conversation = find_dialect(request).decode_request(request)
     assert conversation is not None
 
-    view, notes = history.visible_request(
+    view, notes = unsigned_reasoning.visible_request(
         read(script()), replace(cue(), conversation=conversation, body=body)
     )
 

@@ -12,7 +12,7 @@ from llm_proxy.pacing import InstantPace
 from llm_proxy.scenario.documents import loading
 from llm_proxy.scenario.documents.document import MockSpec
 from llm_proxy.turns import Finish
-from playing import in_every_dialect, plain, playing
+from scenario_server import in_every_dialect, plain, playing
 
 RESPONDING: Final = """
 import asyncio

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec.structs import fields
 
+from full_scenario import DOCUMENT, MOCK, SCENARIO
 from llm_proxy.scenario.documents import document
 from llm_proxy.scenario.documents.loading import load_file
 from llm_proxy.scenario.documents.schema import scenario_schema
-from whole_scenario import DOCUMENT, MOCK, SCENARIO
 
 SCHEMA: Final = orjson.loads(orjson.dumps(scenario_schema()))
 VALIDATOR: Final = Draft202012Validator(SCHEMA)

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from playing import DIALECTS, Heard, answering, in_every_dialect, plain, playing
+from scenario_server import DIALECTS, Heard, answering, in_every_dialect, plain, playing
 
 # Streams
 

@@ -12,11 +12,10 @@ import ollama
 import openai
 import pytest
 
-import sdks
+import sdk_clients
+from in_process_proxy import cassettes, proxy
 from llm_proxy.outcome import outcome_of
-from proxying import cassettes, proxy
-from sdks import Ask
-from streams import (
+from provider_streams import (
     CHAT_WHOLE,
     MESSAGE_WHOLE,
     OLLAMA_LINES,
@@ -31,7 +30,8 @@ from streams import (
     said,
     tool_stream,
 )
-from stub import Connection, Script, chunked, upstream
+from sdk_clients import Ask
+from stub_upstream import Connection, Script, chunked, upstream
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +55,31 @@ _ANTHROPIC = (anthropic.APIStatusError, anthropic.InternalServerError)
 _OLLAMA = (ollama.ResponseError, ollama.ResponseError)
 CHAT = chunked(pieces(chat_stream(*WORDS)))
 CASES = (
-    Case("openai stream", sdks.openai_stream, CHAT, ("Grüße", "🌊"), *_OPENAI),
-    Case("openai stream, sync", sdks.openai_sync, CHAT, ("Grüße", "🌊"), *_OPENAI),
-    Case("openai whole", sdks.openai_whole, document(CHAT_WHOLE), ("Grüße 🌊",), *_OPENAI),
+    Case("openai stream", sdk_clients.openai_stream, CHAT, ("Grüße", "🌊"), *_OPENAI),
+    Case("openai stream, sync", sdk_clients.openai_sync, CHAT, ("Grüße", "🌊"), *_OPENAI),
+    Case("openai whole", sdk_clients.openai_whole, document(CHAT_WHOLE), ("Grüße 🌊",), *_OPENAI),
     Case(
-        "openai tool calls", sdks.openai_tools, chunked(pieces(tool_stream())),
+        "openai tool calls", sdk_clients.openai_tools, chunked(pieces(tool_stream())),
         ('{"city":"Zürich"}', '{"city":"Oslo"}', "call_b"), *_OPENAI,
     ),
     Case(
-        "openai responses", sdks.openai_responses, chunked(pieces(response_stream())),
+        "openai responses", sdk_clients.openai_responses, chunked(pieces(response_stream())),
         ("Grüße 🌊", "response.completed"), *_OPENAI,
     ),
     Case(
-        "anthropic stream", sdks.anthropic_stream, chunked(pieces(message_stream())),
+        "anthropic stream", sdk_clients.anthropic_stream, chunked(pieces(message_stream())),
         ("Grüße 🌊", "Zürich", "tool_use"), *_ANTHROPIC,
     ),
     Case(
-        "anthropic whole", sdks.anthropic_whole, document(MESSAGE_WHOLE), ("Grüße 🌊",),
+        "anthropic whole", sdk_clients.anthropic_whole, document(MESSAGE_WHOLE), ("Grüße 🌊",),
         *_ANTHROPIC,
     ),
     Case(
-        "ollama stream", sdks.ollama_stream, ndjson_stream(OLLAMA_LINES),
+        "ollama stream", sdk_clients.ollama_stream, ndjson_stream(OLLAMA_LINES),
         ("Grüße", "🌊", "Zürich"), *_OLLAMA,
     ),
     Case(
-        "ollama whole", sdks.ollama_whole, document(ollama_line(response="Grüße 🌊", done=True)),
+        "ollama whole", sdk_clients.ollama_whole, document(ollama_line(response="Grüße 🌊", done=True)),
         ("Grüße 🌊",), *_OLLAMA,
     ),
 )  # fmt: skip
@@ -150,7 +150,7 @@ async def test_an_sdk_retries_an_unreachable_provider_as_it_does_without_us(
 ) -> None:
     async with proxy("record", tmp_path, nobody) as recording:
         with pytest.raises(openai.InternalServerError):
-            await sdks.openai_whole(recording.url, "hello", 1)
+            await sdk_clients.openai_whole(recording.url, "hello", 1)
 
     assert recording.journal.requests == 2
 
@@ -166,7 +166,9 @@ async def test_parallel_questions_get_their_own_answers_twice(tmp_path: Path) ->
     questions = [f"question {number}" for number in range(20)]
 
     async def ask(url: str) -> list[list[Json]]:
-        return list(await asyncio.gather(*(sdks.openai_stream(url, item, 0) for item in questions)))
+        return list(
+            await asyncio.gather(*(sdk_clients.openai_stream(url, item, 0) for item in questions))
+        )
 
     async with upstream(_echo) as live, proxy("record", tmp_path, live.url) as recording:
         first = await ask(recording.url)
@@ -181,7 +183,9 @@ async def test_parallel_questions_get_their_own_answers_twice(tmp_path: Path) ->
 
 async def test_the_same_question_in_parallel_plays_every_take_once(tmp_path: Path) -> None:
     async def ask(url: str) -> list[str]:
-        answers = await asyncio.gather(*(sdks.openai_stream(url, "hello", 0) for _ in range(6)))
+        answers = await asyncio.gather(
+            *(sdk_clients.openai_stream(url, "hello", 0) for _ in range(6))
+        )
         return sorted(heard[2]["choices"][0]["delta"]["content"] for heard in answers)
 
     async with upstream(_echo) as live, proxy("record", tmp_path, live.url) as recording:
@@ -192,16 +196,16 @@ async def test_the_same_question_in_parallel_plays_every_take_once(tmp_path: Pat
     assert again == first == [f" {number}" for number in range(1, 7)]
 
 
-@pytest.mark.skipif(bool(sdks.node_missing()), reason=sdks.node_missing())
+@pytest.mark.skipif(bool(sdk_clients.node_missing()), reason=sdk_clients.node_missing())
 async def test_the_sdk_of_node_reads_the_same_twice_and_is_told_of_a_miss(tmp_path: Path) -> None:
     body = chat_stream(*WORDS)
     asked = {"model": "gpt-5", "stream": True, "messages": [said("hello", role="user")]}
     missed = asked | {"messages": [said("good bye", role="user")]}
     async with upstream(CHAT) as live, proxy("record", tmp_path, live.url) as recording:
-        first = await sdks.node(recording.url, asked)
+        first = await sdk_clients.node(recording.url, asked)
     async with proxy("replay", tmp_path) as replaying:
-        again = await sdks.node(replaying.url, asked)
-        miss = await sdks.node(replaying.url, missed)
+        again = await sdk_clients.node(replaying.url, asked)
+        miss = await sdk_clients.node(replaying.url, missed)
 
     [cassette] = cassettes(tmp_path)
     assert first["sha256"] == again["sha256"] == cassette.end.sha256

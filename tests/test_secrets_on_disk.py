@@ -18,14 +18,14 @@ from urllib.parse import quote
 
 import pytest
 
-from command import run, serving
+from cli_process import run, serving
+from in_process_proxy import cassettes, proxy
 from llm_proxy.exchange import Ending
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.pacing import InstantPace
-from proxying import cassettes, proxy
-from raw import ask, post
-from shelf import DONE
-from stub import Connection, Script, upstream
+from raw_http import ask, post
+from stored_cassettes import DONE
+from stub_upstream import Connection, Script, upstream
 from waiting import until
 
 KEY: Final = 'sk-"canary/01\\23+45'

@@ -19,6 +19,7 @@ from aiohttp.http import StreamWriter
 from aiohttp.http_exceptions import BadStatusLine
 from aiohttp.http_parser import HttpRequestParser, HttpRequestParserPy
 
+from in_process_proxy import proxy
 from llm_proxy.exchange import ResponseHead
 from llm_proxy.miss_report import MissReport
 from llm_proxy.pacing import InstantPace
@@ -28,10 +29,9 @@ from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.server import journal
 from llm_proxy.shell.server.intake import ClientConnection as Intake
 from llm_proxy.shell.server.intake import RequestLimits
-from proxying import proxy
-from raw import Line, Raw, ask, line, post
-from shelf import Answer, bodies, chat, put, says
-from stub import Connection, upstream
+from raw_http import Line, Raw, ask, line, post
+from stored_cassettes import Answer, bodies, chat, put, says
+from stub_upstream import Connection, upstream
 from waiting import until
 
 GET = b"GET /v1/models HTTP/1.1\r\n"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from checkout import ROOT, scratch
+from scratch_checkout import ROOT, scratch
 
 BASE: Final[frozenset[str]] = frozenset()
 DEV: Final = frozenset({"dev"})

@@ -12,14 +12,14 @@ from typing import Final
 import pytest
 import yaml
 
-import speakers
+import sdk_conversations
+from conversation_plans import Heard, Talk
+from in_process_proxy import proxy
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import SimulationOptions
 from llm_proxy.shell.scenarios.files import load_all
-from proxying import proxy
-from shipped import FAILING, FOLDER, IN_THE_URL, MOCK, PLAYED, Failing, Turn, call, text
-from speakers import SPEAKERS
-from talks import Heard, Talk
+from sdk_conversations import SPEAKERS
+from shipped_scenarios import FAILING, FOLDER, IN_THE_URL, MOCK, PLAYED, Failing, Turn, call, text
 from waiting import until
 
 MODES: Final = ("stream", "whole")
@@ -122,7 +122,7 @@ async def _held(dialect: str, folder: Path) -> Held:
 @pytest.fixture(scope="module", params=SPEAKERS)
 def held(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Held:
     """Everything that one SDK hears: asked once, for some take seconds to start."""
-    if why := speakers.missing(request.param):
+    if why := sdk_conversations.missing(request.param):
         pytest.skip(why)
     return asyncio.run(_held(request.param, tmp_path_factory.mktemp("shipped")))
 

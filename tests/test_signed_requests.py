@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 
 from bedrock_requests import BODY, CONVERSE, SIGNED, fields, on_disk
+from in_process_proxy import cassettes, proxy
 from llm_proxy.shell.running.sources import ModeName
-from proxying import cassettes, proxy
-from raw import ask, post
-from stub import upstream, whole
+from raw_http import ask, post
+from stub_upstream import upstream, whole
 
 ANSWER: Final = whole(b"{}")
 

@@ -14,19 +14,19 @@ from typing import Any, Final
 
 import pytest
 
-import signatures
+import sigv4_upstream
 from bedrock_requests import BODY, CLIENTS_ID, CLIENTS_TOKEN, CONVERSE, SIGNED, fields, on_disk
-from command import run
+from cli_process import run
+from in_process_proxy import cassettes, proxy
 from llm_proxy import providers
 from llm_proxy.errors import UsageError
 from llm_proxy.exchange import Request
 from llm_proxy.framing.eventstream import encode_frame
 from llm_proxy.shell.running.sources import ModeName
 from llm_proxy.shell.upstream.signing import AwsSigner
-from proxying import cassettes, proxy
-from raw import Raw, ask, post
-from signatures import ENVIRONMENT, KEY_ID, TOKEN, checking
-from stub import Connection, Script, Upstream, upstream, whole
+from raw_http import Raw, ask, post
+from sigv4_upstream import ENVIRONMENT, KEY_ID, TOKEN, checking
+from stub_upstream import Connection, Script, Upstream, upstream, whole
 from waiting import until
 
 ARN: Final = "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-x:0"
@@ -158,7 +158,7 @@ async def test_any_target_is_signed_as_it_is_sent(tmp_path: Path, target: str) -
 
 def test_what_is_percent_encoded_in_a_path_is_signed_encoded_once_more() -> None:
     auth = importlib.import_module("botocore.auth")
-    request = signatures.awsrequest.AWSRequest("POST", f"http://a{CONVERSE}", data=b"")
+    request = sigv4_upstream.awsrequest.AWSRequest("POST", f"http://a{CONVERSE}", data=b"")
     request.context["timestamp"] = "20261122T010203Z"
     canonical = auth.SigV4Auth(None, "bedrock", "eu-west-1").canonical_request(request)
     assert canonical.split("\n")[1] == CONVERSE.replace("%3A", "%253A")

@@ -12,12 +12,12 @@ from typing import Final
 import pytest
 
 from bedrock_requests import BODY, CONVERSE, SIGNED
+from in_process_proxy import proxy
 from llm_proxy.errors import UsageError
 from llm_proxy.shell.upstream.signing import AwsSigner
-from proxying import proxy
-from raw import ask, post
-from signatures import ENVIRONMENT, KEY_ID, SECRET, TOKEN, checking
-from stub import upstream, whole
+from raw_http import ask, post
+from sigv4_upstream import ENVIRONMENT, KEY_ID, SECRET, TOKEN, checking
+from stub_upstream import upstream, whole
 
 CANARY: Final = "canary-in-the-text-of-an-error"
 """What an error's own text would show."""

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from command import Ran, run, serving
-from playing import JsonObject, says, script, write
-from raw import ask
-from shelf import chat, put
-from shelf import says as told
+from cli_process import Ran, run, serving
+from raw_http import ask
+from scenario_server import JsonObject, says, script, write
+from stored_cassettes import chat, put
+from stored_cassettes import says as told
 
 APPLICATION = """
 import os, sys, urllib.error, urllib.request

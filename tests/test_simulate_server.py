@@ -13,7 +13,8 @@ import pytest
 from llm_proxy.pacing import InstantPace
 from llm_proxy.routing import SCENARIO_HEADER
 from llm_proxy.turns import ToolCall
-from playing import (
+from raw_http import ask, line, post
+from scenario_server import (
     DIALECTS,
     answering,
     calls,
@@ -26,12 +27,11 @@ from playing import (
     script,
     turn_of,
 )
-from playing import cue as on
-from playing import directed as direction
-from raw import ask, line, post
-from shelf import chat, put
-from shelf import says as told
-from stub import chunked, upstream
+from scenario_server import cue as on
+from scenario_server import directed as direction
+from stored_cassettes import chat, put
+from stored_cassettes import says as told
+from stub_upstream import chunked, upstream
 from waiting import until
 
 # Error turns

@@ -20,7 +20,7 @@ from llm_proxy.scenario.documents.loading import load_file
 from llm_proxy.scenario.engine.choosing import choose_scenario
 from llm_proxy.scenario.engine.scenario_set import ScenarioSet
 from llm_proxy.turns import Json
-from playing import cue, playing, reported, says, script, scripted
+from scenario_server import cue, playing, reported, says, script, scripted
 
 PATTERNS: Final = {
     "alternatives that overlap": (r"(a|aa)+$", "a"),

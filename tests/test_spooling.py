@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from leftovers import PIECES, aged, body, left, opening
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.shell.recording.spooling import (
     SpoolFile,
@@ -20,6 +19,7 @@ from llm_proxy.shell.recording.spooling import (
     claim_spool,
     open_spool,
 )
+from spool_files import PIECES, aged, body, left, opening
 
 NAME = "7-1-0123456789abcdef.spool"
 

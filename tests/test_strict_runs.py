@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from command import run
-from shelf import chat, put, says
+from cli_process import run
+from stored_cassettes import chat, put, says
 
 SWALLOWING = """
 import os, sys, urllib.error, urllib.request

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dialect_manners import MANNERS, Manner, asking
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import DialectResponse, find_dialect
 from llm_proxy.dialects.encode_context import EncodeContext
@@ -24,7 +25,6 @@ from llm_proxy.synthesis import lorem
 from llm_proxy.synthesis.message_layout import Telling, message_layout_of
 from llm_proxy.synthesis.response import SynthesizedResponse, synthesize_response
 from llm_proxy.turns import Finish, Media, Reasoning, Text, ToolCall, Turn, Usage
-from speaking import MANNERS, Manner, asking
 
 DELIVERY: Final = EncodeContext("seed", 1_700_000_000, provider="test-llm")
 ID: Final = DELIVERY.identifier("gen-1700000000-", length=16)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from leftovers import PIECES, aged, body, left, opening
+from in_process_proxy import cassettes
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.recording import cassette_filer, recovery
 from llm_proxy.shell.recording.cassette_filer import TEMPORARY, CassetteFiler, FiledCassette
-from proxying import cassettes
-from shelf import event
+from spool_files import PIECES, aged, body, left, opening
+from stored_cassettes import event
 
 
 def spooled(root: Path, machine: str, text: str) -> Path:

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tapes
+import cassette_builders
 from llm_proxy import framing
 from llm_proxy.exchange import Read
 from llm_proxy.timeline import message_arrivals, render_bar, render_sparkline
 
-STREAMS = tapes.arrivals(st.binary(max_size=60).map(lambda it: it.replace(b"\x00", b"\n")))
+STREAMS = cassette_builders.arrivals(
+    st.binary(max_size=60).map(lambda it: it.replace(b"\x00", b"\n"))
+)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from in_process_proxy import cassettes, proxy
 from llm_proxy.outcome import outcome_of
-from proxying import cassettes, proxy
-from raw import ask
-from shelf import bodies, chat, event, put, says
-from stub import Connection, chunked, upstream
+from raw_http import ask
+from stored_cassettes import bodies, chat, event, put, says
+from stub_upstream import Connection, chunked, upstream
 from waiting import until
 
 DONE = b"data: [DONE]\n\n"

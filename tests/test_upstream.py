@@ -19,6 +19,7 @@ from pathlib import Path
 import brotli  # type: ignore[import-untyped] # it comes without types
 import pytest
 
+from in_process_proxy import cassettes, proxy
 from llm_proxy.exchange import Ending, Read, ResponseHead
 from llm_proxy.outcome import outcome_of
 from llm_proxy.shell.recording.spooled_recording import SpooledRecording
@@ -27,10 +28,9 @@ from llm_proxy.shell.upstream.connection import UpstreamResponse
 from llm_proxy.shell.upstream.live import LiveUpstream
 from llm_proxy.shell.upstream.pump import ResponsePump
 from llm_proxy.shell.upstream.settings import UpstreamSettings
-from proxying import cassettes, proxy
-from raw import Raw, ask, line, post
-from shelf import call
-from stub import Connection, Script, Upstream, chunked, upstream, whole
+from raw_http import Raw, ask, line, post
+from stored_cassettes import call
+from stub_upstream import Connection, Script, Upstream, chunked, upstream, whole
 from waiting import until
 
 STREAM = b'data: {"choices":[{"index":0,"delta":{"content":"Gr\xc3\xbc\xc3\x9fe"}}]}\n\n' * 20

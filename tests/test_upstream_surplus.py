@@ -15,13 +15,13 @@ from unittest.mock import Mock
 
 import pytest
 
+from in_process_proxy import cassettes, proxy, settings
 from llm_proxy.shell.running import serving
 from llm_proxy.shell.running.proxy import RunningProxy
 from llm_proxy.shell.upstream.connection import UpstreamProtocol
 from llm_proxy.shell.upstream.pump import ResponsePump
-from proxying import cassettes, proxy, settings
-from raw import Raw, ask, post
-from stub import Connection, upstream, whole
+from raw_http import Raw, ask, post
+from stub_upstream import Connection, upstream, whole
 from waiting import until
 
 Moment = Literal["before", "with", "after", "idle"]

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from journal_documents import Entry, entry, fault, found, judged, refused
+from journal_documents import document as journal
 from llm_proxy.errors import UsageError
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.run_report import run_report
@@ -18,8 +20,6 @@ from llm_proxy.verdict.document import verdict_document
 from llm_proxy.verdict.finding import FindingLevel
 from llm_proxy.verdict.judging import RunVerdict, judge_run
 from llm_proxy.verdict.junit import junit_xml
-from watching import Entry, entry, fault, found, judged, refused
-from watching import document as journal
 
 BAD: Final = (
     refused(1, 100.0, 429, retry_after_ms=2000.0, session="bad"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from journal_documents import Entry, attempts, entry, fault, refused
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.verdict.retry_chains import retry_chains
-from watching import Entry, attempts, entry, fault, refused
 
 
 def parts(*entries: Entry) -> list[list[int]]:

@@ -16,8 +16,8 @@ import openai
 import pytest
 
 from llm_proxy.faults.grammar import parse_rule
-from playing import Stage, playing
-from sdks import KEY
+from scenario_server import Stage, playing
+from sdk_clients import KEY
 
 Client = Callable[[str], Awaitable[Any]]
 

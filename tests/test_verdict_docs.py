@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from journal_documents import entry, found, judged, refused
 from llm_proxy.verdict.document import verdict_document
 from llm_proxy.verdict.finding import FindingLevel
 from llm_proxy.verdict.rules import RULES
 from test_verdict_rules import TABLES
-from watching import entry, found, judged, refused
 
 PAGE = (Path(__file__).parents[1] / "docs" / "verdict.md").read_text("utf-8")
 SECTIONS = dict(re.findall(r"(?ms)^### ([a-z-]+)$(.*?)(?=^##)", PAGE))

@@ -7,9 +7,9 @@ from typing import Final
 
 import pytest
 
+from journal_documents import Entry, entry, fault, found, judged, refused
 from llm_proxy.faults.fault_record import FaultEffect
 from llm_proxy.verdict.rules import RULES
-from watching import Entry, entry, fault, found, judged, refused
 
 Told = dict[str, tuple[list[Entry], str]]
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import assume, given
 
+from dialect_manners import TALKS
 from llm_proxy import framing
 from llm_proxy.conversation import Conversation, RequestMessage
 from llm_proxy.dialects import Dialect
@@ -18,7 +19,6 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request
 from llm_proxy.turns import Failure, Finish, Reasoning, Text, ToolCall, Turn, Usage
-from speaking import TALKS
 
 PAGE = Path(__file__).parents[1] / "docs" / "writing-a-dialect.md"
 DELIVERY = EncodeContext("page", 1_700_000_000)

@@ -15,14 +15,14 @@ from typing import Any, Final
 
 import pytest
 
-from command import run, serving
+from cli_process import run, serving
+from in_process_proxy import cassettes, proxy
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.pacing import InstantPace
 from llm_proxy.shell.running.settings import MatchingOptions
-from proxying import cassettes, proxy
-from raw import ask, post
-from shelf import DONE, event
-from stub import Connection, chunked, upstream
+from raw_http import ask, post
+from stored_cassettes import DONE, event
+from stub_upstream import Connection, chunked, upstream
 from waiting import until
 
 INSTANT: Final = InstantPace()

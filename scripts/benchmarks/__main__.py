@@ -19,16 +19,16 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import computing
-import latency
-import libraries
-import missing
-import replaying
-import scripted
-import table
-from table import Row
+import cpu
+import large_library
+import misses
+import record_latency
+import replay_speed
+import result_table
+import simulate_speed
+from result_table import Row
 
-import paced
+import pacing_helpers
 
 GROUPS = ("record", "replay", "pace", "simulate", "library", "miss", "computing")
 
@@ -43,7 +43,7 @@ def main() -> int:
     if arguments.json:
         print(json.dumps({"rows": [row.as_json() for row in rows]}, indent=1))
     else:
-        print(table.text(rows))
+        print(result_table.text(rows))
     return 1 if arguments.check and any(row.ok is False for row in rows) else 0
 
 
@@ -56,7 +56,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
     parser.add_argument(
-        "--cassettes", metavar="DIR", type=Path, default=paced.SHIPPED,
+        "--cassettes", metavar="DIR", type=Path, default=pacing_helpers.SHIPPED,
         help="the library whose streams are paced; the shipped one if left out",
     )  # fmt: skip
     arguments = parser.parse_args()
@@ -72,19 +72,19 @@ def _measure(groups: Sequence[str], library: Path, *, quick: bool) -> Iterator[R
             folder.mkdir()
             match group:
                 case "record":
-                    yield from latency.rows(folder, quick=quick)
+                    yield from record_latency.rows(folder, quick=quick)
                 case "replay":
-                    yield from replaying.rows(folder, quick=quick)
+                    yield from replay_speed.rows(folder, quick=quick)
                 case "pace":
-                    yield from paced.rows(folder, library, quick=quick)
+                    yield from pacing_helpers.rows(folder, library, quick=quick)
                 case "simulate":
-                    yield from scripted.rows(folder, quick=quick)
+                    yield from simulate_speed.rows(folder, quick=quick)
                 case "library":
-                    yield from libraries.rows(folder, quick=quick)
+                    yield from large_library.rows(folder, quick=quick)
                 case "miss":
-                    yield from missing.rows(folder, quick=quick)
+                    yield from misses.rows(folder, quick=quick)
                 case _:
-                    yield from computing.rows(quick=quick)
+                    yield from cpu.rows(quick=quick)
 
 
 if __name__ == "__main__":

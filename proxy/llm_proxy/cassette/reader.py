@@ -20,7 +20,7 @@ import msgspec
 import orjson
 
 from llm_proxy import framing
-from llm_proxy.cassette.message_json import decode_message
+from llm_proxy.cassette.framed_message_json import decode_message
 from llm_proxy.cassette.migrations import migrate
 from llm_proxy.cassette.model import FORMAT, Cassette, End, Meta, StoredRequest
 from llm_proxy.cassette.schema import (

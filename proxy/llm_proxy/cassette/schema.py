@@ -15,8 +15,8 @@ import orjson
 from msgspec import UNSET, UnsetType
 from msgspec import Meta as Is
 
-from llm_proxy.cassette import refusal_messages
-from llm_proxy.cassette.message_json import decode_message, encode_message
+from llm_proxy.cassette import validation_messages
+from llm_proxy.cassette.framed_message_json import decode_message, encode_message
 from llm_proxy.cassette.model import End, Meta, StoredRequest
 from llm_proxy.errors import printable
 from llm_proxy.exact_json import parse_exact
@@ -71,7 +71,7 @@ _KNOWN: Final = MappingProxyType(
 
 def refusal_sentence_of(error: msgspec.ValidationError, root: str = "") -> str:
     """Why a line is refused, in one sentence; `root` is what the checked value is called."""
-    return refusal_messages.refusal_sentence(str(error), _KNOWN, _WORDS, root)
+    return validation_messages.refusal_sentence(str(error), _KNOWN, _WORDS, root)
 
 
 class _LineStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -19,7 +19,7 @@ from collections import deque
 from typing import Any
 
 from llm_proxy import framing
-from llm_proxy.cassette.message_json import encode_message
+from llm_proxy.cassette.framed_message_json import encode_message
 from llm_proxy.cassette.model import End, Meta, StoredRequest
 from llm_proxy.cassette.schema import (
     EndLine,

@@ -29,7 +29,7 @@ from llm_proxy.diff.exchanges import (
     Manner,
     compare_exchanges,
 )
-from llm_proxy.diff.words import word_diff
+from llm_proxy.diff.word_diff import word_diff
 from llm_proxy.display import count_noun
 from llm_proxy.errors import UsageError
 from llm_proxy.matching.grammar import parse_rules

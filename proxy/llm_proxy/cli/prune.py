@@ -24,7 +24,7 @@ from llm_proxy.cli.options.declaration import FOLDER
 from llm_proxy.cli.output.printing import print_json, print_lines, print_note, styled_line
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.exclusive_access import exclusive_access
+from llm_proxy.shell.library.folder_lock import exclusive_access
 from llm_proxy.shell.library.library import Library, cassette_files, take_of_name
 from llm_proxy.shell.running.settings import state_folder
 

@@ -18,7 +18,7 @@ from llm_proxy.cli.output.printing import Line, print_json, print_lines, print_n
 from llm_proxy.errors import LlmProxyError, UsageError
 from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.shell.library import last_played
-from llm_proxy.shell.library.exclusive_access import exclusive_access
+from llm_proxy.shell.library.folder_lock import exclusive_access
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.library_keys import collision_message
 from llm_proxy.shell.library.rekeying import KeyChange, RekeyPlan, apply_changes, rekey_plan

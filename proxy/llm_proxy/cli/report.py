@@ -14,7 +14,7 @@ from llm_proxy.display import count_noun, escape_line, format_duration
 from llm_proxy.misses import grouping
 from llm_proxy.run_report import FaultRuleFigures, LatencyFigures, LatenessFigures, RunReport
 from llm_proxy.run_report import run_report as report_of
-from llm_proxy.verdict.sentences import times_in_words
+from llm_proxy.verdict.attempt_descriptions import times_in_words
 
 _NAME: Final = 10
 """Columns."""

@@ -20,7 +20,7 @@ from llm_proxy.cli.output.printing import (
     styled_line,
 )
 from llm_proxy.errors import UsageError
-from llm_proxy.verdict import sentences
+from llm_proxy.verdict import attempt_descriptions
 from llm_proxy.verdict.document import DEFAULT_LEVEL, verdict_document
 from llm_proxy.verdict.finding import FindingLevel, JudgedCase, VerdictFinding
 from llm_proxy.verdict.judging import RunVerdict
@@ -96,7 +96,9 @@ def finding_lines(case: JudgedCase, finding: VerdictFinding, shown: int = _SHOWN
     model = f", {first.model}" if first.model else ""
     yield styled_line("  ", display.escape_line(where + model))
     for finding_evidence in finding.evidence[:shown]:
-        yield styled_line("  ", display.escape_line(sentences.evidence_line(finding_evidence)))
+        yield styled_line(
+            "  ", display.escape_line(attempt_descriptions.evidence_line(finding_evidence))
+        )
     if (more := len(finding.evidence) - shown) > 0:
         yield styled_line(f"  and {more:,} more: see --json")
     yield styled_line(StyledText(f"  What to do: {case.rule.advice}.", "dim"))

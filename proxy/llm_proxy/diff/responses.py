@@ -10,7 +10,7 @@ from llm_proxy import display
 from llm_proxy.cassette import Cassette
 from llm_proxy.diff.difference import DifferenceKind
 from llm_proxy.diff.flatten import differing_values
-from llm_proxy.diff.words import common_prefix_length
+from llm_proxy.diff.word_diff import common_prefix_length
 from llm_proxy.exchange import Headers
 from llm_proxy.outcome import outcome_of
 from llm_proxy.timeline import message_arrivals

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from llm_proxy.importing import yaml_values
+from llm_proxy.importing import yaml_parser
 from llm_proxy.importing.source import OpenedFile, UnreadableFile
 
 MAX_FILE: Final = 128 * 1024 * 1024
@@ -43,7 +43,7 @@ def open_document(data: bytes) -> OpenedFile:
             raise UnreadableFile(f"it holds more than {MAX_VALUES:,} values: split it")
         return _parse_json(data, text)
     if _FIRST_LINE.match(text) and is_yaml(text):
-        return OpenedFile(data, "yaml", yaml_values.read_document(data))
+        return OpenedFile(data, "yaml", yaml_parser.read_document(data))
     return OpenedFile(data, "bytes")
 
 
@@ -93,7 +93,7 @@ def _parse_json(data: bytes, text: bytes) -> OpenedFile:
         if lines is not None:
             return OpenedFile(data, "jsonl", lines)
         if is_yaml(text):
-            return OpenedFile(data, "yaml", yaml_values.read_document(data))
+            return OpenedFile(data, "yaml", yaml_parser.read_document(data))
         raise UnreadableFile(f"it is no valid JSON: {error}") from None
 
 

@@ -13,7 +13,7 @@ from llm_proxy.matching.normalisers import NORMALISERS
 from llm_proxy.matching.normalisers.ignore import Gone, mark_ignored, without_ignored
 from llm_proxy.matching.rules import Apply
 from llm_proxy.misses.document_diff import list_differences
-from llm_proxy.misses.question import CONVERSATION
+from llm_proxy.misses.prompt_fields import CONVERSATION
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTABLE: Final = re.compile(r"""[^"'\\]+""")

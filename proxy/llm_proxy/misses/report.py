@@ -8,7 +8,7 @@ from typing import Final
 import orjson
 
 from llm_proxy.diff.json_leaves import RequestDifference
-from llm_proxy.diff.words import word_diff
+from llm_proxy.diff.word_diff import word_diff
 from llm_proxy.errors import printable
 from llm_proxy.matching import PLAIN, RuleSet
 from llm_proxy.miss_report import MissDifference, MissedRequest, NearestCassette

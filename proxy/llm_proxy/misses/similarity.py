@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from llm_proxy.diff.words import split_words
+from llm_proxy.diff.word_diff import split_words
 from llm_proxy.matching import KeyDocument
 from llm_proxy.matching.large_base64 import contains_base64_hash
-from llm_proxy.misses.question import question_leaves
+from llm_proxy.misses.prompt_fields import question_leaves
 
 _LONG: Final = 500
 """Characters of a text from which on its words count."""

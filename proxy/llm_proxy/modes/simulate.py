@@ -18,7 +18,7 @@ import orjson
 from llm_proxy import dialects
 from llm_proxy.dialects.decoded_request import DecodedRequest
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.openai.family import FAMILY
+from llm_proxy.dialects.openai.provider_variants import FAMILY
 from llm_proxy.errors import NotSimulated, PatternsTooSlow, RespondFunctionFailed, printable
 from llm_proxy.modes.base import ModeResponse, probe_response
 from llm_proxy.pacing.requested_pace import requested_pace

@@ -9,10 +9,10 @@ from typing import Final
 from llm_proxy.actions import Burst
 from llm_proxy.cassette import Cassette
 from llm_proxy.modes.base import ModeResponse
-from llm_proxy.modes.renaming import ResponseRenamer
+from llm_proxy.modes.value_replacement import ResponseRenamer
 from llm_proxy.pacing import ModelledPace, Pace, TokenRatePace
 from llm_proxy.pacing.cassette_player import is_slow_to_plan, play_cassette
-from llm_proxy.pacing.paced_response import paced_response
+from llm_proxy.pacing.pace_input import paced_response
 from llm_proxy.pacing.requested_pace import requested_pace
 from llm_proxy.pacing.timing import Chance, PacedResponse, seeded_chance
 from llm_proxy.ports import Offload, PaceSource, Take

@@ -13,7 +13,7 @@ from llm_proxy.pacing import timing
 from llm_proxy.pacing.endings import abort_of_ending
 from llm_proxy.pacing.pace import InstantPace, ModelledPace, Pace, RecordedPace, TokenRatePace
 from llm_proxy.pacing.pace_actions import pace_actions
-from llm_proxy.pacing.paced_response import paced_response
+from llm_proxy.pacing.pace_input import paced_response
 from llm_proxy.pacing.timing import Chance, PacedResponse, ResponseTimes
 from llm_proxy.timeline import message_arrivals
 

@@ -13,9 +13,9 @@ from xml.etree import ElementTree as ET
 
 from llm_proxy.display import count_noun, escape_block
 from llm_proxy.errors import escape_character
+from llm_proxy.verdict.attempt_descriptions import evidence_line
 from llm_proxy.verdict.finding import FindingLevel, JudgedCase, VerdictFinding
 from llm_proxy.verdict.judging import RunVerdict
-from llm_proxy.verdict.sentences import evidence_line
 
 _SUITE: Final = "llm-proxy verdict"
 _NO_XML: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -1,4 +1,4 @@
-// Asks through Vercel's AI SDK; ../protocol/answering.mjs says how.
+// Asks through Vercel's AI SDK; ../protocol/judge_protocol.mjs says how.
 //
 // `openai-chat-compatible` is the dialect openai-chat, asked through the provider for servers that
 // are not OpenAI's.
@@ -9,7 +9,7 @@ import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, jsonSchema, streamText, tool } from 'ai';
 
-import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/answering.mjs';
+import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/judge_protocol.mjs';
 
 const openai = (ask) => createOpenAI({ baseURL: `${ask.url}/v1`, apiKey: KEY });
 

@@ -1,8 +1,8 @@
-// Asks through Anthropic's SDK for Node; ../protocol/answering.mjs says how.
+// Asks through Anthropic's SDK for Node; ../protocol/judge_protocol.mjs says how.
 
 import Anthropic from '@anthropic-ai/sdk';
 
-import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/answering.mjs';
+import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/judge_protocol.mjs';
 
 function anthropic(ask) {
   const client = new Anthropic({ baseURL: ask.url, apiKey: KEY, maxRetries: 0, timeout: TIMEOUT });

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import anthropic
-import hearing
-from hearing import Ask, Heard
+import judge_protocol
+from judge_protocol import Ask, Heard
 
 MAX_TOKENS = 1024
 
@@ -21,7 +21,7 @@ def message(client: Any, ask: Ask) -> Heard:
         "messages": ask.messages,
     }
     if ask.tools:
-        function = hearing.FUNCTION["function"]
+        function = judge_protocol.FUNCTION["function"]
         schema = {"input_schema": function["parameters"]}
         question["tools"] = [{"name": function["name"], **schema}]
     if not ask.stream:
@@ -61,10 +61,10 @@ def _message(heard: Heard, answer: Any) -> None:
 def judge(url: str) -> Callable[[Ask], Heard]:
     """A client of the proxy at this URL."""
     client = anthropic.Anthropic(
-        base_url=url, api_key=hearing.KEY, max_retries=0, timeout=hearing.TIMEOUT
+        base_url=url, api_key=judge_protocol.KEY, max_retries=0, timeout=judge_protocol.TIMEOUT
     )
     return lambda ask: message(client, ask)
 
 
 if __name__ == "__main__":
-    hearing.run(judge)
+    judge_protocol.run(judge)

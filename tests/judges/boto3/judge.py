@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import boto3
-import hearing
+import judge_protocol
 from botocore.config import Config
-from hearing import Ask, Heard
+from judge_protocol import Ask, Heard
 
 MAX_TOKENS: Final = 1024
 
@@ -22,8 +22,8 @@ def converse(client: Any, ask: Ask) -> Heard:
         "messages": [{"role": "user", "content": [{"text": ask.say}]}],
     }
     if ask.tools:
-        schema = {"inputSchema": {"json": hearing.PARAMETERS}}
-        question["toolConfig"] = {"tools": [{"toolSpec": {"name": hearing.TOOL, **schema}}]}
+        schema = {"inputSchema": {"json": judge_protocol.PARAMETERS}}
+        question["toolConfig"] = {"tools": [{"toolSpec": {"name": judge_protocol.TOOL, **schema}}]}
     if ask.stream:
         for event in heard.listen(lambda: client.converse_stream(**question)["stream"]):
             _event(heard, event)
@@ -73,7 +73,7 @@ def invoke(client: Any, ask: Ask) -> Heard:
         "messages": ask.messages,
     }
     if ask.tools:
-        body["tools"] = [{"name": hearing.TOOL, "input_schema": hearing.PARAMETERS}]
+        body["tools"] = [{"name": judge_protocol.TOOL, "input_schema": judge_protocol.PARAMETERS}]
     question = {"modelId": ask.model, "body": json.dumps(body)}
 
     def start() -> Iterable[Any]:
@@ -134,11 +134,11 @@ def judge(url: str) -> Callable[[Ask], Heard]:
         endpoint_url=url,
         region_name="us-east-1",
         aws_access_key_id="AKIAIOSFODNN7EXAMPLE",
-        aws_secret_access_key=hearing.KEY,
+        aws_secret_access_key=judge_protocol.KEY,
         config=Config(
             retries={"total_max_attempts": 1},
-            read_timeout=hearing.TIMEOUT,
-            connect_timeout=hearing.TIMEOUT,
+            read_timeout=judge_protocol.TIMEOUT,
+            connect_timeout=judge_protocol.TIMEOUT,
         ),
     )
 
@@ -146,4 +146,4 @@ def judge(url: str) -> Callable[[Ask], Heard]:
 
 
 if __name__ == "__main__":
-    hearing.run(judge)
+    judge_protocol.run(judge)

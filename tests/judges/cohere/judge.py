@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import cohere
-import hearing
-from hearing import Ask, Heard
+import judge_protocol
+from judge_protocol import Ask, Heard
 
 
 def chat(url: str) -> Callable[[Ask], Heard]:
     """Chats of version 2."""
-    client: Any = cohere.ClientV2(hearing.KEY, base_url=url, timeout=hearing.TIMEOUT)
+    client: Any = cohere.ClientV2(judge_protocol.KEY, base_url=url, timeout=judge_protocol.TIMEOUT)
 
     def answer(ask: Ask) -> Heard:
         heard = Heard(reasoning="")
         question: dict[str, Any] = {"model": ask.model, "messages": ask.messages}
         if ask.tools:
-            question["tools"] = [hearing.FUNCTION]
+            question["tools"] = [judge_protocol.FUNCTION]
         question["request_options"] = {"max_retries": 0}
         if ask.stream:
             for event in heard.listen(lambda: client.chat_stream(**question)):
@@ -46,7 +46,7 @@ def _event(heard: Heard, event: Any) -> None:
             call = event.delta.message.tool_calls
             heard.call(None, None, call.function.arguments, event.index)
         case "message-end":
-            heard.finish = hearing.plain(event.delta.finish_reason)
+            heard.finish = judge_protocol.plain(event.delta.finish_reason)
             _count(heard, event.delta.usage)
             if error := getattr(event.delta, "error", None):
                 heard.failed(heard.finish or "error", None, str(error))
@@ -59,7 +59,7 @@ def _message(heard: Heard, said: Any) -> None:
     heard.think(said.message.tool_plan)
     for call in said.message.tool_calls or ():
         heard.call(call.id, call.function.name, call.function.arguments)
-    heard.finish = hearing.plain(said.finish_reason)
+    heard.finish = judge_protocol.plain(said.finish_reason)
     _count(heard, said.usage)
 
 
@@ -76,7 +76,7 @@ def _whole(count: float | None) -> int | None:
 
 def chat_v1(url: str) -> Callable[[Ask], Heard]:
     """Chats of version 1."""
-    client: Any = cohere.Client(hearing.KEY, base_url=url, timeout=hearing.TIMEOUT)
+    client: Any = cohere.Client(judge_protocol.KEY, base_url=url, timeout=judge_protocol.TIMEOUT)
 
     def answer(ask: Ask) -> Heard:
         heard = Heard()
@@ -85,8 +85,8 @@ def chat_v1(url: str) -> Callable[[Ask], Heard]:
             city = {"city": {"type": "str", "required": True}}
             question["tools"] = [
                 {
-                    "name": hearing.TOOL,
-                    "description": hearing.TOOL_SAYS,
+                    "name": judge_protocol.TOOL,
+                    "description": judge_protocol.TOOL_SAYS,
                     "parameter_definitions": city,
                 }
             ]
@@ -111,14 +111,14 @@ def _event_v1(heard: Heard, event: Any) -> None:
         case "text-generation":
             heard.say(event.text)
         case "stream-end":
-            heard.finish = hearing.plain(event.finish_reason)
+            heard.finish = judge_protocol.plain(event.finish_reason)
             if error := getattr(event, "error", None):
                 heard.failed(heard.finish or "error", None, str(error))
             _ended_v1(heard, event.response)
 
 
 def _ended_v1(heard: Heard, said: Any) -> None:
-    heard.finish = hearing.plain(said.finish_reason) or heard.finish
+    heard.finish = judge_protocol.plain(said.finish_reason) or heard.finish
     for call in said.tool_calls or ():
         heard.call(None, call.name, call.parameters)
     _count(heard, said.meta)
@@ -131,4 +131,4 @@ def judge(url: str) -> Callable[[Ask], Heard]:
 
 
 if __name__ == "__main__":
-    hearing.run(judge)
+    judge_protocol.run(judge)

@@ -1,8 +1,8 @@
-// Asks through Google's SDK for Node; ../protocol/answering.mjs says how.
+// Asks through Google's SDK for Node; ../protocol/judge_protocol.mjs says how.
 
 import { GoogleGenAI } from '@google/genai';
 
-import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/answering.mjs';
+import { CITY, KEY, TIMEOUT, TOOL, main } from '../protocol/judge_protocol.mjs';
 
 const client = (ask) =>
   new GoogleGenAI({

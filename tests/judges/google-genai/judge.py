@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import hearing
+import judge_protocol
 from google import genai
 from google.genai import types
-from hearing import Ask, Heard
+from judge_protocol import Ask, Heard
 
 
 def generate(client: Any, ask: Ask) -> Heard:
@@ -17,7 +17,7 @@ def generate(client: Any, ask: Ask) -> Heard:
     config: dict[str, Any] = {}
     if ask.tools:
         function = types.FunctionDeclaration(
-            name=hearing.TOOL, parameters_json_schema=hearing.PARAMETERS
+            name=judge_protocol.TOOL, parameters_json_schema=judge_protocol.PARAMETERS
         )
         config["tools"] = [types.Tool(function_declarations=[function])]
     question = {"model": ask.model, "contents": ask.say, "config": config}
@@ -36,10 +36,10 @@ def _piece(heard: Heard, said: Any) -> None:
     if counts := said.usage_metadata:
         heard.count(counts.prompt_token_count, counts.candidates_token_count)
     if said.prompt_feedback and said.prompt_feedback.block_reason:
-        heard.finish = hearing.plain(said.prompt_feedback.block_reason)
+        heard.finish = judge_protocol.plain(said.prompt_feedback.block_reason)
     for candidate in said.candidates or ():
         if not candidate.index:
-            heard.finish = hearing.plain(candidate.finish_reason) or heard.finish
+            heard.finish = judge_protocol.plain(candidate.finish_reason) or heard.finish
             for part in (candidate.content and candidate.content.parts) or ():
                 _part(heard, part)
 
@@ -52,11 +52,11 @@ def _part(heard: Heard, part: Any) -> None:
     if called := part.function_call:
         heard.call(called.id, called.name, called.args or {})
     elif code := part.executable_code:
-        asked = {"language": hearing.plain(code.language), "code": code.code}
+        asked = {"language": judge_protocol.plain(code.language), "code": code.code}
         given = {name: value for name, value in asked.items() if value is not None}
         heard.call(code.id, "code_execution", given)
     elif ran := part.tool_call:
-        heard.call(ran.id, hearing.plain(ran.tool_type), ran.args or {})
+        heard.call(ran.id, judge_protocol.plain(ran.tool_type), ran.args or {})
 
 
 def interact(client: Any, ask: Ask) -> Heard:
@@ -64,8 +64,8 @@ def interact(client: Any, ask: Ask) -> Heard:
     heard = Heard(reasoning="")
     question: dict[str, Any] = {"model": ask.model, "input": ask.say, "stream": ask.stream}
     if ask.tools:
-        parameters = {"parameters": hearing.PARAMETERS}
-        question["tools"] = [{"type": "function", "name": hearing.TOOL, **parameters}]
+        parameters = {"parameters": judge_protocol.PARAMETERS}
+        question["tools"] = [{"type": "function", "name": judge_protocol.TOOL, **parameters}]
 
     def start() -> Iterable[Any]:
         said = client.interactions.create(**question)
@@ -126,7 +126,7 @@ def _delta(heard: Heard, number: int, delta: Any) -> None:
 
 
 def _ended(heard: Heard, interaction: Any) -> None:
-    heard.finish = hearing.plain(interaction.status)
+    heard.finish = judge_protocol.plain(interaction.status)
     if counts := interaction.usage:
         heard.count(counts.total_input_tokens, counts.total_output_tokens)
 
@@ -137,10 +137,10 @@ DIALECTS = {"gemini": generate, "gemini-interactions": interact}
 def judge(url: str) -> Callable[[Ask], Heard]:
     """A client of the proxy at this URL."""
     client = genai.Client(
-        api_key=hearing.KEY,
+        api_key=judge_protocol.KEY,
         http_options=types.HttpOptions(
             base_url=url,
-            timeout=int(hearing.TIMEOUT * 1000),
+            timeout=int(judge_protocol.TIMEOUT * 1000),
             retry_options=types.HttpRetryOptions(attempts=1),
         ),
     )
@@ -148,4 +148,4 @@ def judge(url: str) -> Callable[[Ask], Heard]:
 
 
 if __name__ == "__main__":
-    hearing.run(judge)
+    judge_protocol.run(judge)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import groq
-import hearing
-from hearing import Ask, Heard
+import judge_protocol
+from judge_protocol import Ask, Heard
 
 
 def chat(client: Any, ask: Ask) -> Heard:
@@ -15,7 +15,7 @@ def chat(client: Any, ask: Ask) -> Heard:
     heard = Heard(reasoning="")
     question: dict[str, Any] = {"model": ask.model, "messages": ask.messages}
     if ask.tools:
-        question["tools"] = [hearing.FUNCTION]
+        question["tools"] = [judge_protocol.FUNCTION]
 
     def start() -> Iterable[Any]:
         answer = client.chat.completions.create(**question, stream=ask.stream)
@@ -43,9 +43,11 @@ def _said(heard: Heard, said: Any) -> None:
 
 def judge(url: str) -> Callable[[Ask], Heard]:
     """A client of the proxy at this URL."""
-    client = groq.Groq(base_url=url, api_key=hearing.KEY, max_retries=0, timeout=hearing.TIMEOUT)
+    client = groq.Groq(
+        base_url=url, api_key=judge_protocol.KEY, max_retries=0, timeout=judge_protocol.TIMEOUT
+    )
     return lambda ask: chat(client, ask)
 
 
 if __name__ == "__main__":
-    hearing.run(judge)
+    judge_protocol.run(judge)

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 os.environ["LANGSMITH_TRACING"] = "false"  # read at import
 
-from hearing import FUNCTION, KEY, TIMEOUT, Ask, Heard
+from framework_judge import Talk, main
+from judge_protocol import FUNCTION, KEY, TIMEOUT, Ask, Heard
 from langchain_anthropic import ChatAnthropic
 from langchain_aws import ChatBedrockConverse
 from langchain_core.language_models import BaseChatModel
@@ -18,7 +19,6 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from langchain_ollama import ChatOllama
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
-from talking import Talk, main
 
 SECRET: Final = SecretStr(KEY)
 

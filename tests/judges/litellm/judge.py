@@ -13,8 +13,8 @@ from typing import Any, Final
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else the import asks the network for it
 
 import litellm
-from hearing import FUNCTION, KEY, PARAMETERS, TIMEOUT, TOOL, TOOL_SAYS, Ask, Heard
-from talking import Talk, main
+from framework_judge import Talk, main
+from judge_protocol import FUNCTION, KEY, PARAMETERS, TIMEOUT, TOOL, TOOL_SAYS, Ask, Heard
 
 FLAT_WEATHER: Final = {
     "type": "function",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import hearing
-from hearing import Ask, Heard
+import judge_protocol
+from judge_protocol import Ask, Heard
 from mistralai.client import Mistral
 
 
@@ -15,7 +15,7 @@ def chat(client: Any, ask: Ask) -> Heard:
     heard = Heard(reasoning="")
     question: dict[str, Any] = {"model": ask.model, "messages": ask.messages}
     if ask.tools:
-        question["tools"] = [hearing.FUNCTION]
+        question["tools"] = [judge_protocol.FUNCTION]
 
     def start() -> Iterable[Any]:
         if not ask.stream:
@@ -27,7 +27,7 @@ def chat(client: Any, ask: Ask) -> Heard:
             heard.count(chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
         for choice in chunk.choices:
             if not choice.index:
-                heard.finish = hearing.plain(choice.finish_reason) or heard.finish
+                heard.finish = judge_protocol.plain(choice.finish_reason) or heard.finish
                 _said(heard, choice.delta if ask.stream else choice.message)
     return heard
 
@@ -52,9 +52,11 @@ def _block(heard: Heard, block: Any) -> None:
 
 def judge(url: str) -> Callable[[Ask], Heard]:
     """A client of the proxy at this URL."""
-    client = Mistral(server_url=url, api_key=hearing.KEY, timeout_ms=int(hearing.TIMEOUT * 1000))
+    client = Mistral(
+        server_url=url, api_key=judge_protocol.KEY, timeout_ms=int(judge_protocol.TIMEOUT * 1000)
+    )
     return lambda ask: chat(client, ask)
 
 
 if __name__ == "__main__":
-    hearing.run(judge)
+    judge_protocol.run(judge)

@@ -1,8 +1,8 @@
-// Asks through Ollama's SDK for Node; ../protocol/answering.mjs says how.
+// Asks through Ollama's SDK for Node; ../protocol/judge_protocol.mjs says how.
 
 import { Ollama } from 'ollama';
 
-import { CITY, TIMEOUT, TOOL, main } from '../protocol/answering.mjs';
+import { CITY, TIMEOUT, TOOL, main } from '../protocol/judge_protocol.mjs';
 
 // fetch with the time limit that this SDK has none of.
 const inTime = (url, init) => {

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import hearing
+import judge_protocol
 import ollama
-from hearing import Ask, Heard
+from judge_protocol import Ask, Heard
 
 
 def chat(client: Any, ask: Ask) -> Heard:
     """A chat."""
     heard = Heard(reasoning="")
-    tools = [hearing.FUNCTION] if ask.tools else None
+    tools = [judge_protocol.FUNCTION] if ask.tools else None
 
     def start() -> Iterable[Any]:
         said = client.chat(ask.model, ask.messages, stream=ask.stream, tools=tools)
@@ -54,9 +54,9 @@ DIALECTS = {"ollama": chat, "ollama-generate": generate}
 
 def judge(url: str) -> Callable[[Ask], Heard]:
     """A client of the proxy at this URL."""
-    client = ollama.Client(host=url, timeout=hearing.TIMEOUT)
+    client = ollama.Client(host=url, timeout=judge_protocol.TIMEOUT)
     return lambda ask: DIALECTS[ask.dialect](client, ask)
 
 
 if __name__ == "__main__":
-    hearing.run(judge)
+    judge_protocol.run(judge)

@@ -20,9 +20,9 @@ from agents import (
     RunContextWrapper,
     set_tracing_disabled,
 )
-from hearing import KEY, PARAMETERS, TIMEOUT, TOOL, TOOL_SAYS, Ask, Heard
+from framework_judge import Talk, main
+from judge_protocol import KEY, PARAMETERS, TIMEOUT, TOOL, TOOL_SAYS, Ask, Heard
 from openai import AsyncOpenAI
-from talking import Talk, main
 
 NOTHING_SAID: Final[dict[str, Any]] = {
     "output_schema": None,

@@ -5,14 +5,14 @@
 //   {"sha256": of the body's bytes, "pieces": how many came, "result": chunks or completion}
 //   {"error": the exception's class, "status": ..., "message": ...}
 //
-// `requests` says how often the SDK asked.  A document with `asks` is answered by asks.mjs.
+// `requests` says how often the SDK asked.  A document with `asks` is answered by protocol_judge.mjs.
 
 import { createHash } from 'node:crypto';
 
 import OpenAI from 'openai';
 
-import { onStdin } from '../protocol/answering.mjs';
-import { answer } from './asks.mjs';
+import { onStdin } from '../protocol/judge_protocol.mjs';
+import { answer } from './protocol_judge.mjs';
 
 const body = createHash('sha256');
 let pieces = 0;

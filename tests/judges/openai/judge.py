@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import hearing
+import judge_protocol
 import openai
-from hearing import Ask, Heard
+from judge_protocol import Ask, Heard
 
 
 def chat(client: Any, ask: Ask) -> Heard:
@@ -16,7 +16,7 @@ def chat(client: Any, ask: Ask) -> Heard:
     heard = Heard(reasoning="", refusal="")
     question: dict[str, Any] = {"model": ask.model, "messages": ask.messages}
     if ask.tools:
-        question["tools"] = [hearing.FUNCTION]
+        question["tools"] = [judge_protocol.FUNCTION]
     create = client.chat.completions.create
     if ask.stream:
         options = {"include_usage": True}
@@ -85,7 +85,7 @@ def response(client: Any, ask: Ask) -> Heard:
     heard = Heard(reasoning="", refusal="")
     question: dict[str, Any] = {"model": ask.model, "input": ask.say}
     if ask.tools:
-        function = hearing.FUNCTION["function"]
+        function = judge_protocol.FUNCTION["function"]
         question["tools"] = [{"type": "function", "strict": False, **function}]
     create = client.responses.create
     if ask.stream:
@@ -160,10 +160,13 @@ DIALECTS = {
 def judge(url: str) -> Callable[[Ask], Heard]:
     """A client of the proxy at this URL."""
     client = openai.OpenAI(
-        base_url=f"{url}/v1", api_key=hearing.KEY, max_retries=0, timeout=hearing.TIMEOUT
+        base_url=f"{url}/v1",
+        api_key=judge_protocol.KEY,
+        max_retries=0,
+        timeout=judge_protocol.TIMEOUT,
     )
     return lambda ask: DIALECTS[ask.dialect](client, ask)
 
 
 if __name__ == "__main__":
-    hearing.run(judge)
+    judge_protocol.run(judge)

@@ -10,7 +10,8 @@ import boto3  # type: ignore[import-untyped] # it has no types
 from anthropic import AsyncAnthropic
 from botocore.config import Config  # type: ignore[import-untyped] # nor has this
 from cohere import AsyncClientV2
-from hearing import KEY, PARAMETERS, TIMEOUT, TOOL, TOOL_SAYS, Ask, Heard
+from framework_judge import Talk, main
+from judge_protocol import KEY, PARAMETERS, TIMEOUT, TOOL, TOOL_SAYS, Ask, Heard
 from openai import AsyncOpenAI
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import (
@@ -33,7 +34,6 @@ from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
-from talking import Talk, main
 
 SETTINGS: Final = ModelSettings(request_timeout=TIMEOUT, max_tokens=1024)
 

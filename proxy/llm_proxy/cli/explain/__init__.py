@@ -18,7 +18,7 @@ from llm_proxy.cli.output.printing import print_json, print_lines, print_note
 from llm_proxy.exchange import Request
 from llm_proxy.matching import EXACT
 from llm_proxy.matching.grammar import parse_match, parse_rules
-from llm_proxy.misses.explaining import explain_key
+from llm_proxy.misses.key_explanation import explain_key
 from llm_proxy.misses.report import FULL
 from llm_proxy.routing import RoutedRequest, RoutingSettings, route
 from llm_proxy.shell.library.library import Library

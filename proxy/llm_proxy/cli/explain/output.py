@@ -12,7 +12,7 @@ from llm_proxy.diff import json_leaves
 from llm_proxy.display import count_noun, escape_line, format_percent
 from llm_proxy.miss_report import MissDifference, MissReport
 from llm_proxy.misses.document_diff import displayable_leaves
-from llm_proxy.misses.explaining import AppliedRule, KeyExplanation
+from llm_proxy.misses.key_explanation import AppliedRule, KeyExplanation
 from llm_proxy.misses.messages import difference_line, nearest_summary, rule_options
 from llm_proxy.routing import RoutedRequest
 

@@ -15,7 +15,7 @@ from llm_proxy.cli.options import CONFIG, cassettes
 from llm_proxy.cli.output.files import write_new
 from llm_proxy.cli.output.printing import print_note
 from llm_proxy.cli.show.lookup import find_cassette
-from llm_proxy.dialects.openai.family import FAMILY
+from llm_proxy.dialects.openai.provider_variants import FAMILY
 from llm_proxy.errors import UsageError
 from llm_proxy.exporting import FORMATS
 from llm_proxy.shell.library.library import Library

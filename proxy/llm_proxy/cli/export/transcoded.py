@@ -6,7 +6,7 @@ from typing import Final
 
 from llm_proxy import http_heads
 from llm_proxy.dialects import DialectResponse
-from llm_proxy.dialects.openai.family import SPOKEN
+from llm_proxy.dialects.openai.provider_variants import SPOKEN
 from llm_proxy.errors import UsageError
 from llm_proxy.transcoding import TranscodedResponse, TranscodeOptions
 

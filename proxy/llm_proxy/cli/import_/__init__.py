@@ -22,8 +22,8 @@ from llm_proxy.matching.grammar import parse_rules
 from llm_proxy.pacing import Pace, RecordedPace, parse_pace
 from llm_proxy.routing import RoutingSettings, is_valid_name
 from llm_proxy.shell.importing.files import find_files, session_names
-from llm_proxy.shell.importing.importing import Importer, timestamp_now
-from llm_proxy.shell.importing.scripting import ScenarioFolder
+from llm_proxy.shell.importing.importer import Importer, timestamp_now
+from llm_proxy.shell.importing.scenario_folder import ScenarioFolder
 from llm_proxy.shell.library.library import Library
 from llm_proxy.version import __version__
 

@@ -10,7 +10,7 @@ import msgspec
 import orjson
 
 from llm_proxy.cassette import Cassette, Meta
-from llm_proxy.cassette.message_json import encode_message
+from llm_proxy.cassette.framed_message_json import encode_message
 from llm_proxy.cassette.schema import EndLine, HeadLine, MetaLine, RequestLine
 from llm_proxy.cassette_views import cassette_turns
 from llm_proxy.display import escape_path

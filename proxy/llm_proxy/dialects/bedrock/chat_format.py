@@ -17,7 +17,7 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import chat_request_decoder, choices_decoder
 from llm_proxy.dialects.openai.chat_capabilities import ChatResponseOptions, capabilities
 from llm_proxy.dialects.openai.chat_message_encoder import ChatMessageEncoder
-from llm_proxy.dialects.openai.family import OPENAI
+from llm_proxy.dialects.openai.provider_variants import OPENAI
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Finish, Turn
 

@@ -9,7 +9,7 @@ import orjson
 
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import nonempty_metadata
-from llm_proxy.dialects.google import part_capabilities
+from llm_proxy.dialects.google import part_conversion
 from llm_proxy.dialects.google.content_decoder import OF_PART
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
@@ -29,7 +29,7 @@ def encode_parts(items: Iterable[Part]) -> list[Document]:
 
 def encode_part_groups(items: Iterable[Part], cut: Cut) -> Iterator[list[Document]]:
     """The parts of each chunk; calls that are asked for at once share one."""
-    for calls, group in groupby(items, part_capabilities.is_client_tool_call):
+    for calls, group in groupby(items, part_conversion.is_client_tool_call):
         if calls:
             yield encode_parts(group)
         else:
@@ -66,19 +66,19 @@ def _part_with_text(part: Text | Reasoning, words: str) -> Document:
 
 def _extra_fields(part: Part) -> Document:
     if isinstance(part, Reasoning):
-        return {part_capabilities.SEAL: part.signature} if part.signature else {}
-    return dict(nonempty_metadata(part.metadata, (*OF_PART, *part_capabilities.OF_MEDIA)))
+        return {part_conversion.SEAL: part.signature} if part.signature else {}
+    return dict(nonempty_metadata(part.metadata, (*OF_PART, *part_conversion.OF_MEDIA)))
 
 
 def _encode_function_call(call: ToolCall) -> Document:
     arguments = orjson.Fragment(call.arguments)
     match dict(call.metadata).get("type"):
-        case part_capabilities.CODE_CALL:
+        case part_conversion.CODE_CALL:
             code = lenient_json.parse_object(call.arguments.encode())
-            return {part_capabilities.CODE_CALL: {**_id_field(call.id), **code}}
-        case part_capabilities.TOOL_CALL:
+            return {part_conversion.CODE_CALL: {**_id_field(call.id), **code}}
+        case part_conversion.TOOL_CALL:
             return {
-                part_capabilities.TOOL_CALL: {
+                part_conversion.TOOL_CALL: {
                     **_id_field(call.id),
                     "toolType": call.name,
                     "args": arguments,
@@ -91,10 +91,10 @@ def _encode_function_call(call: ToolCall) -> Document:
 def _encode_function_response(result: ToolResult) -> Document:
     fields = dict(result.metadata)
     kind = str(fields["type"])
-    if kind == part_capabilities.CODE_RESULT:
+    if kind == part_conversion.CODE_RESULT:
         output: Document = {"outcome": fields["outcome"], "output": result.content}
         return {kind: {**_id_field(result.call_id), **output}}
-    named = "toolType" if kind == part_capabilities.TOOL_RESULT else "name"
+    named = "toolType" if kind == part_conversion.TOOL_RESULT else "name"
     response = {"response": orjson.Fragment(result.content)} if result.content else {}
     return {kind: {**_id_field(result.call_id), named: result.name, **response}}
 

@@ -12,7 +12,7 @@ from typing import Final
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.google import api
+from llm_proxy.dialects.google import shared_format
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Failure
 
@@ -61,7 +61,7 @@ def error_response(
 ) -> DialectResponse:
     """An HTTP error; 429 names the quota, `retry_after` (s) is a detail."""
     said = _with_default_message(failure, status)
-    body = api.error_document(status, said.type, said.message)
+    body = shared_format.error_document(status, said.type, said.message)
     if details := [*_quota_details(status, context), *_retry_headers(retry_after)]:
         body["error"]["details"] = details
     return response_encoding.json_response(body, status=status)
@@ -87,7 +87,7 @@ def with_status_defaults(failure: Failure) -> Failure:
 
 def stream_error_document(failure: Failure) -> Document:
     """An error amid a stream, where `error` is what clients look for first."""
-    return api.error_document(status_of_failure(failure), failure.type, failure.message)
+    return shared_format.error_document(status_of_failure(failure), failure.type, failure.message)
 
 
 def _with_default_message(failure: Failure, number: int) -> Failure:

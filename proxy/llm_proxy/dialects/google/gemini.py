@@ -20,7 +20,12 @@ from llm_proxy.dialects import conversion, json_api, lenient_json, response_enco
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.google import api, auxiliary_responses, errors, gemini_request_decoder
+from llm_proxy.dialects.google import (
+    auxiliary_responses,
+    errors,
+    gemini_request_decoder,
+    shared_format,
+)
 from llm_proxy.dialects.google.gemini_capabilities import Form, GeminiResponseOptions, capabilities
 from llm_proxy.dialects.google.gemini_decoder import (
     GeminiResponseDecoder,
@@ -124,7 +129,7 @@ class Gemini:
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn a candidate; a blocked prompt, or an error alone, is a turn of its own."""
         if not json_api.succeeded(response.head):
-            return (Turn((), failure=api.decode_http_error(response)),)
+            return (Turn((), failure=shared_format.decode_http_error(response)),)
         answer = GeminiResponseDecoder()
         for document in parse_documents(response):
             answer.feed(document)
@@ -140,7 +145,7 @@ class Gemini:
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """Google's shape, whose message and status every client prints."""
-        return api.error_body(status, kind, message)
+        return shared_format.error_body(status, kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """In events where it streams."""
@@ -248,7 +253,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
     blocked = ""
     for document in parse_documents(response):
         if error := document.get("error"):
-            return json_api.completeness_by_error(api.decode_failure(error))
+            return json_api.completeness_by_error(shared_format.decode_failure(error))
         blocked = blocked or prompt_block_reason(document)
         for index, candidate in candidates_by_index(document):
             finished[index] = finished.get(index, False) or has_finish_reason(candidate)
@@ -263,7 +268,7 @@ def _stream_completeness(response: DialectResponse) -> Completeness:
 
 def _missing_ending(response: DialectResponse, finished: dict[int, bool], blocked: str) -> str:
     """What a stream of events lacks to be whole; empty where it lacks nothing."""
-    if not is_complete_message(api.join_split_messages(response)[-1]):
+    if not is_complete_message(shared_format.join_split_messages(response)[-1]):
         return "cut inside an event"
     open_ones = [str(index) for index, done in sorted(finished.items()) if not done]
     if blocked or (finished and not open_ones):

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata
 from llm_proxy.dialects.fragments import FragmentJoiner
-from llm_proxy.dialects.google import errors, gemini_decoder, part_capabilities, source_encoder
+from llm_proxy.dialects.google import errors, gemini_decoder, part_conversion, source_encoder
 from llm_proxy.dialects.google.content_decoder import GROUNDING
 from llm_proxy.turns import Finish, Media, Part, Text, Turn
 
@@ -46,13 +46,13 @@ def capabilities(options: GeminiResponseOptions, *, is_single: bool) -> Capabili
         finish_of_raw=gemini_decoder.FINISH,
         raw_of_finish=_WORDS,
         stop_means_tool_calls=True,
-        convert_text=part_capabilities.convert_text,
-        convert_reasoning=part_capabilities.convert_reasoning,
-        convert_tool_call=part_capabilities.convert_tool_call,
-        convert_provider_tool_call=part_capabilities.convert_provider_tool_call,
-        awaits_client=part_capabilities.awaits_client,
-        convert_tool_result=part_capabilities.convert_tool_result,
-        convert_media=part_capabilities.convert_media,
+        convert_text=part_conversion.convert_text,
+        convert_reasoning=part_conversion.convert_reasoning,
+        convert_tool_call=part_conversion.convert_tool_call,
+        convert_provider_tool_call=part_conversion.convert_provider_tool_call,
+        awaits_client=part_conversion.awaits_client,
+        convert_tool_result=part_conversion.convert_tool_result,
+        convert_media=part_conversion.convert_media,
         merged_kinds=frozenset(),
         kinds_kept_empty=frozenset((Text,)),
         id_prefix="",
@@ -85,7 +85,7 @@ def _arrange(turn: Turn, *, is_single: bool) -> Turn:
     return replace(
         turn,
         parts=source_encoder.merge_and_place_citations(
-            _merge_audio(turn.parts), part_capabilities.has_signature
+            _merge_audio(turn.parts), part_conversion.has_signature
         ),
         finish_raw=_WORDS[Finish.OTHER] if unfinished else turn.finish_raw,
         metadata=lenient_json.named_metadata(fields, fields),
@@ -111,7 +111,7 @@ def _merge_audio(values: tuple[Part, ...]) -> tuple[Part, ...]:
 
 def _join_audio(sound: FragmentJoiner) -> Part:
     [whole] = sound.joined_parts()
-    return (part_capabilities.convert_media(whole) or whole) if isinstance(whole, Media) else whole
+    return (part_conversion.convert_media(whole) or whole) if isinstance(whole, Media) else whole
 
 
 def _as_failed_stream(turn: Turn) -> Turn:

@@ -7,7 +7,7 @@ from typing import Final
 
 from llm_proxy.dialects import json_api, lenient_json
 from llm_proxy.dialects.base import DialectResponse
-from llm_proxy.dialects.google import api, content_decoder
+from llm_proxy.dialects.google import content_decoder, shared_format
 from llm_proxy.dialects.google.content_decoder import GROUNDING, SUPPORT, CandidateContentDecoder
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.framing.sse import is_done, parse_event
@@ -95,7 +95,7 @@ def _unwrap_response(document: Fields) -> Fields:
 def _documents_of_message(codec: str, message: bytes) -> Fields:
     match codec:
         case "sse":
-            return api.decode_event(message)
+            return shared_format.decode_event(message)
         case "json-array":
             return _element_text(message)
         case _:
@@ -106,18 +106,20 @@ def _response_of_message(response: DialectResponse) -> Iterable[Fields]:
     if response.codec in _STREAMED:
         return (
             _documents_of_message(response.codec, join_split_message)
-            for join_split_message in api.join_split_messages(response)
+            for join_split_message in shared_format.join_split_messages(response)
         )
-    return api.parse_documents(json_api.joined_body(response))
+    return shared_format.parse_documents(json_api.joined_body(response))
 
 
 def is_complete_message(message: bytes) -> bool:
     """Whether the last message of a stream is no half event; comments and a `[DONE]` are none."""
     event = parse_event(message)
     if event.data is not None:
-        return bool(api.decode_event(message)) or is_done(message)
+        return bool(shared_format.decode_event(message)) or is_done(message)
     return (
-        not message.strip() or message.lstrip().startswith(b":") or bool(api.decode_event(message))
+        not message.strip()
+        or message.lstrip().startswith(b":")
+        or bool(shared_format.decode_event(message))
     )
 
 
@@ -174,11 +176,11 @@ class GeminiResponseDecoder:
         self._model = self._model or lenient_json.printable_text(document.get("modelVersion"))
         self._prompt_block_reason = self._prompt_block_reason or prompt_block_reason(document)
         counts = lenient_json.object_fields(document.get("usageMetadata"))
-        self._usage = api.decode_usage(counts, COUNTS) or self._usage
+        self._usage = shared_format.decode_usage(counts, COUNTS) or self._usage
         self._metadata.update(lenient_json.named_metadata(counts, OF_USAGE))
         self._metadata.update(lenient_json.named_metadata(document, OF_CHUNK))
         if error := document.get("error"):
-            self._failure = self._failure or api.decode_failure(error)
+            self._failure = self._failure or shared_format.decode_failure(error)
         for index, candidate in candidates_by_index(document):
             self._candidates.setdefault(index, _CandidateDecoder()).feed(candidate)
         for prediction in lenient_json.object_items(document.get("predictions")):

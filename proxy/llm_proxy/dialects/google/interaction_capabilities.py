@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from llm_proxy.dialects.capabilities import Capabilities, nonempty_metadata, normalized_object_text
-from llm_proxy.dialects.google import errors, interaction_decoder, part_capabilities
+from llm_proxy.dialects.google import errors, interaction_decoder, part_conversion
 from llm_proxy.dialects.google.citations import is_valid_span
 from llm_proxy.dialects.google.step_decoder import MEDIA, OF_CALL, OF_MEDIA
 from llm_proxy.turns import (
@@ -62,7 +62,7 @@ def capabilities(*, streams: bool, agent: str) -> Capabilities:
         finish_of_raw=interaction_decoder.FINISH,
         raw_of_finish=_WORDS,
         convert_text=_convert_text,
-        convert_reasoning=part_capabilities.convert_reasoning,
+        convert_reasoning=part_conversion.convert_reasoning,
         convert_tool_call=partial(_convert_tool_call, streams=streams),
         convert_provider_tool_call=_convert_provider_tool_call,
         awaits_client=_awaits_client,

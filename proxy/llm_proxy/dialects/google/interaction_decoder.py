@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.dialects import lenient_json
-from llm_proxy.dialects.google import api
+from llm_proxy.dialects.google import shared_format
 from llm_proxy.dialects.google.step_decoder import StepDecoder
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.turns import Failure, Finish, Json, Turn
@@ -65,7 +65,7 @@ class InteractionDecoder:
     def feed(self, event: Fields) -> None:
         """Read one event; of another kind than these it is left out."""
         if error := event.get("error"):
-            self._failure = self._failure or api.decode_failure(error)
+            self._failure = self._failure or shared_format.decode_failure(error)
         index = lenient_json.first_count(event.get("index"), len(self._steps)) or 0
         match lenient_json.str_or_empty(event.get("event_type")):
             case "step.start" | "content.start":
@@ -98,11 +98,11 @@ class InteractionDecoder:
             tuple(part for step in ordered for part in step.result()),
             finish=None if status in RUNNING else FINISH.get(status, Finish.OTHER),
             finish_raw="" if status in RUNNING else status,
-            usage=api.decode_usage(
+            usage=shared_format.decode_usage(
                 lenient_json.object_fields(self._interaction_fields.get("usage")), COUNTS
             ),
             failure=self._failure
-            or next((api.decode_failure(dict(error)) for error in errors), None),
+            or next((shared_format.decode_failure(dict(error)) for error in errors), None),
             id=lenient_json.printable_text(self._interaction_fields.get("id")),
             model=lenient_json.printable_text(self._interaction_fields.get("model")),
             metadata=lenient_json.named_metadata(self._interaction_fields, METADATA),

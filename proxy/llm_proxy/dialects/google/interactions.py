@@ -18,7 +18,12 @@ from llm_proxy.dialects import conversion, json_api, lenient_json, response_enco
 from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.conversion import ConvertedTurns
 from llm_proxy.dialects.encode_context import EncodeContext
-from llm_proxy.dialects.google import api, errors, interaction_decoder, interaction_request_decoder
+from llm_proxy.dialects.google import (
+    errors,
+    interaction_decoder,
+    interaction_request_decoder,
+    shared_format,
+)
 from llm_proxy.dialects.google.interaction_capabilities import capabilities
 from llm_proxy.dialects.google.interaction_decoder import InteractionDecoder
 from llm_proxy.dialects.google.interaction_encoder import InteractionEncoder
@@ -83,14 +88,14 @@ class GeminiInteractions:
         """Whole by `[DONE]`, by the event that completes it, or by an error."""
         if response.codec != "sse" or not json_api.succeeded(response.head):
             return json_api.completeness(response)
-        for message in reversed(api.join_split_messages(response)):
+        for message in reversed(shared_format.join_split_messages(response)):
             if sse.is_done(message):
                 return Completeness(is_complete=True, reason=sse.DONE.decode())
-            event = api.decode_event(message)
+            event = shared_format.decode_event(message)
             if event.get("event_type") in interaction_decoder.COMPLETED:
                 return Completeness(is_complete=True, reason="interaction completed")
             if error := event.get("error"):
-                return json_api.completeness_by_error(api.decode_failure(error))
+                return json_api.completeness_by_error(shared_format.decode_failure(error))
         empty = not json_api.joined_body(response).strip()
         reason = "empty stream" if empty else "no [DONE], interaction not completed"
         return Completeness(is_complete=False, reason=reason)
@@ -98,7 +103,7 @@ class GeminiInteractions:
     def decode(self, response: DialectResponse) -> tuple[Turn, ...]:
         """One turn, or none where nothing of an interaction can be read."""
         if not json_api.succeeded(response.head):
-            return (Turn((), failure=api.decode_http_error(response)),)
+            return (Turn((), failure=shared_format.decode_http_error(response)),)
         said = InteractionDecoder()
         for event in _parse_events(response):
             said.feed(event)
@@ -107,7 +112,7 @@ class GeminiInteractions:
     def output_chars(self, codec: str, message: bytes) -> int:
         """What a delta says."""
         return (
-            interaction_decoder.event_output_chars(api.decode_event(message))
+            interaction_decoder.event_output_chars(shared_format.decode_event(message))
             if codec == "sse"
             else 0
         )
@@ -118,7 +123,7 @@ class GeminiInteractions:
 
     def error_body(self, status: int, kind: str, message: str) -> bytes:
         """Google's shape."""
-        return api.error_body(status, kind, message)
+        return shared_format.error_body(status, kind, message)
 
     def sample_request(self, model: str, *, stream: bool) -> Request:
         """A question without any words."""
@@ -186,7 +191,7 @@ def _interaction_id_of_path(request: Request) -> str:
 def _parse_events(response: DialectResponse) -> Iterator[Fields]:
     """The events of a stream; the one document of a body is read as the event that ends one."""
     if response.codec == "sse":
-        yield from map(api.decode_event, api.join_split_messages(response))
+        yield from map(shared_format.decode_event, shared_format.join_split_messages(response))
         return
-    for document in api.parse_documents(json_api.joined_body(response)):
+    for document in shared_format.parse_documents(json_api.joined_body(response)):
         yield {"event_type": interaction_decoder.COMPLETED[0], "interaction": dict(document)}

@@ -33,7 +33,7 @@ from llm_proxy.dialects.openai.chat_capabilities import (
 )
 from llm_proxy.dialects.openai.chat_encoder import ChatEncoder
 from llm_proxy.dialects.openai.chat_message_decoder import ChatMessageDecoder
-from llm_proxy.dialects.openai.family import family_member
+from llm_proxy.dialects.openai.provider_variants import family_member
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, Metadata, Part, TokenCounting, Turn

@@ -23,7 +23,7 @@ from llm_proxy.dialects.openai.choices_encoder import (
     includes_usage_chunk,
     response_options,
 )
-from llm_proxy.dialects.openai.family import FamilyMember
+from llm_proxy.dialects.openai.provider_variants import FamilyMember
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.turns import (
     Citation,

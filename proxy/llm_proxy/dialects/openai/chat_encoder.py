@@ -18,7 +18,7 @@ from llm_proxy.dialects.openai import api, choices_decoder, errors
 from llm_proxy.dialects.openai.chat_capabilities import OF_MESSAGE, ChatResponseOptions
 from llm_proxy.dialects.openai.chat_message_encoder import ChatMessageEncoder
 from llm_proxy.dialects.openai.choices_encoder import ChoicesEncoder, chunk_envelope
-from llm_proxy.dialects.openai.family import FamilyMember
+from llm_proxy.dialects.openai.provider_variants import FamilyMember
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn

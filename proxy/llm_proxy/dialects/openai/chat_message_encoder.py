@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from llm_proxy.dialects.openai.family import FamilyMember
+from llm_proxy.dialects.openai.provider_variants import FamilyMember
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import (
     Citation,

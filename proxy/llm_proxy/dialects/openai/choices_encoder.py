@@ -17,7 +17,7 @@ from llm_proxy.dialects.capabilities import nonempty_metadata
 from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import api, choices_decoder, errors
-from llm_proxy.dialects.openai.family import FamilyMember
+from llm_proxy.dialects.openai.provider_variants import FamilyMember
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing import sse
 from llm_proxy.turns import Turn

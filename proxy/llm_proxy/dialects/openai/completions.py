@@ -26,7 +26,7 @@ from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import api, choices_decoder, errors
 from llm_proxy.dialects.openai.choices_encoder import ResponseOptions, response_options
 from llm_proxy.dialects.openai.completions_encoder import CompletionEncoder, capabilities
-from llm_proxy.dialects.openai.family import family_member
+from llm_proxy.dialects.openai.provider_variants import family_member
 from llm_proxy.exchange import Headers, Request, ResponseHead
 from llm_proxy.framing import sse
 from llm_proxy.turns import Failure, Metadata, Part, Text, TokenCounting, Turn

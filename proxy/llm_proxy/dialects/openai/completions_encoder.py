@@ -18,7 +18,7 @@ from llm_proxy.dialects.openai.choices_encoder import (
     chunk_envelope,
     includes_usage_chunk,
 )
-from llm_proxy.dialects.openai.family import FamilyMember
+from llm_proxy.dialects.openai.provider_variants import FamilyMember
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.turns import Finish, Turn
 

@@ -9,7 +9,7 @@ from typing import Final
 from llm_proxy.dialects import response_encoding
 from llm_proxy.dialects.base import DialectResponse
 from llm_proxy.dialects.encode_context import AccountLimits, EncodeContext
-from llm_proxy.dialects.openai.family import FamilyMember, family_member
+from llm_proxy.dialects.openai.provider_variants import FamilyMember, family_member
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.exchange import Headers
 from llm_proxy.turns import Failure

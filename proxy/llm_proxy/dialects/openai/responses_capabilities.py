@@ -19,7 +19,7 @@ from llm_proxy.dialects.openai import (
     output_item_encoder,
 )
 from llm_proxy.dialects.openai import responses_decoder as read
-from llm_proxy.dialects.openai.family import family_member
+from llm_proxy.dialects.openai.provider_variants import family_member
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.errors import NotRepresentable
 from llm_proxy.exchange import Request

@@ -10,7 +10,7 @@ from llm_proxy.dialects.base import Completeness, DialectResponse
 from llm_proxy.dialects.fragments import FragmentJoiner
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import api, output_item_decoder
-from llm_proxy.dialects.openai.output_items_decoder import OutputItemsDecoder
+from llm_proxy.dialects.openai.output_items_assembler import OutputItemsDecoder
 from llm_proxy.dialects.response_encoding import Document
 from llm_proxy.framing.sse import parse_event
 from llm_proxy.turns import (

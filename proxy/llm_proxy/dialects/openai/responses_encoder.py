@@ -18,8 +18,8 @@ from llm_proxy.dialects.encode_context import EncodeContext
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.dialects.openai import api, errors
 from llm_proxy.dialects.openai import responses_decoder as read
-from llm_proxy.dialects.openai.family import family_member
-from llm_proxy.dialects.openai.output_item_events import Event, OutputItemEncoder
+from llm_proxy.dialects.openai.output_item_event_encoder import Event, OutputItemEncoder
+from llm_proxy.dialects.openai.provider_variants import family_member
 from llm_proxy.dialects.openai.responses_capabilities import (
     ResponsesOptions,
     audio_parts,

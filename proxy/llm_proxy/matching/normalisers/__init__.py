@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from llm_proxy.matching.normalisers.call_ids import CALL_IDS
+from llm_proxy.matching.normalisers.definition import NormaliserKind
 from llm_proxy.matching.normalisers.ignore import IGNORE
-from llm_proxy.matching.normalisers.kind import NormaliserKind
 from llm_proxy.matching.normalisers.paths import PATHS
 from llm_proxy.matching.normalisers.regex import REGEX
 from llm_proxy.matching.normalisers.timestamps import TIMESTAMPS

@@ -15,7 +15,7 @@ from typing import Final
 from llm_proxy.matching import value_finder
 from llm_proxy.matching.document import KeyDocument
 from llm_proxy.matching.large_base64 import is_large_base64
-from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserKind
 from llm_proxy.matching.normalisers.mapping import AliasTable
 from llm_proxy.matching.normalisers.texts_at_path import texts_at_path
 from llm_proxy.matching.rules import Apply, NormalizedDocument

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from llm_proxy.errors import JsonPathTooManySteps, UsageError, printable
 from llm_proxy.matching.document import KeyDocument
-from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserKind
 from llm_proxy.matching.rules import Apply, NormalizedDocument
 from llm_proxy.turns import Json
 

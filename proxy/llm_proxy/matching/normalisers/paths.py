@@ -16,7 +16,7 @@ from typing import Final
 
 from llm_proxy.matching import value_finder
 from llm_proxy.matching.document import KeyDocument
-from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserKind
 from llm_proxy.matching.normalisers.mapping import AliasTable, map_body_texts
 from llm_proxy.matching.rules import Apply, NormalizedDocument
 

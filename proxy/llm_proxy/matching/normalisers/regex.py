@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from llm_proxy.errors import UsageError, printable
 from llm_proxy.matching.document import KeyDocument
-from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserKind
 from llm_proxy.matching.normalisers.mapping import map_body_texts
 from llm_proxy.matching.rules import Apply, NormalizedDocument
 

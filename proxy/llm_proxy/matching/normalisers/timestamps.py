@@ -10,7 +10,7 @@ from typing import Final
 
 from llm_proxy.matching.document import KeyDocument
 from llm_proxy.matching.normalisers import time_patterns
-from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserKind
 from llm_proxy.matching.normalisers.mapping import map_body_values
 from llm_proxy.matching.rules import Apply, NormalizedDocument
 from llm_proxy.turns import Json

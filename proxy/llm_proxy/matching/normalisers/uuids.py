@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from llm_proxy.matching.document import KeyDocument
-from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserKind
 from llm_proxy.matching.normalisers.mapping import AliasTable, replace_matches
 from llm_proxy.matching.rules import Apply, NormalizedDocument
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.matching.document import KeyDocument
-from llm_proxy.matching.normalisers.kind import NormaliserKind
+from llm_proxy.matching.normalisers.definition import NormaliserKind
 from llm_proxy.matching.normalisers.mapping import map_body_texts
 from llm_proxy.matching.rules import Apply, NormalizedDocument
 

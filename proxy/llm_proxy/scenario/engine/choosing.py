@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.errors import PatternsTooSlow, printable
-from llm_proxy.scenario.engine import history
+from llm_proxy.scenario.engine import unsigned_reasoning
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.engine.matcher import MatchBudget
 from llm_proxy.scenario.engine.scenario_set import LocatedScenario, ScenarioSet
@@ -60,7 +60,7 @@ def choose_scenario(
         return ChosenScenario(script.by_id[first], "the first user message is its id")
     effort = MatchBudget(clock)
     for scripted, matcher in script.compiled_matches:
-        seen, _ = history.visible_request(scripted.scenario, cue)
+        seen, _ = unsigned_reasoning.visible_request(scripted.scenario, cue)
         try:
             differs = any(matcher.mismatches(seen, effort))
         except PatternsTooSlow as error:

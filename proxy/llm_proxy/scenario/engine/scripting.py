@@ -18,7 +18,7 @@ from llm_proxy.faults.rule import ScenarioRule
 from llm_proxy.pacing import parse_pace
 from llm_proxy.scenario.documents.document import ChunkSpec, Response, Scenario, ScenarioTurn
 from llm_proxy.scenario.documents.fields import ANY
-from llm_proxy.scenario.engine import checks, error_reports, history, turns
+from llm_proxy.scenario.engine import checks, error_reports, turns, unsigned_reasoning
 from llm_proxy.scenario.engine.choosing import ChosenScenario
 from llm_proxy.scenario.engine.failure_counter import FailureCounter
 from llm_proxy.scenario.engine.match_context import MatchContext
@@ -72,7 +72,7 @@ def scripted_response(
 def check_request(chosen: ChosenScenario, cue: MatchContext) -> CheckedRequest | ScriptedResponse:
     """The step that answers; an error turn where the request is not as it should be."""
     scenario = chosen.located.scenario
-    cue, notes = history.visible_request(scenario, cue)
+    cue, notes = unsigned_reasoning.visible_request(scenario, cue)
     conversation = cue.conversation
     source = f"{_NAME}: {scenario.id}, turn {conversation.turn}"
     if (wrong := checks.check_system_prompt(scenario, conversation)) is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from llm_proxy.errors import PatternsTooSlow, printable
-from llm_proxy.scenario.engine import history
+from llm_proxy.scenario.engine import unsigned_reasoning
 from llm_proxy.scenario.engine.choosing import ChosenScenario, NoScenario, no_scenario_message
 from llm_proxy.scenario.engine.match_context import MatchContext
 from llm_proxy.scenario.engine.matcher import CompiledMatch, MatchBudget
@@ -64,7 +64,7 @@ def _mismatch_reason(
     if located_scenario.scenario.match is None:
         text = cue.conversation.first_user_text.strip()
         return f"the first user message is {printable(text, _SHOWN)!r}"
-    seen, _ = history.visible_request(located_scenario.scenario, cue)
+    seen, _ = unsigned_reasoning.visible_request(located_scenario.scenario, cue)
     try:
         unmet = "; ".join(
             CompiledMatch.compile(located_scenario.scenario.match).mismatches(seen, effort)

@@ -21,7 +21,7 @@ from llm_proxy.cassette.reader import MAX_FILE
 from llm_proxy.display import count_noun
 from llm_proxy.errors import CassetteError
 from llm_proxy.matching import KEY_RULES, RuleSet
-from llm_proxy.misses.index import CassetteIndex
+from llm_proxy.misses.word_index import CassetteIndex
 from llm_proxy.shell.library.library import Library
 from llm_proxy.shell.library.scanning import sort_paths
 

@@ -19,7 +19,7 @@ import msgspec
 
 from llm_proxy.display import escape_path
 from llm_proxy.errors import LlmProxyError
-from llm_proxy.shell.library.exclusive_access import exclusive_access
+from llm_proxy.shell.library.folder_lock import exclusive_access
 
 _FOLDER: Final = "played"
 

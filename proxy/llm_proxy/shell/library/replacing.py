@@ -7,7 +7,7 @@ from pathlib import Path
 
 from llm_proxy.cassette import Cassette
 from llm_proxy.errors import SpoolError
-from llm_proxy.shell.library.exclusive_access import exclusive_access
+from llm_proxy.shell.library.folder_lock import exclusive_access
 from llm_proxy.shell.library.folders import make_folder, sync_folder
 from llm_proxy.shell.library.library import Library
 

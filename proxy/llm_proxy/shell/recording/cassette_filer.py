@@ -27,7 +27,7 @@ from llm_proxy.display import shell_word
 from llm_proxy.errors import CassetteError, SpoolError
 from llm_proxy.exchange import Outcome
 from llm_proxy.outcome import outcome_of
-from llm_proxy.shell.library.exclusive_access import exclusive_access
+from llm_proxy.shell.library.folder_lock import exclusive_access
 from llm_proxy.shell.library.folders import make_folder, sync_folder
 from llm_proxy.shell.library.library import Library, take_of_name
 from llm_proxy.shell.recording.spooling import open_spool

@@ -23,7 +23,7 @@ from llm_proxy.shell.running.listening import listen
 from llm_proxy.shell.running.settings import Settings
 from llm_proxy.shell.running.sources import ModeName, ModeSources, make_mode, mode_sources
 from llm_proxy.shell.server.control import ControlPages
-from llm_proxy.shell.server.control.fault_pages import FaultPages
+from llm_proxy.shell.server.control.fault_page import FaultPages
 from llm_proxy.shell.server.control.pace_page import PacePage
 from llm_proxy.shell.server.control.session_pages import SessionPages
 from llm_proxy.shell.server.control.status_pages import StatusPages

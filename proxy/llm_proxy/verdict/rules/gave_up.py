@@ -11,11 +11,11 @@ from typing import Final
 
 from llm_proxy.display import format_duration
 from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.verdict.attempt_descriptions import chain_evidence, describe_received, times_in_words
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
 from llm_proxy.verdict.retry_hints import invites_retry
-from llm_proxy.verdict.sentences import chain_evidence, describe_received, times_in_words
 
 _LONG: Final = 60_000.0
 """Ms of Retry-After from which a client may well rather give up than wait."""

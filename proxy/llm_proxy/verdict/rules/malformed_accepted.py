@@ -11,11 +11,11 @@ from typing import Final
 
 from llm_proxy.display import format_duration
 from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.verdict.attempt_descriptions import attempt_evidence
 from llm_proxy.verdict.attempts import SENT, InjectedFault, JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
-from llm_proxy.verdict.sentences import attempt_evidence
-from llm_proxy.verdict.use_of_spoiled import evidence_of_use, used_spoiled_attempts
+from llm_proxy.verdict.spoiled_usage import evidence_of_use, used_spoiled_attempts
 
 _TIME_TO_LEAVE: Final = 200.0
 """Ms between what cannot be read and the end, in which a client that minds would have left; where

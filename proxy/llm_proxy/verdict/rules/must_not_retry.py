@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import format_duration
+from llm_proxy.verdict.attempt_descriptions import attempt_evidence, times_in_words
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 from llm_proxy.verdict.retry_hints import forbids_retry
-from llm_proxy.verdict.sentences import attempt_evidence, times_in_words
 
 _SOON: Final = 5_000.0
 """Ms after which the same request counts as a new wish, where no SDK counts it as a retry."""

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from llm_proxy.display import count_noun, format_duration
+from llm_proxy.verdict.attempt_descriptions import chain_evidence
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
 from llm_proxy.verdict.retry_hints import forbids_retry
-from llm_proxy.verdict.sentences import chain_evidence
 
 _NO_PAUSE: Final = 100.0
 """Ms below which a pause is none: the SDKs of OpenAI and Anthropic begin with 375."""

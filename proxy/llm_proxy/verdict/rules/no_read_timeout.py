@@ -12,10 +12,10 @@ from typing import Final
 
 from llm_proxy.display import format_duration
 from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.verdict.attempt_descriptions import attempt_evidence
 from llm_proxy.verdict.attempts import CUT, JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
-from llm_proxy.verdict.sentences import attempt_evidence
 
 _LONGEST: Final = 600_000.0
 """Ms: the longest read timeout that an SDK comes with; who waits longer has none."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import count_noun, format_duration
+from llm_proxy.verdict.attempt_descriptions import chain_evidence
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
-from llm_proxy.verdict.sentences import chain_evidence
 
 _MOST: Final = 10
 """Attempts of one request: SDKs make three, the most patient of them five."""

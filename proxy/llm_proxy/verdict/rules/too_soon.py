@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.display import format_duration
+from llm_proxy.verdict.attempt_descriptions import attempt_evidence, times_in_words
 from llm_proxy.verdict.attempts import JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain, pause_ms
-from llm_proxy.verdict.sentences import attempt_evidence, times_in_words
 
 _SHARE: Final = 0.05
 """Of the time that was told: what clocks and rounding may take off it."""

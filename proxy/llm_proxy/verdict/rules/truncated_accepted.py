@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Final
 
 from llm_proxy.faults.fault_record import FaultEffect
+from llm_proxy.verdict.attempt_descriptions import attempt_evidence
 from llm_proxy.verdict.attempts import SENT, JournalAttempt
 from llm_proxy.verdict.finding import FindingLevel, VerdictFinding, VerdictRule
 from llm_proxy.verdict.retry_chains import RetryChain
 from llm_proxy.verdict.retry_hints import is_disguised_failure
-from llm_proxy.verdict.sentences import attempt_evidence
-from llm_proxy.verdict.use_of_spoiled import evidence_of_use, used_spoiled_attempts
+from llm_proxy.verdict.spoiled_usage import evidence_of_use, used_spoiled_attempts
 
 _BROKEN_OFF: Final = (FaultEffect.CUT, FaultEffect.STALLED)
 """After these HTTP itself says that something is missing: who keeps the part knows it."""

@@ -14,12 +14,12 @@ from llm_proxy.scenario.documents import document
 from llm_proxy.scenario.documents.findings import StructFinding
 from llm_proxy.scenario.documents.parsing.nodes import ObjectNode
 from llm_proxy.scenario.documents.validators import (
-    answers,
     failures,
     faults,
     ids,
     paces,
     patterns,
+    responses,
     spans,
     templates,
     turns,
@@ -37,11 +37,11 @@ RULES: Final[Mapping[type, tuple[Rule, ...]]] = MappingProxyType(
         ),
         document.ScenarioMatch: (patterns.check_text_patterns, patterns.check_json_paths),
         document.ValueCondition: (patterns.check_value_patterns,),
-        document.ToolCallsResponse: (answers.duplicate_call_ids,),
-        document.PartsResponse: (answers.duplicate_part_call_ids,),
-        document.ReActResponse: (answers.react_without_action,),
-        document.ReasoningSpec: (answers.invalid_gemini_signature,),
-        document.ReasoningPartSpec: (answers.invalid_gemini_signature,),
+        document.ToolCallsResponse: (responses.duplicate_call_ids,),
+        document.PartsResponse: (responses.duplicate_part_call_ids,),
+        document.ReActResponse: (responses.react_without_action,),
+        document.ReasoningSpec: (responses.invalid_gemini_signature,),
+        document.ReasoningPartSpec: (responses.invalid_gemini_signature,),
         document.ChunkSpec: (spans.check_chunk_delay,),
         document.MockSpec: (spans.check_mock_times, spans.check_duplicate_time),
     }

@@ -11,11 +11,11 @@ from llm_proxy.chance import seeded_below
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.errors import printable
-from llm_proxy.scenario.generation.json_schema import numbers, patterns, texts
+from llm_proxy.scenario.generation.json_schema import numbers, regex_engine, texts
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget, SchemaTooExpensive
-from llm_proxy.scenario.generation.json_schema.fitness import Fitness
 from llm_proxy.scenario.generation.json_schema.merging import NoValue, key
 from llm_proxy.scenario.generation.json_schema.schemas import COMBINED, Flat, Schemas, plain
+from llm_proxy.scenario.generation.json_schema.validation import Fitness
 from llm_proxy.turns import Json
 
 _MOST: Final = 20_000
@@ -250,7 +250,7 @@ class SchemaValueMaker:
         """A name that matches, a longer one at each attempt, where there is one."""
         for length in (attempt, 0):
             with suppress(ValueError):
-                return patterns.matching(pattern, length, None, seed, self._budget)
+                return regex_engine.matching(pattern, length, None, seed, self._budget)
         raise NoValue(f"no name is known that matches {printable(pattern, 100)}")
 
 

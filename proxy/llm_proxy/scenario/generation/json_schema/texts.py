@@ -14,7 +14,7 @@ from llm_proxy.chance import seeded_below
 from llm_proxy.dialects import lenient_json
 from llm_proxy.dialects.lenient_json import Fields
 from llm_proxy.scenario.generation.json_schema.budget import SchemaBudget
-from llm_proxy.scenario.generation.json_schema.patterns import matching
+from llm_proxy.scenario.generation.json_schema.regex_engine import matching
 
 _WORDS: Final = (
     *("alder", "birch", "cedar", "elm", "fir", "hazel", "juniper", "larch"),

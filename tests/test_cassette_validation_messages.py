@@ -1,0 +1,81 @@
+"""What msgspec says of a wrong line, said in words."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from llm_proxy.cassette import validation_messages
+
+KNOWN = {"colour": "red, green"}
+WORDS = {repr("^[0-9]+$"): "digits"}
+
+
+def said(message: str, root: str = "") -> str:
+    return validation_messages.refusal_sentence(message, KNOWN, WORDS, root)
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("Expected `int`, got `str` - at `$.a.b`", "a.b must be an integer, and it is text"),
+        ("Expected `int`, got `float`", "the line must be an integer, and it is another number"),
+        (
+            "Expected `float | array`, got `null` - at `$.a`",
+            "a must be a number or a list, and it is null",
+        ),
+        ("Object missing required field `x` - at `$.a[0]`", "a[0].x is missing"),
+        ("Object contains unknown field `x`", "x is an unknown field"),
+        (
+            "Invalid enum value 'blue' - at `$.a.colour`",
+            "a.colour must be one of red, green, and it is 'blue'",
+        ),
+        ("Expected `str` matching regex '^[0-9]+$' - at `$.a`", "a must be digits"),
+        ("Expected `str` matching regex 'x' - at `$.a`", "a must be spelled otherwise"),
+        ("Expected `str` of length <= 9 - at `$.a`", "a must be text of at most 9 characters"),
+        ("Expected `float` >= 0.0 - at `$.a`", "a must be at least 0"),
+        (
+            "Expected `array` of length 2, got 3 - at `$.a[1]`",
+            "a[1] must be a list of 2, and it has 3",
+        ),
+        ("Expected `date`, got `set`", "the line must be date, and it is set"),
+        ("of a later msgspec - at `$.a`", "a must be of a later msgspec"),
+    ],
+    ids=[
+        "type",
+        "integer",
+        "either",
+        "missing",
+        "unknown",
+        "one of",
+        "pattern",
+        "new pattern",
+        "length",
+        "limit",
+        "pair",
+        "new type",
+        "new message",
+    ],
+)
+def test_each_kind_of_refusal_is_a_sentence(message: str, words: str) -> None:
+    assert said(message) == words
+
+
+def test_a_long_value_is_cut() -> None:
+    words = said(f"Invalid enum value '{'x' * 5000}' - at `$.colour`")
+    assert len(words) < 100
+    assert words.endswith("x…")
+
+
+def test_a_value_alone_is_called_by_its_name() -> None:
+    assert said("Expected `int`, got `str` - at `$[0]`", "at").startswith("at[0] must be")
+    assert said("Expected `int`, got `str`", "at").startswith("at must be")
+
+
+@given(st.text())
+def test_any_name_of_a_field_is_told_as_it_is(name: str) -> None:
+    assert said(f"Object contains unknown field `{name}`") in {
+        f"{name} is an unknown field",
+        f"{name.removeprefix('.')} is an unknown field",
+    }
